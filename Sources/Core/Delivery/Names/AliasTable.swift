@@ -1,18 +1,18 @@
-// Alias rows: the devices that may have an alias. They belong to the loop of the alias's own bucket, which may know
-// none of the devices. docs/build/Directory.md gives the order of steps that makes the index reliable.
+// Alias rows: the devices that may have an alias. They belong to the loop of the alias's own bucket, which may know none of the
+// devices. docs/build/Directory.md describes the order of steps that keeps this index consistent.
 
 internal import Structures
 internal import Wire
 
-/// The work on an alias's row; `unreadable` also when too many commands wait for rows.
+/// Work on an alias's row; `unreadable` also if too many commands wait for rows.
 typealias AliasWork = (inout AliasTable, inout ShardCore, Found<AliasRow>) -> Void
 
-/// The alias rows whose home is this shard: those that a reader reads, with the work that waits for each in order.
+/// The rows of this shard's aliases that are being read, with the work that waits for each in order.
 struct AliasTable {
     private var waiting: [AliasName: [AliasWork]] = [:]
     private var lastStamp: GatewayTime = 0
 
-    /// Unique and rising, so that a release of an earlier reservation never removes a later one.
+    /// Returns a unique, increasing stamp; a release of an earlier reservation therefore never removes a later one.
     private mutating func nextStamp(_ now: GatewayTime) -> GatewayTime {
         lastStamp = max(lastStamp + 1, now)
         return lastStamp
@@ -57,7 +57,7 @@ struct AliasTable {
         withRow(name, origin, &core) { _, core, row in core.reply(origin, .members(row?.entries ?? [])) }
     }
 
-    /// Makes the claimant the owner of a token, unless another device is and has not lost the token.
+    /// Makes the claimant the owner of a token, unless the row names another device that has not lost the token.
     mutating func takeToken(
         _ command: DirectoryCommand, _ name: AliasName, _ claimant: AliasEntry, lost: AliasEntry?,
         _ core: inout ShardCore
@@ -68,7 +68,7 @@ struct AliasTable {
             if let owner = row.entries.first, owner.cid != claimant.cid, owner != lost {
                 return core.reply(origin, .tokenHeld(owner))
             }
-            // A claim that was overtaken by a later one of the same device changes nothing.
+            // A claim overtaken by a later one of the same device changes nothing.
             if row.entries.first.map({ $0.cid != claimant.cid || $0.stamp < claimant.stamp }) ?? true {
                 row.entries = [claimant]
                 core.write(row, name)
@@ -77,7 +77,7 @@ struct AliasTable {
         }
     }
 
-    /// Calls `work` with the row; answers `.failed` itself when a reader could not read it.
+    /// Calls `work` with the row, or answers `.failed` if the row could not be read.
     private mutating func withRow(
         _ name: AliasName, _ origin: Origin, _ core: inout ShardCore,
         _ work: @escaping (inout AliasTable, inout ShardCore, AliasRow?) -> Void
@@ -91,7 +91,9 @@ struct AliasTable {
         }
     }
 
-    /// Finds an alias's row, now or when a reader has it; work that waits for the same row keeps its order.
+    /// Finds an alias's row, in memory or by a read.
+    ///
+    /// Work for the same row keeps its order.
     private mutating func lookUp(_ name: AliasName, _ core: inout ShardCore, _ work: @escaping AliasWork) {
         if waiting[name] != nil {
             guard core.waitingCount < core.limits.waitingInAll else { return work(&self, &core, .unreadable) }
@@ -121,7 +123,7 @@ struct AliasTable {
         let later = waiting.removeValue(forKey: name) ?? []
         core.waitingCount -= later.count
         for work in [first] + later {
-            // An earlier one of them may have written the row.
+            // Earlier work may have written the row.
             let found: Found<AliasRow> =
                 switch core.store.young(key) {
                 case .found(let location, _): core.aliasRow(core.store.bytes(at: location), key)

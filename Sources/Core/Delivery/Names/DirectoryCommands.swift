@@ -1,17 +1,19 @@
-// Steps about aliases, tags, blacklist and badge for one bucket, and their answers. The module Directory combines them
-// into operations over several buckets (docs/build/Directory.md).
+// Steps on aliases, tags, blacklist and badge in one bucket, and their answers. The module Directory combines them into
+// operations over several buckets (docs/build/Directory.md).
 
 package import Wire
 
-/// An alias: its text for people, its digest for rows; the first 12 bits of the digest are the bucket of its row.
+/// An alias: its text, and its digest for rows.
 ///
-/// A vendor token has such a name, too, without a text: its row among those of aliases names the token's owner.
+/// The first 12 bits of the digest are the bucket of its row.
+///
+/// A vendor token also has such a name, without a text. Its row in the alias table names the token's owner.
 package struct AliasName: Hashable, Sendable, Codable {
     package let high: UInt64
     package let low: UInt64
-    /// The digest of the app's own kind of alias; 0 for aliases without a type.
+    /// The digest of the app's alias type; 0 without a type.
     ///
-    /// A device has one alias of each type, and the same text under two types is two aliases.
+    /// A device has one alias of each type. The same text under two types is two aliases.
     package let type: UInt64
     package let text: String
     package init(high: UInt64, low: UInt64, type: UInt64 = 0, text: String) {
@@ -25,9 +27,7 @@ package struct AliasName: Hashable, Sendable, Codable {
     package func hash(into hasher: inout Hasher) { hasher.combine(low) }
 }
 
-/// A tag: its text for people, its digest for rows.
-///
-/// The digest is never 0, which stands for every device.
+/// A tag: its text, and its digest for rows; the digest is never 0 because 0 is the roster of all devices.
 package struct TagName: Hashable, Sendable, Codable {
     package let digest: UInt64
     package let text: String
@@ -37,47 +37,45 @@ package struct TagName: Hashable, Sendable, Codable {
     package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 }
 
-/// A device that may have an alias, as the alias's row names it; or the owner of a token.
+/// A device that may have an alias, as named in the alias's row; or the owner of a token.
 package struct AliasEntry: Hashable, Sendable, Codable {
     package var cid: DeviceID
     package var bucket: Bucket
-    /// When it was reserved, in gateway time; unique, so it names the reservation.
+    /// The time of the reservation (gateway time), unique, so that it identifies the reservation.
     ///
-    /// Of a token's owner: when the device registered the token.
+    /// For a token's owner: the time at which the device registered the token.
     package var stamp: GatewayTime
     package init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
         (self.cid, self.bucket, self.stamp) = (cid, bucket, stamp)
     }
 }
 
-/// How a server changes a device's stored badge.
 package enum BadgeChange: Hashable, Sendable, Codable {
     case set(Int32)
     case add(Int32)
 }
 
-/// One step, for one bucket; each gets one answer, and not before what the answer says is durable.
+/// A step for one bucket; each step gets one answer, after its changes are durable.
 package enum DirectoryStep: Sendable, Codable {
-    // For the alias's bucket.
-    /// Notes that a device will get the alias: `.reserved`, `.full`.
+    // Steps for the alias's bucket.
+    /// Reserve the alias for a device: `.reserved`, `.full`.
     case reserve(AliasName, DeviceID, Bucket)
-    /// Removes these, unless they were reserved again: `.done`.
+    /// Remove entries, unless they were reserved again: `.done`.
     case release(AliasName, [AliasEntry])
-    /// `.members`.
+    /// Return the entries: `.members`.
     case members(AliasName)
 
-    /// Makes a device the owner of a token, unless the row names another one that has not lost it: `.tokenTaken`,
-    /// `.tokenHeld`.
+    /// Make a device the owner of a token, unless another owner has not lost it: `.tokenTaken`, `.tokenHeld`.
     case takeToken(AliasName, AliasEntry, lost: AliasEntry?)
 
-    // For the device's bucket; each may answer `.unknown`.
-    /// `.aliasSet`; `.late` for a reservation past its lifetime; `.overtaken` by others that were released since.
+    // Steps for the device's bucket. Each may answer `.unknown`.
+    /// Set the alias: `.aliasSet`; `.late` after the reservation's lifetime; `.overtaken` if later reservations were released.
     case setAlias(DeviceID, AliasName, stamp: GatewayTime)
-    /// `.aliasCleared`, `.notHeld`.
+    /// Remove the alias: `.aliasCleared`, `.notHeld`.
     ///
-    /// The stamp is that of the alias row's entry; 0 for an unknown one.
+    /// The stamp is that of the alias row's entry; 0 if unknown.
     case clearAlias(DeviceID, AliasName, stamp: GatewayTime)
-    /// `.held`, `.notHeld`.
+    /// Check whether the device has the alias: `.held`, `.notHeld`.
     case holds(DeviceID, AliasName, stamp: GatewayTime)
     /// `.done`, `.tooMany`, `.tooOften`.
     case replaceTags(DeviceID, [TagName])
@@ -91,21 +89,20 @@ package enum DirectoryStep: Sendable, Codable {
     case setBadge(DeviceID, BadgeChange)
     /// `.device`.
     case describe(DeviceID)
-    /// Removes a token that another device has, as far as it was registered up to the stamp: `.done`.
+    /// Remove a token that another device has, if it was registered up to the stamp: `.done`.
     case loseToken(DeviceID, AliasName, stamp: GatewayTime)
-    /// The token's row names the device, and no other device has the token: `.done`.
+    /// Record that the token's row names this device as its only owner: `.done`.
     case confirmToken(DeviceID, AliasName, stamp: GatewayTime)
 
-    // For all buckets of a loop.
-    /// The number of devices in every `stride`-th bucket, from the first on, for which the expression is true:
-    /// `.count`.
+    // Steps for all buckets of a loop.
+    /// Count the devices that satisfy the expression, in every `stride`-th bucket from `first` on: `.count`.
     case count(TagExpression, first: Int, stride: Int)
 }
 
 package struct DirectoryCommand: Sendable, Codable {
     package var origin: Origin
     package var app: AppKey
-    /// The bucket that the step is for; the first one for `count`.
+    /// The bucket of the step; the first bucket for `count`.
     package var bucket: Bucket
     package var step: DirectoryStep
     package init(origin: Origin, app: AppKey, bucket: Bucket, step: DirectoryStep) {
@@ -116,17 +113,17 @@ package struct DirectoryCommand: Sendable, Codable {
 package enum DirectoryReply: Sendable, Equatable, Codable {
     case done
     case reserved(stamp: GatewayTime)
-    /// The alias's row has as many devices as an alias may name.
+    /// The alias has its maximum number of devices.
     case full([AliasEntry])
     case members([AliasEntry])
-    /// The device has the alias now; its previous one, unless it is the same, is to be released.
+    /// The device has the alias now; the caller releases the previous alias, if there was a different one.
     case aliasSet(previous: AliasName?, stamp: GatewayTime)
     case late
     case overtaken
-    /// The device had the alias; its reservation can be released.
+    /// The device had the alias; the caller can release its reservation.
     case aliasCleared(stamp: GatewayTime)
     case held
-    /// The device does not have the alias; when `isStale`, it cannot get it by that reservation any more.
+    /// The device does not have the alias; with `isStale`, the reservation has expired.
     case notHeld(isStale: Bool)
     case tokenTaken
     /// The token's row names another device.
@@ -135,15 +132,16 @@ package enum DirectoryReply: Sendable, Equatable, Codable {
     case tooOften
     case device(DeviceDetail)
     case count(Int)
-    /// No such device in this app.
     case unknown
-    /// A reader could not read the store, or the store takes no writes: nothing changed, ask again.
+    /// The store could not be read or accepts no writes.
+    ///
+    /// Nothing changed, and the caller retries.
     case failed
 }
 
-/// A device as the user endpoints show it.
+/// A device as shown by the user endpoints.
 package struct DeviceDetail: Sendable, Equatable, Codable {
-    /// At most one of each type.
+    /// The aliases, at most one per type.
     package var aliases: [AliasName]
     package var tags: [TagName]
     package var badge: Int32
@@ -153,9 +151,8 @@ package struct DeviceDetail: Sendable, Equatable, Codable {
     package var pushModeOff: Bool
     package var registeredAt: GatewayTime
     package var lastSeenAt: GatewayTime
-    /// How many sessions it had.
     package var sessionCount: UInt64
-    /// The usable alert token, whole, and the topic it is for; empty without one.
+    /// The usable alert token in full and its topic; empty without one.
     package var token: String
     package var topic: String
 
@@ -170,30 +167,30 @@ package struct DeviceDetail: Sendable, Equatable, Codable {
         (self.token, self.topic) = (token, topic)
     }
 
-    /// The alias of a type; 0 for the one without a type.
+    /// Returns the alias of a type; 0: the alias without a type.
     package func alias(ofType type: UInt64 = 0) -> AliasName? { aliases.first { $0.type == type } }
 }
 
-/// A token of a device, by its name, and when the device registered it.
+/// The name of a device's token, and the time at which the device registered it.
 package struct TokenStamp: Sendable, Equatable {
     package var name: AliasName
     package var stamp: GatewayTime
     package init(name: AliasName, stamp: GatewayTime) { (self.name, self.stamp) = (name, stamp) }
 }
 
-/// A durable change of a device's tokens, which the tokens' rows are to follow.
+/// A durable change of a device's tokens, which the tokens' rows must follow.
 package struct TokenNews: Sendable, Equatable {
     package var app: AppKey
     package var cid: DeviceID
     package var bucket: Bucket
-    /// Tokens that the device registered, and that no row is known to name as its own.
+    /// The registered tokens whose rows are not known to name this device.
     package var claims: [TokenStamp]
-    /// Tokens that the device has no more.
+    /// The tokens that the device no longer has.
     package var releases: [TokenStamp]
     package init(app: AppKey, cid: DeviceID, bucket: Bucket, claims: [TokenStamp], releases: [TokenStamp]) {
         (self.app, self.cid, self.bucket, self.claims, self.releases) = (app, cid, bucket, claims, releases)
     }
 
-    /// The device as the row of one of its tokens names it.
+    /// Returns the device's entry for the row of one of its tokens.
     package func entry(_ token: TokenStamp) -> AliasEntry { AliasEntry(cid: cid, bucket: bucket, stamp: token.stamp) }
 }

@@ -1,10 +1,8 @@
-// Requests of an app's server about its devices: names, blacklist, badge; and questions.
-
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Carries out one step; the reply comes as `.directoryAnswered` once it is durable.
+    /// Executes one step; the reply follows as `.directoryAnswered` when it is durable.
     package mutating func directory(_ command: DirectoryCommand, now: GatewayTime) {
         begin(now)
         guard store.acceptsWrites || !command.step.isChange else {
@@ -70,11 +68,10 @@ extension Shard {
     // MARK: Alias
 
     private mutating func setAlias(_ slot: DeviceSlot, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
-        // A search for stale reservations depends on it: a device never takes an old one.
+        // The check for stale reservations relies on this: a device never takes an expired reservation.
         guard now <= stamp + limits.aliasReservationLifetime else { return .late }
         var profile = profile(slot)
-        // Later reservations of the same alias were set, given up and released meanwhile, and this one's entry with
-        // them.
+        // Later reservations of the same alias were set, given up and released, together with this one's entry.
         guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
         if let held = profile.names.held(name) {
             profile.names.take(name, stamp: max(held.stamp, stamp))
@@ -138,7 +135,7 @@ extension Shard {
             && tags.reduce(0) { $0 + $1.text.unicodeScalars.count } <= limits.tagCharactersPerDevice
     }
 
-    /// Writes the device row and the rows of the tags that come and go, in one batch.
+    /// Writes the device row and the rows of added and removed tags, in one batch.
     private mutating func change(_ profile: inout DeviceProfile, to tags: [TagName], _ slot: DeviceSlot) {
         let device = devices.at(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
@@ -162,7 +159,7 @@ extension Shard {
         save(slot)
         if wasReachable, !device.value.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
-        // Messages that waited may go out; but not before the change is durable.
+        // Waiting messages may be sent after the change is durable.
         outbox.hold(.resume(device: slot, cid: device.value.cid))
         return .done
     }
@@ -204,7 +201,7 @@ extension Shard {
 }
 
 extension DirectoryStep {
-    /// True for a step that writes rows.
+    /// Whether the step writes rows.
     var isChange: Bool {
         switch self {
         case .members, .holds, .describe, .count: false

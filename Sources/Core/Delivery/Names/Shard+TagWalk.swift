@@ -1,19 +1,16 @@
-// Walks over tag rows (`TagWalk`): the shard reads the pages and hands on what a walk finds.
-
 internal import Wire
 
-/// How a walk over tag rows ends.
+/// The result of a walk over tag rows.
 enum TagWalkEnd {
     case whole, unreadable
-    /// It did not begin.
+    /// The walk was not started.
     case tooManyWalks
 }
 
 extension Shard {
-    /// Finds the devices of an app for which the expression is true, in every `stride`-th bucket from `first` to `end`.
+    /// Finds the devices of an app that satisfy the expression, in every `stride`-th bucket from `first` to `end`.
     ///
-    /// `take` gets them in portions, each of one bucket. `finish` is called once. The walk may see a change during it or
-    /// not.
+    /// `take` gets them in portions of one bucket each. `finish` is called once. The walk may or may not see concurrent changes.
     mutating func walkTags(
         of app: AppKey, where expression: TagExpression, first: Int, stride: Int, end: Int = Bucket.count,
         take: @escaping (inout Shard, Bucket, [DeviceID]) -> Void,
@@ -23,7 +20,7 @@ extension Shard {
             finish(&self, .whole)
             return
         }
-        // Each app may always have one walk: the walks of others do not keep it from asking.
+        // Each app may always have one walk, so other apps' walks cannot block it.
         guard tagWalks.take(app, limit: limits.tagWalks) else {
             finish(&self, .tooManyWalks)
             return
@@ -47,7 +44,7 @@ extension Shard {
         }
     }
 
-    /// Merges what the readers read, as much as one turn may, then asks for more.
+    /// Merges the pages, up to the work limit of a turn, then requests more.
     private mutating func merge(
         _ walk: TagWalk, _ take: @escaping (inout Shard, Bucket, [DeviceID]) -> Void,
         finish: @escaping (inout Shard, TagWalkEnd) -> Void
@@ -58,7 +55,7 @@ extension Shard {
         later { $0.merge(walk, take, finish: finish) }
     }
 
-    /// `DirectoryStep.count`.
+    /// Handles `DirectoryStep.count`.
     mutating func count(_ command: DirectoryCommand, _ expression: TagExpression, first: Int, stride: Int) {
         let origin = command.origin
         let counted = Counted()

@@ -1,6 +1,5 @@
-// Which device has a vendor token: the one that registered it last. A token stands for one app on one phone, and a phone
-// whose app is installed again registers under another cid. docs/build/Directory.md, "Owners of tokens", gives the order of
-// steps.
+// The owner of a vendor token: the device that registered it last. A token identifies one app on one phone, and a reinstalled app
+// registers under another cid. docs/build/Directory.md, "Owners of tokens", describes the order of steps.
 
 internal import Structures
 internal import Wire
@@ -8,9 +7,9 @@ internal import Wire
 extension Shard {
     // MARK: The device's side
 
-    /// The claims and releases that follow from a change of a device's tokens; `nil` if there are none.
+    /// Returns the claims and releases that follow from a change of a device's tokens; `nil` if none.
     ///
-    /// A device claims only tokens that its client named in this frame. Another device may own the others of its record.
+    /// A device claims only tokens that its client named in this frame. Another device may own the other tokens of its record.
     func news(
         of slot: DeviceSlot, named: [VendorToken] = [], before: [DeviceToken], after: [DeviceToken]
     ) -> TokenNews? {
@@ -25,13 +24,13 @@ extension Shard {
             claims: stamps(claimed, slot), releases: stamps(gone, slot))
     }
 
-    /// Has the gateway carry the news out once everything written so far is durable.
+    /// Passes the change to the gateway after everything written so far is durable.
     mutating func tell(_ news: TokenNews?) {
         guard let news else { return }
         whenDurable(.told(.tokens(news)))
     }
 
-    /// Each token's name, once, with the time at which the device registered it last.
+    /// Returns each token's name once, with the time of its last registration.
     private func stamps(_ tokens: [DeviceToken], _ slot: DeviceSlot) -> [TokenStamp] {
         var stamps: [TokenStamp] = []
         for token in tokens {
@@ -52,7 +51,7 @@ extension Shard {
 
     /// Removes a token that another device registered.
     ///
-    /// Due jobs of this device find no such token; a lease that was given stays valid.
+    /// Due jobs of this device no longer find the token. An existing lease stays valid.
     mutating func loseToken(_ slot: DeviceSlot, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
         var profile = profile(slot)
         let count = profile.tokens.count
@@ -64,7 +63,7 @@ extension Shard {
         return .done
     }
 
-    /// The device need not claim the token again.
+    /// Marks the token as claimed, so the device does not claim it again.
     mutating func confirmToken(_ slot: DeviceSlot, _ name: AliasName, stamp: GatewayTime) -> DirectoryReply {
         var profile = profile(slot)
         var isChanged = false
@@ -80,12 +79,13 @@ extension Shard {
         return .done
     }
 
-    /// Why the device has no token: another device registered it.
     func hasLostToken(_ slot: DeviceSlot) -> Bool { devices.at(slot).value.hasLostToken }
 }
 
 extension DeviceToken {
-    /// True for what the vendor gave once: a token has one owner, whatever it is registered for.
+    /// Returns whether both are the same token text, in any case.
+    ///
+    /// Such a token has one owner.
     fileprivate func isOneToken(with other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind
             && (token == other.token || token.lowercased() == other.token.lowercased())

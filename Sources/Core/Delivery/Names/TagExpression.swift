@@ -1,17 +1,17 @@
 /// A condition on a device's tags: groups that must all hold, each over some tags.
 ///
-/// Only the expression's own tags matter of a device: they are a word with one bit a tag.
+/// A device is represented by a word with one bit per tag of the expression.
 package struct TagExpression: Sendable, Equatable {
     package enum Combination: UInt8, Sendable {
         /// The device has every tag of the group.
         case all
-        /// It has one of them, at least.
+        /// The device has at least one of the tags.
         case any
-        /// It has none of them.
+        /// The device has none of the tags.
         case none
     }
 
-    /// As many as a word has bits, less the one that stands for the roster in a walk.
+    /// The number of bits in a word, minus the bit for the roster in a walk.
     package static let tagLimit = 63
 
     struct Group: Sendable, Equatable {
@@ -19,19 +19,19 @@ package struct TagExpression: Sendable, Equatable {
         var mask: UInt64
     }
 
-    /// Groups that one expression may have: as many as a request may have conditions.
+    /// The maximum number of groups, equal to that of conditions in a request.
     package static let groupLimit = 100
 
-    /// Without repetitions.
+    /// The distinct tags of the expression.
     package private(set) var tags: [TagName] = []
     private(set) var groups: [Group] = []
-    /// True when some condition can hold for no device of this gateway.
+    /// Whether a condition can hold for no device.
     package private(set) var isNever = false
 
-    /// True for every device of the app.
+    /// Creates an expression that is true for every device of the app.
     package init() {}
 
-    /// Narrows the expression; false when it would exceed `tagLimit` tags or `groupLimit` groups.
+    /// Adds a group; returns false if the expression would exceed `tagLimit` tags or `groupLimit` groups.
     package mutating func add(_ combination: Combination, _ names: [TagName]) -> Bool {
         var mask: UInt64 = 0
         for name in names {
@@ -49,13 +49,15 @@ package struct TagExpression: Sendable, Equatable {
         return groups.count <= Self.groupLimit
     }
 
-    /// Adds a group unless others imply it: a walk checks all of them for each device.
+    /// Adds a group unless others imply it.
+    ///
+    /// Fewer groups make walks faster.
     private mutating func insert(_ group: Group) {
         switch group.combination {
         case .all, .none: merge(group)
         case .any where group.mask.nonzeroBitCount == 1: merge(Group(combination: .all, mask: group.mask))
         case .any:
-            // A device that has one of a few tags has one of the many, too.
+            // A group over a subset of the tags implies this group.
             let isImplied = groups.contains { $0.combination == .any && $0.mask & ~group.mask == 0 }
             guard !isImplied else { return }
             groups.removeAll { $0.combination == .any && group.mask & ~$0.mask == 0 }
@@ -63,7 +65,7 @@ package struct TagExpression: Sendable, Equatable {
         }
     }
 
-    /// Merges two groups that want all, or none, of their tags into one that wants all, or none, of both.
+    /// Merges two groups that require all, or none, of their tags.
     private mutating func merge(_ group: Group) {
         if let place = groups.firstIndex(where: { $0.combination == group.combination }) {
             groups[place].mask |= group.mask
@@ -75,7 +77,7 @@ package struct TagExpression: Sendable, Equatable {
     /// Adds a condition that does not depend on the device.
     package mutating func add(_ isTrue: Bool) { if !isTrue { isNever = true } }
 
-    /// Whether the expression is true for a device that has these of the expression's tags.
+    /// Returns whether the expression is true for a device with this set of the expression's tags.
     package func isTrue(_ present: UInt64) -> Bool {
         guard !isNever else { return false }
         return groups.allSatisfy { group in
@@ -87,26 +89,24 @@ package struct TagExpression: Sendable, Equatable {
         }
     }
 
-    /// Whether it is true for a device with these tags.
+    /// Returns whether the expression is true for a device with these tags.
     package func isTrue(ofTags owned: [TagName]) -> Bool {
         var present: UInt64 = 0
         for (place, tag) in tags.enumerated() where owned.contains(tag) { present |= 1 << UInt64(place) }
         return isTrue(present)
     }
 
-    /// True when a device with none of the tags satisfies it: the tags' own rows then do not suffice to find all
-    /// devices.
+    /// Whether a device without any of the tags satisfies the expression; the tags' own rows then do not find all devices.
     var needsRoster: Bool { isTrue(0) }
 }
 
-// The stored form, in a task's row.
 extension TagExpression {
-    /// The largest expression's size, with tags of `tagByteCount` bytes each.
+    /// Returns the size of the largest expression, with `tagByteCount` bytes per tag.
     static func byteCountLimit(tagByteCount: Int) -> Int {
         4 + 9 * groupLimit + tagLimit * (8 + 1 + min(tagByteCount, 255))
     }
 
-    /// The work of a walk for one device, in steps of a few nanoseconds.
+    /// The cost of checking one device in a walk, in steps of a few nanoseconds.
     var work: Int { 2 * (tags.count + 1) + groups.count }
 
     var byteCount: Int { tags.reduce(4 + 9 * groups.count) { $0 + 8 + RowWriter.byteCount(text: $1.text) } }

@@ -1,12 +1,12 @@
-// All devices of an app for which a tag expression is true, bucket by bucket.
+// A walk over all devices of an app that satisfy a tag expression, bucket by bucket.
 //
-// Tag rows are in their device's bucket, so a loop answers for its own buckets. For some buckets at a time the walk asks
-// for a page of each partition that it needs, and merges them in the order of the cid. Each page arrives in a separate turn,
-// so other work runs between two pages.
+// Tag rows are in their device's bucket, so a loop answers for its own buckets. The walk reads a page of each needed partition,
+// for a few buckets at a time, and merges the pages in cid order. Each page arrives in a separate turn, so other work can run in
+// between.
 
 internal import Wire
 
-/// One partition of tag rows, page by page.
+/// One partition of tag rows, read page by page.
 private struct Lane {
     let partition: StoreKey
     var devices: [DeviceID] = []
@@ -35,12 +35,11 @@ private struct Lane {
     }
 }
 
-/// The partitions of one bucket, merged.
 private struct BucketMerge {
     let bucket: Bucket
     var lanes: [Lane]
 
-    /// Merges until a page is missing, nothing is left, or the turn has done its share of work.
+    /// Merges until a page is missing, no rows are left, or the work limit is reached.
     mutating func merge(_ expression: TagExpression, into found: inout [DeviceID], work: inout Int) {
         let cost = expression.work
         while work > 0 {
@@ -65,11 +64,11 @@ private struct BucketMerge {
     }
 }
 
-/// A walk under way: it says what to read next, takes the pages, and finds devices in them.
+/// A running walk: it lists the next reads, takes the pages, and finds devices in them.
 final class TagWalk {
-    /// Rows of one page, which is a few microseconds' work.
+    /// The rows of one page: a few microseconds of work.
     static let pageRowCount = 256
-    /// Pages asked for at a time: together well below a millisecond.
+    /// The pages requested at a time: well below a millisecond of work.
     private static let pageCount = 16
 
     let app: AppKey
@@ -78,7 +77,6 @@ final class TagWalk {
     private let end: Int
     private var nextBucket: Int
     private var merges: [BucketMerge] = []
-    /// The lanes whose pages are being read.
     private var asked: [(merge: Int, lane: Int)] = []
 
     /// Creates a walk over every `stride`-th bucket from `first` to `end`.
@@ -86,7 +84,7 @@ final class TagWalk {
         (self.app, self.expression, self.nextBucket, self.stride, self.end) = (app, expression, first, stride, end)
     }
 
-    /// The next pages to read; none when the walk is over.
+    /// Returns the next reads; empty at the end of the walk.
     func nextReads() -> [StoreRead] {
         asked = []
         for merge in merges.indices { ask(merge) }
@@ -98,9 +96,7 @@ final class TagWalk {
         return asked.map { merges[$0.merge].lanes[$0.lane].read }
     }
 
-    /// Takes the pages.
-    ///
-    /// - Returns: false when a reader could not read them.
+    /// Adds the pages of a reply; returns false if they could not be read.
     func take(_ reply: StoreReply) -> Bool {
         guard reply.failure == nil, reply.results.count == asked.count else { return false }
         for (place, result) in zip(asked, reply.results) {
@@ -110,9 +106,9 @@ final class TagWalk {
         return true
     }
 
-    /// Finds devices in the pages, as much as one turn may.
+    /// Finds devices in the pages, up to the work limit of a turn.
     ///
-    /// - Returns: portions of one bucket each; `isDone` is false when a later turn must continue.
+    /// - Returns: portions of one bucket each; `isDone` is false if a later turn must continue.
     func merge(work limit: Int) -> (found: [(bucket: Bucket, devices: [DeviceID])], isDone: Bool) {
         var work = limit
         var portions: [(bucket: Bucket, devices: [DeviceID])] = []

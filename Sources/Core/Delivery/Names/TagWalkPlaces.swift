@@ -1,6 +1,6 @@
 internal import Wire
 
-/// Tag walks under way: an app that has none may begin one even beyond the bound of all.
+/// The running tag walks; an app without a walk may always start one, even above the limit.
 struct TagWalkPlaces {
     private var count = 0
     private var byApp: [AppKey: Int] = [:]

@@ -1,45 +1,47 @@
-// What operators ask of a shard, and have it do, when they begin from a complaint: a device, a task, a request id.
+// Queries and commands of operators that start from a complaint about a device, a task or a request id.
 
 package import Wire
 
-/// A question or an order of an operator about one app's devices and messages; as `TaskCommand.inspect`.
+/// An operator's query or command about one app's devices and messages; see `TaskCommand.inspect`.
 package enum Inspection: Sendable, Codable {
     /// The newest messages of a device.
     case recent(DeviceAddress, limit: Int)
-    /// Which messages single pushes became, by the digests of their request: the device may be any of these buckets'.
+    /// The messages of single pushes by the digests of their requests.
     ///
-    /// With the refusals of these requests, and those of these tasks.
+    /// The device may be in any of these buckets.
+    ///
+    /// The answer includes refusals of these requests and tasks.
     case requests(AppKey, [CallKey], tasks: [TaskID], LoopShare)
-    /// Which task a call to several devices made, by the digest of its request.
+    /// The task of a call to several devices, by the digest of its request.
     case call(CallKey)
-    /// Which message a single push became.
+    /// The message of a single push.
     case single(TaskID, AppKey)
-    /// Devices of the app, in the order of their buckets, from a place on.
+    /// Devices of the app after a cursor, in bucket order.
     case devices(AppKey, after: DeviceCursor?, limit: Int, LoopShare)
-    /// Due jobs of these apps (`nil`: all), the longest due of each app first, and how many there are.
+    /// The due jobs of these apps (`nil`: all), longest due first, and their number.
     case jobs(apps: Set<AppKey>?, limit: Int)
     case change(DeviceAddress, DeviceChange)
 
-    /// The most messages, devices or jobs that one answer has.
+    /// The maximum number of messages, devices or jobs per answer.
     package static let answerLimit = 500
-    /// The most digests or tasks of one question.
+    /// The maximum number of digests or tasks per query.
     package static let keyLimit = 64
 }
 
-/// What an operator does to a device.
+/// A command of an operator for a device.
 package enum DeviceChange: UInt8, Sendable, Codable {
-    /// Ends every pending message of its queue as `revoked` that is neither in flight nor leased.
+    /// End every pending message as `revoked`, except those in flight or leased.
     case purge
-    /// Makes those of its jobs due now that wait for a later attempt.
+    /// Make jobs due now that wait for a later attempt.
     case replay
-    /// Ends its session; the device comes back by itself.
+    /// End the session; the device reconnects.
     case disconnect
 }
 
-/// A place in an app's list of devices.
+/// A cursor in an app's list of devices.
 package struct DeviceCursor: Sendable, Hashable, Codable, Comparable {
     package var bucket: Bucket
-    /// The low word of the cid, by which the devices of a bucket are in order.
+    /// The low word of the cid, which orders the devices of a bucket.
     package var item: UInt64
     package init(bucket: Bucket, item: UInt64) { (self.bucket, self.item) = (bucket, item) }
     package init(_ place: DeviceAddress) { self.init(bucket: place.bucket, item: place.cid.low) }
@@ -58,34 +60,32 @@ package enum InspectionAnswer: Sendable, Codable {
     case changed(DeviceChangeResult)
 }
 
-/// The newest messages of a device, newest first, with the publishes that were refused for it.
+/// The newest messages of a device, newest first, and the publishes refused for it.
 package struct RecentMessages: Sendable, Codable {
     package var traces: [MessageTrace]
     package var refusals: [RefusedPublish]
-    /// There are older ones.
+    /// Whether older messages exist.
     package var isCut: Bool
     package init(traces: [MessageTrace], refusals: [RefusedPublish], isCut: Bool) {
         (self.traces, self.refusals, self.isCut) = (traces, refusals, isCut)
     }
 }
 
-/// What a `DeviceChange` did.
 package struct DeviceChangeResult: Sendable, Equatable, Codable {
-    /// Messages ended, jobs made due, or sessions closed.
+    /// The number of messages ended, jobs made due, or sessions closed.
     package var count: Int
-    /// Messages that a purge left: in flight, or leased by a sender.
+    /// The number of messages that a purge did not end: in flight or leased.
     package var leftCount: Int
     package init(count: Int, leftCount: Int = 0) { (self.count, self.leftCount) = (count, leftCount) }
 }
 
-/// The due jobs of a shard.
 package struct JobOverview: Sendable, Codable {
-    /// How many jobs of an app wait for a channel.
+    /// The number of jobs of an app for a channel.
     package struct Queue: Sendable, Codable {
         package var app: AppKey
         package var channel: VendorChannel
         package var dueCount: Int
-        /// Due, but kept from senders: the device is reachable, or wants no alerts.
+        /// The due jobs withheld from senders because the device is reachable or silenced.
         package var heldCount: Int
         package init(app: AppKey, channel: VendorChannel, dueCount: Int, heldCount: Int) {
             (self.app, self.channel, self.dueCount, self.heldCount) = (app, channel, dueCount, heldCount)
@@ -101,7 +101,7 @@ package struct JobOverview: Sendable, Codable {
         package var dueAt: GatewayTime
         package var expiresAt: GatewayTime
         package var attempts: UInt16
-        /// What the vendor said last; empty when it said nothing.
+        /// The reason of the last failed attempt; may be empty.
         package var reason: String
         package init(
             message: MessageID, app: AppKey, cid: DeviceID, channel: VendorChannel, acceptedAt: GatewayTime,

@@ -1,27 +1,29 @@
 internal import Structures
 internal import Wire
 
-/// A search of the messages in memory, to find one by its id alone.
+/// A search of the messages in memory by id.
 struct MemorySearch {
     var message: MessageID
     var origin: Origin
-    /// The slot where it continues.
+    /// The slot where the search continues.
     var next = MessageSlot.first
 }
 
-/// A message that only a reader can find, since no row leads from it to its device.
+/// A search on disk for a message by id.
+///
+/// No row leads from the id to the device.
 struct MessageSearch {
     var message: MessageID
     var bucket: Bucket
     var origin: Origin
 }
 
-/// Queries for messages by id alone: searches of those in memory, a slice a turn, and one search by a reader.
+/// Searches for messages by id alone: in memory a slice per turn, on disk one at a time.
 struct MessageSearches {
-    /// How many of each wait.
+    /// The maximum number of waiting searches of each kind.
     private static let waitingCount = 64
 
-    /// Messages in memory that one turn compares.
+    /// The number of messages in memory compared per turn.
     var sliceCount: UInt32 = 16_384
     private(set) var inMemory: [MemorySearch] = []
     private(set) var isSearching = false
@@ -30,7 +32,7 @@ struct MessageSearches {
     var hasMemorySearches: Bool { !inMemory.isEmpty }
     mutating func popMemorySearch() -> MemorySearch? { inMemory.isEmpty ? nil : inMemory.removeFirst() }
 
-    /// False when too many wait.
+    /// Queues a search; returns false if too many wait.
     mutating func wait(_ search: MemorySearch) -> Bool {
         guard inMemory.count < Self.waitingCount else { return false }
         inMemory.append(search)
@@ -39,7 +41,7 @@ struct MessageSearches {
 
     enum Admission { case now, later, tooManyWait }
 
-    /// One search is under way at a time; the others wait in order.
+    /// Starts a search, or queues it if one is running.
     mutating func admit(_ search: MessageSearch) -> Admission {
         guard isSearching else {
             isSearching = true
@@ -50,9 +52,9 @@ struct MessageSearches {
         return .later
     }
 
-    /// The search under way has ended.
+    /// Ends the running search.
     ///
-    /// - Returns: the next one, which is under way from then on.
+    /// - Returns: the next search, which then counts as running.
     mutating func searched() -> MessageSearch? {
         guard !searches.isEmpty else {
             isSearching = false

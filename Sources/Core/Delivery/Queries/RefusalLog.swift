@@ -1,10 +1,8 @@
-// Publishes that were refused, for a while: a refused message has no row, so nothing else could tell a sender why.
-
 package import Wire
 
-/// A publish that made no message, and why.
+/// A publish that made no message, and the reason.
 package struct RefusedPublish: Sendable, Equatable, Codable {
-    /// Raw values travel between gateways.
+    /// Raw values are sent between gateways.
     package enum Reason: UInt8, Sendable, CaseIterable, Codable {
         case queueFull = 1, blacklisted, inactive, noToken, noContent, unknownDevice, requestConflict, stopped, tooLarge
     }
@@ -14,7 +12,7 @@ package struct RefusedPublish: Sendable, Equatable, Codable {
     package var app: AppKey
     package var cid: DeviceID
     package var task: TaskID
-    /// The digest of its request; zeros when it had none of its own.
+    /// The digest of the request; zeros without a request id.
     package var request: CallKey
 
     package init(
@@ -27,10 +25,12 @@ package struct RefusedPublish: Sendable, Equatable, Codable {
 
 /// The last refusals of a shard.
 ///
-/// In memory only, and a bounded number: a restart forgets them, and a busy shard the oldest. A refusal that says nothing
-/// of the device or the message (busy, unreadable) is not kept, so that a full store does not push out the others.
+/// A refused message has no row, so only this log shows the reason.
+///
+/// It is bounded and in memory only. Refusals that do not depend on the device or the message (busy, unreadable) are not kept, so
+/// that a full store does not displace others.
 struct RefusalLog {
-    /// 80 bytes each; the memory grows with the first ones only.
+    /// The number of kept refusals; each takes 80 bytes.
     static let limit = 1_024
 
     private var entries: [RefusedPublish] = []
@@ -45,7 +45,7 @@ struct RefusalLog {
         }
     }
 
-    /// Those that `isMeant`, newest first, a bounded number.
+    /// Returns matching refusals, newest first, at most `limit`.
     func find(limit: Int, where isMeant: (RefusedPublish) -> Bool) -> [RefusedPublish] {
         var found: [RefusedPublish] = []
         for index in 0..<entries.count where found.count < limit {
@@ -57,7 +57,7 @@ struct RefusalLog {
 }
 
 extension PublishOutcome.Code {
-    /// As a refusal is kept; `nil` for what is no refusal, or one that says nothing of the message.
+    /// Returns the refusal's reason; `nil` if the outcome is no refusal, or does not depend on the message.
     func kept(_ reason: PublishOutcome.FallbackReason) -> RefusedPublish.Reason? {
         switch self {
         case .accepted, .busy, .storeFailed, .requestPending, .ignored: nil

@@ -1,10 +1,10 @@
-// Questions that begin from a complaint: a device's messages, the message of a request or a task, an app's devices, the due
-// jobs. Nothing is kept for them: the shard looks at what is there, so that no message pays for a question nobody asks.
+// Operator queries that start from a complaint. No index exists for them, so that messages do not pay for rare queries: the shard
+// searches existing rows.
 
 internal import Structures
 internal import Wire
 
-/// A device's pending messages, as far as they are read.
+/// The pending messages of a device read so far.
 private final class PendingTraces {
     let limit: Int
     var traces: [MessageTrace] = []
@@ -16,7 +16,7 @@ private final class PendingTraces {
         if traces.count >= 2 * limit + 64 { trim() }
     }
 
-    /// Newest first, and no more than asked for.
+    /// Keeps the newest messages, up to the limit.
     func trim() {
         traces.sort { ($1.acceptedAt, $1.sequence) < ($0.acceptedAt, $0.sequence) }
         guard traces.count > limit else { return }
@@ -25,7 +25,7 @@ private final class PendingTraces {
     }
 }
 
-/// The rows of requests that are being looked for.
+/// A look-up of requests by their rows.
 private final class RequestSearch {
     let app: AppKey
     let tasks: Set<TaskID>
@@ -42,7 +42,7 @@ private final class RequestSearch {
     }
 }
 
-/// An app's devices, as far as they are read.
+/// The devices of an app read so far.
 private final class DeviceList {
     let app: AppKey
     let limit: Int
@@ -55,7 +55,7 @@ private final class DeviceList {
 }
 
 extension Shard {
-    /// Partitions or rows that one read of these questions asks for.
+    /// The number of partitions or rows per read.
     private static var readsAtOnce: Int { 64 }
 
     mutating func inspect(_ inspection: Inspection, _ origin: Origin) {
@@ -80,7 +80,7 @@ extension Shard {
         }
     }
 
-    /// Continues with a device of the app, or answers that there is none.
+    /// Continues with a device of the app, or answers `.unknown` or `.busy`.
     mutating func withDevice(
         _ place: DeviceAddress, _ origin: Origin,
         _ body: @escaping (inout Shard, DeviceSlot) -> Void
@@ -110,7 +110,7 @@ extension Shard {
                     pending.add(shard.pendingTrace(next))
                     next = shard.messages.at(next).value.next
                 }
-                // Only now: what ends meanwhile is found among the ended ones.
+                // Read last, so that messages that end during the query are found as ended.
                 shard.readEnded(pending, place, origin)
             }
         }
@@ -208,7 +208,7 @@ extension Shard {
 
     // MARK: Devices
 
-    /// Reads the roster's rows of some buckets, and goes on with the next until there are enough.
+    /// Reads the roster rows of some buckets, and continues until the limit is reached.
     private mutating func readDevices(_ list: DeviceList, _ origin: Origin) {
         guard list.found.count < list.limit, !list.buckets.isEmpty else {
             return answer(origin, .inspected(.devices(Array(list.found.prefix(list.limit)))))
@@ -273,7 +273,7 @@ extension Shard {
 }
 
 extension JobRow {
-    /// What was last said of a failed attempt.
+    /// The reason of the last failed attempt.
     fileprivate var lastReason: String {
         let failures: Set<TraceEvent> = [.vendorRetry, .vendorRejected, .badToken, .leaseLapsed, .unsent]
         return steps.last { failures.contains($0.event) }?.detail ?? ""

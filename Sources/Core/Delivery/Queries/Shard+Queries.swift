@@ -1,11 +1,11 @@
-// Questions of operators and the admin API: a device's state, a message's trace. Both answers wait until everything
-// that they may depend on is durable: no caller must see an end that a crash takes back.
+// Queries of operators and the admin API. Each answer waits until everything it depends on is durable, so that no caller sees an
+// end that a crash reverts.
 
 internal import Structures
 package import Wire
 
 extension Shard {
-    /// Answers with a device's state, as `.deviceStatus`.
+    /// Answers with a device's status, as `.deviceStatus`.
     package mutating func status(
         of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
     ) {
@@ -20,7 +20,7 @@ extension Shard {
                 shard.tell(.deviceStatus(origin, cid, .unknown))
                 return
             }
-            // The gateway that asks knows the app; this one does not yet.
+            // The requesting gateway knows the app, but this one does not yet.
             guard let settings = shard.apps[Int(device.value.appIndex)].knowledge.settings else {
                 shard.tell(.deviceStatus(origin, cid, .unreadable))
                 return
@@ -52,11 +52,10 @@ extension Shard {
         }
     }
 
-    /// Answers with a message's steps so far, as `.messageTrace`.
+    /// Answers with a message's steps, as `.messageTrace`.
     ///
-    /// With its device given, the shard looks among that device's messages in memory only. Without, it looks at all
-    /// messages in memory, some in each turn: rare, and for people. It searches the store for a message that is only
-    /// there, unless it knows that the message cannot be pending.
+    /// With `cid` the shard searches only that device's messages in memory; otherwise all messages in memory, some per turn. A
+    /// message that is only on disk is searched there, unless `mayBePending` is false.
     package mutating func trace(
         of message: MessageID, cid: DeviceID? = nil, mayBePending: Bool = true, origin: Origin, now: GatewayTime
     ) {
@@ -81,7 +80,7 @@ extension Shard {
         where messages.isOccupied(slot) && messages.at(slot).value.facts.message == search.message {
             return tellPending(slot, search.origin)
         }
-        // A message that comes into memory behind the search is found in the store, or was accepted after the question.
+        // A message that enters memory behind the search is found on disk, or was accepted after the query.
         guard !messages.slots(from: slots.end, limit: 1).isEmpty else {
             return traceStored(search.message, mayBePending: true, search.origin)
         }
@@ -94,7 +93,7 @@ extension Shard {
         addLateEvents(pendingTrace(slot), origin)
     }
 
-    /// The steps so far of a message in memory.
+    /// Returns the steps of a message in memory.
     func pendingTrace(_ slot: MessageSlot) -> MessageTrace {
         let entry = messages.at(slot)
         let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
@@ -106,9 +105,9 @@ extension Shard {
             entry.value.facts, steps: steps, attempts: row?.attempts ?? 0, isOffline: entry.value.isOffline)
     }
 
-    /// The steps so far of a message of which only the rows are there.
+    /// Returns the steps of a message that is only on disk.
     static func pendingTrace(_ facts: MessageFacts, _ job: JobRow?, at now: GatewayTime) -> MessageTrace {
-        // As for a message that comes into memory.
+        // The same rule as in `adoptMessage`.
         let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= now
         let row = job ?? (facts.hasDueJob(at: now) ? JobRow(impliedBy: facts) : nil)
         return pendingTrace(
@@ -139,14 +138,13 @@ extension Shard {
         }
     }
 
-    /// Finds a message that memory, jobs and traces do not have.
+    /// Searches for a message that is not in memory and has neither job nor trace row.
     ///
-    /// Say, a message sent before a restart to a device that has not come back, and whose job nobody has leased. No
-    /// row leads from a message to its device, so a reader looks at all messages of the bucket that have left memory.
-    /// One shard runs one such search at a time.
+    /// An example is a message sent before a restart whose device has not reconnected and whose job was not leased. No row leads
+    /// from the id to the device, so a reader scans all message rows of the bucket on disk. A shard runs one such search at a
+    /// time.
     private mutating func searchPending(_ message: MessageID, bucket: Bucket, _ origin: Origin) {
-        // Its id has the time of its acceptance: no message waits longer than the longest TTL, and none comes from the
-        // future.
+        // The id contains the time of acceptance. An id older than the longest TTL, or in the future, is unknown.
         let age = now - message.acceptedAtMilliseconds
         guard (-limits.clockTolerance...Self.longestWait).contains(age) else {
             return tell(.messageTrace(origin, .unknown))
@@ -172,7 +170,7 @@ extension Shard {
                 let facts = row.facts(cid: cid, table: key.table, item: key.item)
                 return shard.addLateEvents(Self.pendingTrace(facts, nil, at: shard.now), origin)
             }
-            // It may have ended meanwhile.
+            // The message may have ended during the search.
             shard.readTrace(message, bucket: bucket) { shard, trace in
                 switch trace {
                 case .found(let trace): shard.addLateEvents(Self.endedTrace(trace), origin)
@@ -183,7 +181,7 @@ extension Shard {
         }
     }
 
-    /// A month, the most that `longestTtlMilliseconds` allows, and a day.
+    /// The longest pending time in ms: the maximum of `longestTtlMilliseconds`, one month, plus a day.
     private static let longestWait: Int64 = 31 * 86_400_000
 
     /// Answers with the steps of a task's message for one device, as `.messageTrace`.
@@ -212,13 +210,12 @@ extension Shard {
                 return shard.tell(.messageTrace(origin, .unknownTask))
             }
             let message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
-            // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its device.
+            // The ledger row of an ended message outlives its trace. A broadcast's message has no row in the device's queue.
             let mayBePending = row.state == nil && row.table != .broadcast
             shard.trace(of: message, mayBePending: mayBePending, origin: origin, now: shard.now)
         }
     }
 
-    /// Answers once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
         whenDurable(.told(effect))
     }
@@ -247,17 +244,17 @@ extension Shard {
         return trace
     }
 
-    /// Answers with a trace and the events recorded beside it.
+    /// Answers with a trace and its late events.
     private mutating func addLateEvents(_ trace: MessageTrace, _ origin: Origin) {
         lateEvents(of: trace.message) { shard, late, _ in
             var told = trace
-            // What can be read is told.
+            // Unreadable events are omitted.
             if !late.isEmpty { told.steps = (trace.steps + late).sorted { $0.time < $1.time } }
             shard.tell(.messageTrace(origin, .known(told)))
         }
     }
 
-    /// Reads the events that are recorded beside a message's trace.
+    /// Reads the late events of a message, which have their own rows beside the trace.
     mutating func lateEvents(
         of message: MessageID, completion: @escaping (inout Shard, [MessageTrace.Step], Reading) -> Void
     ) {

@@ -1,9 +1,7 @@
-// Sums over the ledger, the end of a task's pending messages, and the totals of days.
-
 internal import Structures
 internal import Wire
 
-/// A scan of a task's partitions in many buckets, a bounded number at a time.
+/// A scan of a task's partitions in many buckets, some at a time.
 private final class TaskScan {
     var left: [StoreKey]
     var visit: (inout Shard, [StoredRow]) -> Void
@@ -17,12 +15,12 @@ private final class TaskScan {
         (self.visit, self.finish) = (visit, finish)
     }
 
-    /// Partitions read in one round, and rows of each.
+    /// The number of partitions per round.
     static let partitionLimit = 64
     static let rowLimit = 128
 }
 
-/// A stop under way in one shard.
+/// A running stop of a task in one shard.
 private final class Sweep {
     var ended = 0
     var outstanding = 1
@@ -32,7 +30,6 @@ private final class Sweep {
 }
 
 extension Shard {
-    /// Reads a task's rows bucket by bucket.
     private mutating func scan(_ scan: TaskScan) {
         guard !scan.left.isEmpty else {
             scan.finish(&self, .whole)
@@ -89,7 +86,7 @@ extension Shard {
                 }))
     }
 
-    /// Reports a single push from its message's trace, while that exists.
+    /// Answers with the totals of a single push from its message's trace or, while it is pending, from its rows.
     private mutating func singleTotals(of task: TaskID, _ app: AppKey, _ origin: Origin) {
         withSingleTask(task, app, origin) { shard, row in
             shard.readTrace(row.message, bucket: task.home) { shard, found in
@@ -121,7 +118,7 @@ extension Shard {
         }
     }
 
-    /// Answers with a single push's totals and what its device reported of it.
+    /// Adds the device's reports to the totals of a single push and answers.
     private mutating func answerSingle(
         _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool, _ origin: Origin
     ) {
@@ -134,7 +131,7 @@ extension Shard {
         }
     }
 
-    /// Continues with the row that finds a single push's message, or answers that there is none.
+    /// Continues with the row of a single push, or answers `.unknown` or `.busy`.
     private mutating func withSingleTask(
         _ task: TaskID, _ app: AppKey, _ origin: Origin, completion: @escaping (inout Shard, PushRow) -> Void
     ) {
@@ -149,7 +146,7 @@ extension Shard {
         }
     }
 
-    /// The channels on which a pending single push went out: its job's row has them, or its own.
+    /// Answers with the totals of a pending single push, from its job's row or its own.
     private mutating func pendingTotals(_ row: PushRow, _ origin: Origin) {
         findJob(row.message) { shard, found in
             var totals = TaskTotals()
@@ -163,7 +160,7 @@ extension Shard {
                 totals.takeOut(
                     wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
                     wasAlerted: found.alertedAt > 0)
-                // A receipt may overtake the sender's result.
+                // A receipt may arrive before the sender's result.
                 return shard.answerSingle(
                     totals, of: row.message, steps: found.steps, isVendor: found.attempts > 0, origin)
             }
@@ -185,7 +182,7 @@ extension Shard {
     // MARK: Stop
 
     mutating func sweep(_ task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
-        // Longer than any message of the task can wait in a mailbox or for a device's record.
+        // Longer than a message of the task can wait in a mailbox or for a device's record.
         tasks.stop(task, until: now + 24 * 3_600_000)
         closeBroadcast(task, app, .revoked)
         let sweep = Sweep(origin: origin)
@@ -223,7 +220,7 @@ extension Shard {
         answer(sweep.origin, sweep.hasFailed ? .busy : .swept(sweep.ended))
     }
 
-    /// Ends a message of any device, in the device's turn; see `endPending`.
+    /// Ends a message of any device in that device's turn; see `endPending`.
     mutating func endPendingOfDevice(
         _ id: MessageID, _ cid: DeviceID, _ table: StoreKey.Table, _ item: UInt64, reason: String,
         completion: @escaping (inout Shard, Found<Bool>) -> Void
@@ -252,7 +249,7 @@ extension Shard {
         }
     }
 
-    /// The answer to a request that ends one message.
+    /// Returns the answer to a request that ends one message.
     static func swept(_ ended: Found<Bool>) -> TaskAnswer {
         switch ended {
         case .found: .swept(1)

@@ -1,6 +1,6 @@
 internal import Wire
 
-/// The state of a report while its reads are under way.
+/// The state of a report with reads in progress.
 final class TotalsGathering {
     private struct Marks: OptionSet {
         let rawValue: UInt8
@@ -14,7 +14,7 @@ final class TotalsGathering {
     }
 
     private var totals = TaskTotals()
-    /// By bucket and 48 bits of the message's digest, which a message's ledger row and event rows share.
+    /// The marks by bucket and 48 bits of the message's digest; a message's ledger and event rows share this key.
     private var marks: [UInt64: Marks] = [:]
 
     static func place(_ bucket: Bucket, _ item: UInt64) -> UInt64 { item & ~0xFFFF | UInt64(bucket.index) }

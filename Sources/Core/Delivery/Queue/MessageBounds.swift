@@ -1,20 +1,19 @@
 internal import Wire
 
-/// How large the parts of a message may be: written here once.
+/// The size limits of the parts of a message, defined once.
 ///
-/// The push API and the native publish refuse larger ones, each with its own error (`PushAPI.Limits` has these numbers
-/// under its names). The bounds of a row and a batch follow from them, see `RowBounds`.
+/// The push API and the native publish refuse larger parts with their own errors (`PushAPI.Limits`). The bounds of rows and
+/// batches are derived from these limits, see `RowBounds`.
 package enum MessageBounds {
-    /// What the app gets on the live channel (design: kept verbatim, up to 16 KiB).
+    /// The live channel's payload, kept verbatim.
     package static let payloadByteCount = 16 << 10
-    /// A collapse key is a name, not a payload.
     package static let collapseKeyByteCount = 64
-    /// Title and body together, as the live channel carries them: no more than APNs would show.
+    /// Title and body together on the live channel: no more than APNs would show.
     package static let alertByteCount = vendorBodyByteCount
-    /// Apple's bound for a notification's body, and for that of a VoIP push.
+    /// Apple's limits for the body of a notification and of a VoIP push.
     package static let vendorBodyByteCount = 4_096
     package static let vendorVoIPBodyByteCount = 5_120
-    /// Apple's bound for apns-collapse-id.
+    /// Apple's limit for apns-collapse-id.
     package static let vendorCollapseIDByteCount = 64
     /// The bytes of all parts of the largest message.
     package static let byteCount =
@@ -22,25 +21,27 @@ package enum MessageBounds {
         + VendorChannel.allCases.count * (vendorVoIPBodyByteCount + vendorCollapseIDByteCount)
 }
 
-/// The largest row of each table, from the bounds of its fields.
+/// The largest row of each table, derived from the bounds of its fields.
 ///
-/// A start compares them with the store's bounds (`GatewayLimits.brokenBounds`). A test does so for the largest values
-/// that the configuration allows.
+/// A start compares them with the store's bounds (`GatewayLimits.brokenBounds`). A test checks the largest values that the
+/// configuration allows.
 package enum RowBounds {
-    /// The bytes of a name whose characters the configuration bounds: up to four bytes each, cut at 255.
+    /// Returns the bytes of a name with a configured maximum length: up to four bytes per character, cut at 255.
     static func textByteCount(characters: Int) -> Int { 1 + min(255, 4 * characters) }
 
-    /// Bytes of a step's detail: the shard cuts the vendor's text at 64; the gateway's own texts are shorter.
+    /// The bytes of a step's detail.
+    ///
+    /// The vendor's text is cut at 64; the gateway's own texts are shorter.
     static let stepDetailByteCount = 64
-    /// The steps of a message, each with its detail.
+    /// The bytes of all steps of a message with their details.
     static let denseStepsByteCount =
         RowWriter.varintByteCount + JobRow.stepLimit * (1 + RowWriter.varintByteCount + 1 + stepDetailByteCount)
-    /// The leases that a job remembers.
+    /// The bytes of the leases that a job remembers.
     static let leasesByteCount = 1 + LeaseBytes.leaseByteCount * JobRow.leaseLimit
-    /// Why a message ended: a client's reason, and the gateway's words before it.
+    /// The bytes of a final reason: a client's reason and the gateway's prefix.
     static let reasonByteCount = 1 + Limits.reasonByteCount + 32
 
-    /// The largest value of a table's rows; `nil` for the gateway's own small facts, which have no common shape.
+    /// Returns the largest value of a table's rows; `nil` for `meta`, whose rows have no common form.
     package static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
         let group = 1 + TaskBounds.groupByteCount
         let furtherCount = VendorChannel.allCases.count - 1
@@ -86,15 +87,14 @@ package enum RowBounds {
             + VendorFailure.largestByteCount + names
     }
 
-    /// The bounds of a batch, in operations and in bytes with their headers.
+    /// Returns the bounds of a batch, in operations and in bytes with their headers.
     ///
-    /// A batch has the device's record, its counters, its row in the roster, and the largest change that must be one
-    /// batch.
+    /// A batch contains the device's record, its counters, its roster row, and the largest change that must be one batch.
     package static func largestBatch(_ limits: ShardLimits) -> (operations: Int, byteCount: Int) {
         func bytes(_ table: StoreKey.Table) -> Int {
             Self.operationByteCount + (byteCount(of: table, limits) ?? 0)
         }
-        // A message's end removes its row and its job's, and writes a trace, a ledger row and an event.
+        // A message's end deletes its row and its job's, and writes a trace, a ledger row and an event.
         let end = (
             operations: 5,
             byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage) + bytes(.event)
@@ -103,17 +103,16 @@ package enum RowBounds {
         let always = (
             operations: 5, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag) + bytes(.event)
         )
-        // A message displaces at most as many of the smallest as it counts in its queue (`Shard.accept`); others end
-        // before it.
+        // A message displaces at most as many smallest messages as fit into its own size (`Shard.accept`). Others end before.
         let largest = MessageRow.chargeBesideRow + (byteCount(of: .message, limits) ?? 0)
         let displaced = 1 + largest / (MessageRow.chargeBesideRow + MessageRow.smallestByteCount)
         let publish = (
-            // Its own rows, and one under its collapse key that is marked or ended.
+            // The message's own rows, and one message under its collapse key that is marked or ended.
             operations: always.operations + displaced * end.operations + end.operations + 1 + 4,
             byteCount: always.byteCount + (displaced + 1) * end.byteCount + 2 * bytes(.job) + bytes(.message)
                 + bytes(.taskMessage) + bytes(.request)
         )
-        // A series continues in a new batch when the open one has this many rows.
+        // A series continues in a new batch at this number of rows.
         let ends = OpenBatch.rowLimit / 3 + 1
         let ending = (
             operations: always.operations + ends * end.operations, byteCount: always.byteCount + ends * end.byteCount
@@ -123,7 +122,7 @@ package enum RowBounds {
             byteCount: always.byteCount + 2 * limits.tagsPerDevice * bytes(.tag)
         )
         let task = (operations: 4, byteCount: bytes(.task) + bytes(.broadcast) + bytes(.tag) + bytes(.request))
-        // A device's message with its row and the head, or the rows that one step of a feed removes.
+        // An upstream message with its row and the head, or the rows that one step of a feed deletes.
         let feed = (
             operations: FeedBounds.trimmedRows + 3,
             byteCount: bytes(.feed) + bytes(.upstream) + (FeedBounds.trimmedRows + 1) * Self.operationByteCount

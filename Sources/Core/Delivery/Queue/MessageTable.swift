@@ -1,10 +1,10 @@
 internal import Structures
 internal import Wire
 
-/// Messages in memory, each in its device's list of its table.
+/// The messages in memory, each in its device's list of its table.
 ///
-/// The live stream is in the order of sequences, broadcasts in the order of their numbers, and the vendor table in the
-/// order of arrival. The table keeps the lists and a device's counts of them; the shard decides about a message.
+/// Live messages are ordered by sequence, broadcasts by number, and the vendor table by arrival. The table maintains the lists
+/// and their counts; the shard makes the decisions.
 struct MessageTable: ~Copyable {
     private enum Chain: SlotChain {
         @inline(__always)
@@ -19,16 +19,15 @@ struct MessageTable: ~Copyable {
     init(now: GatewayTime) { timers = SlotTimers(resolution: 1, now: now) }
 
     var count: Int { entries.count }
-    /// The slots ever used from a given one on, at most `limit`.
+    /// Returns the slots ever used from a given one on, at most `limit`.
     func slots(from first: MessageSlot, limit: UInt32) -> SlotRange<Message> {
         entries.slots(from: first, limit: limit)
     }
     @inline(__always) func isOccupied(_ slot: MessageSlot) -> Bool { entries.isOccupied(slot) }
-    /// The message's place, valid until the message is removed.
+    /// Returns the message's address, valid until the message is removed.
     @inline(__always) func at(_ slot: MessageSlot) -> Place<Message> { entries.at(slot) }
     @inline(__always) func unchecked(_ slot: MessageSlot) -> Place<Message> { entries.unchecked(slot) }
 
-    /// Puts a message into memory and into its device's list.
     mutating func insert(_ message: Message, of device: Place<Device>) -> MessageSlot {
         let (table, item) = (message.facts.table, message.facts.item)
         let slot = entries.insert(message)
@@ -47,9 +46,9 @@ struct MessageTable: ~Copyable {
         return slot
     }
 
-    /// Takes a message out of memory, out of its list and out of the messages in flight.
+    /// Removes a message from memory, from its list and from the in-flight count.
     ///
-    /// - Returns: its job's slot, or `.none`.
+    /// - Returns: the job's slot, or `.none`.
     mutating func remove(_ slot: MessageSlot, of device: Place<Device>) -> JobSlot {
         let entry = at(slot)
         let table = entry.value.facts.table
@@ -62,7 +61,6 @@ struct MessageTable: ~Copyable {
         return entries.remove(slot).job
     }
 
-    /// The device's message under an id.
     func find(_ message: MessageID, of device: Place<Device>) -> MessageSlot? {
         for first in [device.value.firstMessage, device.value.firstVendor, device.value.firstBroadcast] {
             var slot = first
@@ -74,10 +72,10 @@ struct MessageTable: ~Copyable {
         return nil
     }
 
-    /// The device's message under a row's key.
     func find(table: StoreKey.Table, item: UInt64, of device: Place<Device>) -> MessageSlot? {
         let ends = device.value.messages(of: table)
-        // Most lookups are for the newest message, by its own job; next for the oldest, when it turns cold.
+        // Most look-ups are for the newest message, by its own job. The next most frequent are for the oldest, when it leaves
+        // memory.
         if ends.last != .none, at(ends.last).value.facts.item == item { return ends.last }
         let isOrdered = table != .vendorMessage
         var slot = ends.first

@@ -1,11 +1,9 @@
-// Acks and rejections: the device reports the outcome of a message.
-
 internal import Structures
 package import Wire
 
 /// The ranges of an ack's frame.
 ///
-/// `@safe`: the gateway keeps the frame during the call, and nothing here outlives the call.
+/// `@safe`: the gateway keeps the frame valid during the call, and the ranges are not used afterwards.
 @safe private struct AckedRanges {
     private let ranges: UnsafeBufferPointer<SequenceRange>
 
@@ -19,9 +17,9 @@ package import Wire
 }
 
 extension Shard {
-    /// Settles the messages that the device acked in stream 0: one batch for the whole frame.
+    /// Settles the messages that the device acked in stream 0.
     ///
-    /// Only messages sent in this session count; a number above the highest ever given closes the session.
+    /// Only messages sent in this session count. A number above the highest assigned one closes the session.
     package mutating func acknowledge(
         _ session: SessionRef, cumulative: UInt64, ranges: UnsafeBufferPointer<SequenceRange>, now: GatewayTime
     ) {
@@ -37,7 +35,7 @@ extension Shard {
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
         }
-        // Once its last message has ended, the device has no queue with this number.
+        // Read now, because the device has no queue after its last message has ended.
         let offeredBelow = device.value.offeredBelow
         var settled = 0
         var next = device.value.firstMessage
@@ -62,7 +60,7 @@ extension Shard {
         pump(slot)
     }
 
-    /// Ends a message that the app can never process, so that it does not block the window.
+    /// Ends a message that the app cannot process, so that it does not block the window.
     package mutating func reject(
         _ session: SessionRef, stream: UInt32 = 0, sequence: UInt64, reason: String, now: GatewayTime
     ) {
@@ -82,12 +80,11 @@ extension Shard {
                 shard.messages.at(message).value.facts, .failed, reason: detail, message: message,
                 job: shard.messages.at(message).value.job)
         }
-        // A later position would name the message as processed: a Pong says when the rejection is safe.
+        // A later position would name the message as processed. A Pong confirms that the rejection is durable.
         awaitDisk(session)
         pump(slot)
     }
 
-    /// Gives acked messages their final state.
     mutating func endAcked(_ acked: [MessageSlot], _ slot: DeviceSlot) {
         guard !acked.isEmpty else { return }
         inBatches(of: slot) { shard in
@@ -101,7 +98,7 @@ extension Shard {
         }
     }
 
-    /// The trace row of a message that has ended.
+    /// Reads the trace row of an ended message.
     mutating func readTrace(
         _ message: MessageID, bucket: Bucket, completion: @escaping (inout Shard, Found<TraceRow>) -> Void
     ) {
@@ -126,17 +123,17 @@ extension Shard {
 }
 
 extension StreamPosition {
-    /// The highest sequence that the position says is processed.
+    /// The highest sequence that the position names.
     var highest: UInt64 { ranges.reduce(sequence) { max($0, $1.last) } }
 
-    /// True when the position says that this sequence is processed.
+    /// Returns whether the position names the sequence as processed.
     func names(_ sequence: UInt64) -> Bool {
         sequence <= self.sequence || ranges.contains { $0.first <= sequence && sequence <= $0.last }
     }
 }
 
 extension String {
-    /// The longest prefix of whole characters with at most `byteCount` bytes of UTF-8.
+    /// Returns the longest prefix of whole characters with at most `byteCount` bytes of UTF-8.
     func bounded(_ byteCount: Int) -> String {
         guard utf8.count > byteCount else { return self }
         var kept = ""

@@ -1,14 +1,14 @@
-// The end of a message: its final state, its trace, its counters. A message ends in one place and in one batch, whatever the
-// cause is (an ack, a result, its TTL, a revoke, a newer one under its key, a full queue), so that it ends once.
+// The end of a message: final state, trace and counters. Every end, whatever its cause, is one call of `end` in one batch, so a
+// message ends exactly once.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Gives a message its final state, in the open batch: its rows go, the trace and the count come.
+    /// Ends a message in the open batch: deletes its rows, and writes the trace and the counters.
     ///
-    /// `message` and `job` are their slots in memory, or `.none`. The caller has brought an existing job row into
-    /// memory. `isStored` is false for a message that ends in the batch that accepts it and has no row.
+    /// `message` and `job` are their slots in memory, or `.none`. The caller must have loaded an existing job row. `isStored` is
+    /// false for a message that ends in the batch that accepts it and has no row.
     mutating func end(
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: MessageSlot, job: JobSlot,
         isStored: Bool = true
@@ -25,7 +25,7 @@ extension Shard {
         } else if isStored, facts.table != .broadcast, facts.fallbackAt > 0, facts.fallbackAt <= now,
             facts.fallbackAt < facts.expiresAt
         {
-            // It missed its live deadline while only its row was there.
+            // The message missed its live deadline while it was only on disk.
             isOffline = true
         }
         var row: JobRow?
@@ -55,7 +55,7 @@ extension Shard {
                 key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time,
                 job: finalRow, reason: reason)
         } else {
-            // Apart, since a job's row is large and most messages have none.
+            // A separate call, because a job's row is large and most messages have no job.
             let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: nil, reason: reason)
             store.putTrace(
                 key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time,
@@ -66,7 +66,7 @@ extension Shard {
             FeedItem.Kind(rawValue: state.rawValue) ?? .failed, message: facts.message, task: facts.task, reason: reason
         )
         let isAcked = state == .delivered || state == .deliveredOffline
-        // Of a message from before the restart the row says only whether the device was reachable at acceptance.
+        // For a message from before the restart the row shows only whether the device was reachable at acceptance.
         let wasSent =
             sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
             || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
@@ -75,7 +75,7 @@ extension Shard {
         noteEnded(
             facts, state, reason: reason, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored,
             alarm: ledgerAlarm(facts, isAlertCounted: isAlertCounted))
-        // The shard counted a send or an alert when it happened, and does not count it again.
+        // A send or an alert that was counted when it happened is not counted again.
         let isSendCounted = facts.flags.contains(.sendCounted)
         var reach: CountersRow.Reach = []
         if wasSent, !isSendCounted { reach.insert(.sent) }
@@ -87,7 +87,7 @@ extension Shard {
         if message != .none { forgetMessage(message) }
     }
 
-    /// Notes, in the open batch, an event of a message apart from its job and its end; `known` is already in the row.
+    /// Writes, in the open batch, an event of a message outside its job and its end; `known` are the events already in the row.
     mutating func noteLate(
         _ event: TraceEvent, at time: GatewayTime? = nil, of message: MessageID, detail: String,
         beside known: [MessageTrace.Step] = []
@@ -99,7 +99,7 @@ extension Shard {
         }
     }
 
-    /// Buckets leave the id's top four bits free: the late event's number is there.
+    /// Returns the key of a late event's row; its number is in the id's top four bits, which buckets do not use.
     static func lateKey(_ event: TraceEvent, _ message: MessageID) -> StoreKey? {
         guard let bucket = message.bucket, let index = LateEventRow.events.firstIndex(of: event) else { return nil }
         return StoreKey(

@@ -1,11 +1,8 @@
-// Messages in memory: three lists a device (the live stream in sequence order, messages that only the vendor carries,
-// and broadcasts by number).
-
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Puts a message into memory and into its device's list.
+    /// Adds a message to memory and to its device's list.
     mutating func list(_ value: Message) -> MessageSlot {
         let slot = messages.insert(value, of: devices.at(value.device))
         if let job = jobs.find(value.facts.message) {
@@ -15,7 +12,7 @@ extension Shard {
         return slot
     }
 
-    /// The same for a message that the open batch writes: it is not sent before the batch is durable.
+    /// Adds a message that the open batch writes; it is not sent before the batch is durable.
     mutating func listNew(_ value: Message) -> MessageSlot {
         precondition(batch.isOpen && batch.message == .none, "a batch writes at most one new message")
         let slot = list(value)
@@ -24,7 +21,7 @@ extension Shard {
         return slot
     }
 
-    /// Takes a message out of memory; its rows stay.
+    /// Removes a message from memory; its rows remain.
     mutating func forgetMessage(_ slot: MessageSlot) {
         let job = messages.remove(slot, of: devices.at(messages.at(slot).value.device))
         guard job != .none else { return }
@@ -32,12 +29,10 @@ extension Shard {
         dropJobIfDone(job)
     }
 
-    /// The device's message under an id, if it is in memory.
     func listedMessage(_ message: MessageID, of device: DeviceSlot) -> MessageSlot? {
         messages.find(message, of: devices.at(device))
     }
 
-    /// The device's message under a row's key, if it is in memory.
     func listedMessage(table: StoreKey.Table, item: UInt64, of device: DeviceSlot) -> MessageSlot? {
         messages.find(table: table, item: item, of: devices.at(device))
     }
@@ -46,7 +41,7 @@ extension Shard {
     mutating func armTimer(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         var time = entry.value.facts.expiresAt
-        // After its end a message only waits for its lease.
+        // An expired message only waits for the end of its lease.
         let isOver = time <= now
         if entry.value.job != .none {
             let row = jobs.at(entry.value.job)
@@ -64,27 +59,27 @@ extension Shard {
         messages.timers.schedule(slot, at: time)
     }
 
-    /// The live deadline for a message sent to this device now.
+    /// Returns the live deadline, in ms from now, of a message sent to this device.
     func liveDeadline(_ device: Place<Device>) -> Int64 {
         device.value.state == .foreground ? limits.liveDeadline : limits.backgroundLiveDeadline
     }
 
-    /// The ack deadline of a message sent now: at least a second before its end if possible, in time for the vendor.
+    /// Returns the ack deadline of a message sent now, if possible a second before the expiry to leave time for the vendor.
     func ackDeadline(_ entry: Place<Message>, _ device: Place<Device>) -> GatewayTime {
         var (deadline, last) = (now + liveDeadline(device), entry.value.facts.expiresAt - Self.lastFallback)
-        // Sent again, it is the same attempt.
+        // A one-shot message that is sent again keeps the deadline of its attempt.
         let began = entry.value.ackDeadline
         if entry.value.facts.isOneShot, began > 0 { deadline = min(deadline, began) }
         guard entry.value.fallbackAt > 0, entry.value.job == .none, last > now else { return deadline }
         return min(deadline, last)
     }
 
-    /// A job is made at least this long before its message's end.
+    /// The minimum time in ms between a job's due time and its message's expiry.
     static let lastFallback: Int64 = 1_000
 
     // MARK: Sending
 
-    /// Sends committed messages in order, as the window admits.
+    /// Sends committed messages in order, up to the window.
     mutating func pump(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isReachable, !device.value.flags.contains(.gated) || isPlanted(.gateIgnored) else {
@@ -106,7 +101,7 @@ extension Shard {
                 return
             }
             if messages.at(next).value.flags.contains(.cold) {
-                // A recalled message whose bytes are on disk only.
+                // A recalled message whose bytes are only on disk.
                 device.value.flags.insert(.coldAhead)
                 askForPage(slot)
                 return
@@ -115,9 +110,9 @@ extension Shard {
         }
     }
 
-    /// Sends one message, or ends it or passes over it if the shard may not send it.
+    /// Sends one message, or ends it or passes over it if it must not be sent.
     ///
-    /// - Returns: false when the stream must stop here for now.
+    /// - Returns: false if the stream must stop for now.
     mutating func offer(_ slot: MessageSlot, device deviceSlot: DeviceSlot, bytes: LentBytes?) -> Bool {
         let device = devices.at(deviceSlot)
         let entry = messages.at(slot)
@@ -127,18 +122,18 @@ extension Shard {
         }
         let sequence = entry.value.facts.item
         if isOver(entry.value.facts.expiresAt) {
-            // A lease may keep it; the next page begins after it.
+            // A lease may keep the message, so the next page begins after it.
             device.value.cursor = sequence + 1
             entry.value.passOver()
             expireListed(slot)
             return true
         }
         if isAttemptOver(entry) {
-            // It only waits for its end.
+            // The message only waits for its expiry.
             entry.value.passOver()
             device.value.firstUnsent = entry.value.next
             device.value.cursor = sequence + 1
-            // Its job was held while the attempt could still succeed.
+            // The job was held while the attempt could still succeed.
             if entry.value.job != .none { placeJob(entry.value.job) }
             return true
         }
@@ -163,16 +158,16 @@ extension Shard {
         device.value.offeredBelow = max(device.value.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        // A live message's timer fires no later than that, and looks again: to set it anew would cost every message.
-        // The timer of a queued message is at its end.
+        // A live message's timer fires by then and is set again, which is cheaper than setting it for every message. A queued
+        // message's timer is set to its expiry.
         if (messages.timers.deadline(of: slot) ?? .max) > entry.value.ackDeadline { armTimer(slot) }
         return true
     }
 
-    /// Whether the one live attempt of a one-shot message is over.
+    /// Returns whether the one live attempt of a one-shot message is over.
     ///
-    /// It lasts until its deadline, within the session that began it. A client that was suspended may have dropped what
-    /// was sent, so the session sends it again, as any other message.
+    /// The attempt lasts until its deadline, within its session. The session may send the message again because a suspended
+    /// client may have dropped it.
     func isAttemptOver(_ entry: Place<Message>) -> Bool {
         let (facts, flags) = (entry.value.facts, entry.value.flags)
         guard facts.isOneShot else { return false }
@@ -181,7 +176,7 @@ extension Shard {
         return !flags.contains(.sentHere) || now >= entry.value.ackDeadline
     }
 
-    /// When the vendor took a message's alert; 0: never, or what it took was a silent push, which shows nothing.
+    /// Returns the time at which the vendor showed the alert; 0: never, or the push was silent.
     func shownAt(_ job: JobSlot, _ bytes: @autoclosure () -> LentBytes) -> GatewayTime {
         guard job != .none, jobs.at(job).value.row.alertedAt > 0 else { return 0 }
         let row = jobs.at(job).value.row
@@ -191,7 +186,7 @@ extension Shard {
         return 0
     }
 
-    /// Ends a message in memory that has expired, unless its job is leased.
+    /// Ends an expired message in memory, unless its job is leased.
     mutating func expireListed(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         let job = entry.value.job
@@ -208,7 +203,9 @@ extension Shard {
         }
     }
 
-    /// The young row of a message turned cold: a message that is not in flight leaves memory.
+    /// Handles a message whose row is now only on disk.
+    ///
+    /// Unless the message is in flight, it leaves memory.
     mutating func messageCooled(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         guard let deviceSlot = knownDevice(cid),
@@ -219,7 +216,7 @@ extension Shard {
         let job = entry.value.job
         if job != .none, !jobs.at(job).value.isStored { jobs.at(job).value.isCold = true }
         guard entry.value.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
-        // The row tells the first deadline only. An earlier one, of a device that has left, gets the job now.
+        // The row contains only the first deadline. A message of a disconnected device with an earlier one gets its job now.
         let facts = entry.value.facts
         if entry.value.job == .none, entry.value.fallbackAt > 0, !facts.tellsMissed(at: now),
             facts.fallbackAt == 0 || entry.value.fallbackAt < facts.fallbackAt,
@@ -232,11 +229,11 @@ extension Shard {
         devices.releaseQueue(deviceSlot)
     }
 
-    /// Forgets a message that is on disk; the store reports its alarm from now on.
+    /// Removes a message on disk from memory; the store then reports its alarm.
     mutating func leaveToStore(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         let device = devices.at(entry.value.device)
-        // The store has reported the alarm and will not do so again: the job stays in its place.
+        // The store does not report the alarm again, so the job must stay in memory.
         if entry.value.flags.contains(.reported), entry.value.job == .none,
             entry.value.facts.flags.contains(.isArmed)
         {
@@ -252,13 +249,13 @@ extension Shard {
         forgetMessage(slot)
     }
 
-    /// The bit of a digest in a word of 64; no bit for "no key".
+    /// Returns the bit of a digest in a 64-bit word; 0 without a key.
     static func keyBit(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : 1 << (hash >> 40 & 63) }
 
-    /// Makes everything in flight unsent again: the session ended, or the app may have dropped what it sent.
+    /// Makes all in-flight messages unsent because the session ended, or because the app may have dropped them.
     ///
-    /// A collapsed message has had its attempt and ends here. While the session continues, messages that it sent stay
-    /// in memory: an ack may be on its way.
+    /// A collapsed message ends here because its attempt is over. While the session continues, sent messages stay in memory
+    /// because an ack may be in transit.
     mutating func recallInFlight(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.at(deviceSlot)
         var slot = device.value.firstMessage

@@ -1,9 +1,6 @@
-// What an operator does to one device: purge its queue, have its later jobs tried now, end its session.
-
 internal import Structures
 internal import Wire
 
-/// What a change has done so far.
 private final class ChangeUnderWay {
     let change: DeviceChange
     var result = DeviceChangeResult(count: 0)
@@ -11,7 +8,7 @@ private final class ChangeUnderWay {
 }
 
 extension Shard {
-    /// Rows of one page: one batch or two change them.
+    /// The rows per page, which are changed in one or two batches.
     private static var changePageRowCount: Int { 128 }
 
     mutating func change(_ place: DeviceAddress, _ change: DeviceChange, _ origin: Origin) {
@@ -28,7 +25,7 @@ extension Shard {
             shard.whileBusy(slot) { shard, done in
                 shard.changePage(work, slot, table: .message, from: 0, completion: done)
             } then: { shard, reading in
-                // What is done is done; the caller may repeat the rest.
+                // Completed changes remain. The caller may repeat the command.
                 shard.answer(origin, reading == .whole ? .inspected(.changed(work.result)) : .busy)
                 shard.pump(slot)
             }
@@ -60,7 +57,7 @@ extension Shard {
         }
     }
 
-    /// Ends a message that is neither in flight nor leased: so none is both delivered and purged.
+    /// Ends a message that is neither in flight nor leased; a purged message is thus never also delivered.
     private mutating func purge(_ row: Scanned, _ slot: DeviceSlot, _ result: inout DeviceChangeResult) {
         let known = listedMessage(table: row.facts.table, item: row.facts.item, of: slot)
         let message = known ?? adoptMessage(row, device: slot)

@@ -1,12 +1,11 @@
-// Room in a device's queue, before the shard accepts a message. The shard brings in the messages under its collapse
-// key. Then the oldest end, if that is the app's policy, or it refuses the message. A reload may lower a bound below
-// what a queue holds. The shard sheds such a queue first: any number of messages may end, so they do in short batches,
-// a slice a turn.
+// Room in a device's queue for a new message. The shard loads the messages under its collapse key. It then drops the oldest
+// messages, if the app's policy allows it, or refuses the new one. A reload may lower a bound below a queue's size. Such a queue
+// is shrunk first, in short batches and one slice per turn.
 
 internal import Structures
 internal import Wire
 
-/// How far a queue is, or would be, over its bounds.
+/// The amount by which a queue exceeds its bounds.
 struct Excess {
     var count: Int
     var bytes: Int
@@ -17,7 +16,7 @@ struct Excess {
     }
 }
 
-/// The state of a publish that looks for room among rows on disk.
+/// The state of a publish that searches the rows on disk for messages to drop.
 private final class Overflow {
     let kept: KeptPublish
     let hash: UInt64
@@ -31,27 +30,27 @@ private final class Overflow {
     }
 }
 
-/// The state of a search for a collapse key among rows on disk.
+/// The state of a search for a collapse key in rows on disk.
 private final class ColdSearch {
     let hash: UInt64
-    /// Messages under the key that came into memory.
+    /// The loaded messages under the key.
     var brought: [MessageID] = []
-    /// Which keys there are; see `Shard.keyBit`.
+    /// The keys found; see `Shard.keyBit`.
     var keys: UInt64 = 0
 
     init(hash: UInt64) { self.hash = hash }
 }
 
-/// The state of a queue on disk that is being shed.
+/// The state of shrinking a queue on disk.
 private final class Shedding {
     let completion: (inout Shard, Reading) -> Void
-    /// Messages of the vendor table, which is not in the order of acceptance.
+    /// The messages of the vendor table, which are not ordered by acceptance.
     var vendor: [(acceptedAt: GatewayTime, byteCount: UInt32, item: UInt64)] = []
     var chosen: Set<UInt64> = []
     init(_ completion: @escaping (inout Shard, Reading) -> Void) { self.completion = completion }
 }
 
-/// Where the next turn continues with a queue in memory.
+/// The position at which the next turn continues with a queue in memory.
 private struct ShedPlace {
     var isVendor = false
     var slot = MessageSlot.none
@@ -59,10 +58,10 @@ private struct ShedPlace {
 }
 
 extension Shard {
-    /// Whether the queue is within its bounds; otherwise the shard sheds it first.
+    /// Returns whether the queue is within its bounds; otherwise shrinks it first.
     mutating func isWithinBounds(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard standingExcess(slot).isAny else { return true }
-        // A lowered bound leaves any number above it: these end in batches and turns of their own.
+        // A lowered bound may leave any number of messages above it. They end in separate batches and turns.
         let kept = KeptPublish(command)
         whileBusy(slot) { shard, done in
             shard.shed(slot, completion: done)
@@ -75,7 +74,7 @@ extension Shard {
         return false
     }
 
-    /// Whether the messages that this one may end are in memory; otherwise the shard brings in the cold ones.
+    /// Returns whether the messages that this one may collapse are in memory; otherwise loads them.
     mutating func hasCollapsible(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64) -> Bool {
         let device = devices.at(slot)
         guard hash != 0, device.value.coldKeys & Self.keyBit(hash) != 0,
@@ -98,7 +97,7 @@ extension Shard {
         return false
     }
 
-    /// Looks through all cold rows for a collapse key, page by page, and notes which keys there are.
+    /// Searches all rows on disk for a collapse key, page by page, and records all keys found.
     private mutating func findCold(
         _ search: ColdSearch, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
@@ -126,7 +125,7 @@ extension Shard {
         }
     }
 
-    /// Cold messages that were brought in and did not end leave memory again.
+    /// Removes loaded messages from memory that did not end.
     private mutating func leaveBrought(_ brought: [MessageID], of device: DeviceSlot) {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
@@ -135,14 +134,13 @@ extension Shard {
         }
     }
 
-    /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and
-    /// revoke").
+    /// Refuses the message, or selects the oldest messages to drop that are neither in flight nor leased (docs/Semantics.md,
+    /// "Collapse, overflow and revoke").
     ///
-    /// - Returns: the messages that the new one displaces; `nil` if the shard has refused it, or looks for room on disk
-    ///   first.
+    /// - Returns: the messages to drop; `nil` if the message was refused, or the search continues on disk.
     mutating func makeRoom(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64) -> [MessageSlot]? {
         let device = devices.at(slot)
-        // Only an app that is known is published to; it may have gone while the queue was read.
+        // The app may have been removed while the queue was read.
         guard let settings = apps[Int(device.value.appIndex)].knowledge.settings else {
             refuse(command, .busy)
             return nil
@@ -181,7 +179,7 @@ extension Shard {
         return dropping
     }
 
-    /// How far the queue would be over its bounds with one more message.
+    /// Returns the excess of the queue with the new message.
     private func excess(
         with command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, _ settings: AppSettings
     ) -> Excess {
@@ -202,7 +200,7 @@ extension Shard {
             && jobs.at(entry.value.job).value.place != .leasing
     }
 
-    /// Finds the oldest messages on disk and in memory, page by page, until there is room or no row is left.
+    /// Finds the oldest messages, page by page, until there is room or no row is left.
     private mutating func findColdOldest(
         _ overflow: Overflow, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
@@ -236,9 +234,9 @@ extension Shard {
         }
     }
 
-    /// Accepts the message in place of the oldest that were found, if they make room enough.
+    /// Accepts the message in place of the found messages, if they make enough room.
     private mutating func dropFound(_ overflow: Overflow, _ slot: DeviceSlot, _ reading: Reading) {
-        // The vendor table is not in the order of acceptance: its oldest are known only after all rows.
+        // The vendor table is not ordered by acceptance, so its oldest messages are known only after all rows.
         overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
         for facts in overflow.candidates where overflow.excess.isAny {
             overflow.dropping.append(facts.message)
@@ -249,7 +247,7 @@ extension Shard {
         case (.unreadable, _): refuse(command, .storeFailed)
         case (.whole, nil): refuse(command, .busy)
         case (.whole, let settings?):
-            // During the reads messages may have been sent or have ended, which makes room.
+            // During the reads messages may have been sent, or have ended and made room.
             var excess = excess(with: command, slot, hash: overflow.hash, settings)
             var dropping: [MessageSlot] = []
             for id in overflow.dropping where excess.isAny {
@@ -266,7 +264,7 @@ extension Shard {
         leaveBrought(overflow.brought, of: slot)
     }
 
-    /// What collapse would free.
+    /// Returns the room that the collapse frees.
     private func collapsible(_ slot: DeviceSlot, hash: UInt64) -> Excess {
         var sum = Excess(count: 0, bytes: 0)
         for message in messages(under: hash, of: slot) {
@@ -280,12 +278,12 @@ extension Shard {
 
     // MARK: A bound that was lowered
 
-    /// Rows of one page: one batch or two end them.
+    /// The rows per page, which end in one or two batches.
     private static var shedPageRowCount: Int { 128 }
-    /// A slice ends one message or looks at this many that stay.
+    /// The number of retained messages that cost as much of a slice as one end.
     private static var shedLooksPerEnd: Int { 16 }
 
-    /// How far the queue is over its bounds now, if the app's policy is to drop the oldest.
+    /// Returns the current excess of the queue if the app's policy is to drop the oldest messages.
     func standingExcess(_ slot: DeviceSlot) -> Excess {
         let device = devices.at(slot)
         guard let settings = apps[Int(device.value.appIndex)].knowledge.settings, settings.overflowPolicy == .dropOldest
@@ -295,9 +293,9 @@ extension Shard {
             bytes: Int(device.value.messageBytes + device.value.vendorBytes) - settings.queuedByteLimit)
     }
 
-    /// Ends the oldest messages that are neither sent nor leased until the queue is within its bounds, or none is left.
+    /// Ends the oldest messages that are neither in flight nor leased, until the queue is within its bounds or none is left.
     ///
-    /// The device is held until the end of this (`whileBusy`).
+    /// The device must be held until the completion (`whileBusy`).
     mutating func shed(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.at(slot)
         guard device.value.coldMessageCount == 0, device.value.coldVendorCount == 0 else {
@@ -307,7 +305,7 @@ extension Shard {
         shedYoung(slot, from: ShedPlace(), completion: completion)
     }
 
-    /// The same for a queue in memory: a slice a turn, counted by the messages that it looks at.
+    /// Shrinks a queue in memory, one slice per turn, measured by the messages checked.
     private mutating func shedYoung(
         _ slot: DeviceSlot, from start: ShedPlace, completion: @escaping (inout Shard, Reading) -> Void
     ) {
@@ -315,7 +313,7 @@ extension Shard {
         var place = start
         var excess = standingExcess(slot)
         var next = place.isVendor ? device.value.firstVendor : device.value.firstMessage
-        // Its message may have ended meanwhile: then the list starts over.
+        // The message may have ended since the last turn. The list then restarts.
         if let known = place.message, messages.isOccupied(place.slot),
             messages.at(place.slot).value.facts.message == known
         {
@@ -339,7 +337,7 @@ extension Shard {
                 looks -= Self.shedLooksPerEnd - 1
             }
         }
-        // A look that stops behind the last of the first list goes on with the second, not with the first again.
+        // The first list is finished, so the next turn must continue with the second.
         if next == .none, !place.isVendor {
             place.isVendor = true
             next = device.value.firstVendor
@@ -349,7 +347,7 @@ extension Shard {
         place.message = messages.at(next).value.facts.message
         later { shard in
             let device = shard.devices.at(slot)
-            // The spiller may have taken rows meanwhile: these are looked for on disk.
+            // Rows may have left memory since the last turn. They are then searched on disk.
             guard device.value.coldMessageCount == 0, device.value.coldVendorCount == 0 else {
                 return shard.shed(slot, completion: completion)
             }
@@ -363,7 +361,7 @@ extension Shard {
         end(entry.value.facts, .overflowed, message: message, job: entry.value.job)
     }
 
-    /// The same for rows on disk: first those of the live stream, which are in order, a page a turn.
+    /// Shrinks a queue on disk: first the live stream, which is ordered, one page per turn.
     private mutating func shedPages(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .message, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in
@@ -378,7 +376,7 @@ extension Shard {
         }
     }
 
-    /// Then those of the vendor table: the oldest are known only after all rows.
+    /// Then selects the oldest messages of the vendor table, which are known only after all rows.
     private mutating func findVendor(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in
@@ -412,7 +410,7 @@ extension Shard {
         }
     }
 
-    /// Ends the chosen messages of a page while the queue is over its bounds.
+    /// Ends the chosen messages of a page while the queue exceeds its bounds.
     private mutating func endPage(_ rows: [Scanned], _ slot: DeviceSlot, where isChosen: (MessageFacts) -> Bool) {
         inBatches(of: slot) { shard in
             for row in rows where isChosen(row.facts) && shard.standingExcess(slot).isAny {

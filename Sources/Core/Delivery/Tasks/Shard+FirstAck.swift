@@ -1,22 +1,21 @@
-// `first_ack_wins`: the first device of a task that acks, or whose user opens the notification, ends the pending
-// messages of the others.
+// `first_ack_wins`: the first device of a task that acks, or whose user opens the notification, ends the pending messages of the
+// others (siblings).
 //
-// The devices of a task belong to several loops, so one write cannot end all their messages. The batch that ends the
-// first message therefore also notes in its ledger row that the siblings must end. The row's alarm is then not the end
-// of reports but a retry delay. When the batch is durable, the shard tells the gateway. The gateway ends the siblings
-// device by device, each in a batch of its own, and then settles the row. To end a sibling twice does no harm. A crash
-// in between leaves the alarm, which tells the gateway again.
+// The devices of a task belong to several loops, so one write cannot end all messages. The batch that ends the first message also
+// marks its ledger row, whose alarm becomes a retry delay. When the batch is durable, the gateway ends the siblings one by one,
+// in separate batches, and then settles the row. Ending a sibling is idempotent. After a crash in between, the alarm repeats the
+// procedure.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// The states that mean a device's ack, or its user's.
+    /// Returns whether the state results from an ack or an open.
     static func isFirstAck(_ state: FinalState) -> Bool {
         state == .delivered || state == .deliveredOffline || state == .opened
     }
 
-    /// The batch is closed: the shard tells the gateway of its first acks when it is durable.
+    /// Queues the first acks of the closed batch for the gateway until the batch is durable.
     mutating func tellFirstAcks() {
         for first in tasks.takeFreshFirstAcks() { tell(first) }
     }
@@ -28,7 +27,7 @@ extension Shard {
         tasks.watch(key, until: now + limits.taskPatience)
     }
 
-    /// The alarm of a ledger row is due: the end of its reports, or the retry delay of a first ack.
+    /// Handles the alarm of a ledger row: the end of report retention, or the retry of a first ack.
     mutating func ledgerAlarmFired(_ stored: StoredRow) {
         guard let row = LedgerRow(stored.bytes), isUnsettled(row, wakeAt: stored.wakeAt) else {
             forget(stored)
@@ -45,7 +44,7 @@ extension Shard {
         while let key = tasks.popUnsettled(now) { firstAckAlarmFired(key) }
     }
 
-    /// What the row says now counts: the gateway may have settled it long ago.
+    /// Reads the current row because the gateway may have settled the first ack.
     private mutating func firstAckAlarmFired(_ key: StoreKey) {
         lookUp(key) { shard, found in
             let stored: FoundRow
@@ -63,7 +62,7 @@ extension Shard {
         }
     }
 
-    /// Ends the siblings of an acked task once more, since a repeated call may have reached new ones.
+    /// Ends the siblings of an acked task again, because a repeated call may have reached new devices.
     mutating func repeatFirstAck(_ row: LedgerRow, _ command: PublishCommand) {
         guard row.flags.contains(.firstAck) else { return }
         let message = MessageID(
@@ -73,12 +72,12 @@ extension Shard {
 
     // MARK: The gateway's requests
 
-    /// Keeps the devices of a task before any of them gets its message.
+    /// Stores the devices of a task before any of them gets its message.
     mutating func keepSiblings(_ task: TaskID, _ siblings: [DeviceID], _ origin: Origin) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         guard siblings.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
         let key = StoreKey(task.home, .taskTargets, task)
-        // A call that is repeated after a crash has the devices of the first call.
+        // A call that is repeated after a crash keeps the devices of the first call.
         lookUp(key) { shard, found in
             switch found {
             case .unreadable: return shard.answer(origin, .busy)
@@ -95,11 +94,11 @@ extension Shard {
         }
     }
 
-    /// Ends one device's message of a task if it is pending, and refuses one that is still on its way.
+    /// Ends one device's pending message of a task, and refuses a message that arrives later.
     mutating func endSibling(
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
     ) {
-        // Longer than any message of the task can wait in a mailbox or for a device's record.
+        // Longer than a message of the task can wait in a mailbox or for a device's record.
         if !isPlanted(.siblingLetIn) { tasks.stop(task, until: now + limits.taskPatience) }
         let key = StoreKey(bucket, .taskMessage, task, item: digest)
         lookUp(key) { shard, found in
@@ -122,7 +121,7 @@ extension Shard {
         }
     }
 
-    /// Settles a first ack whose siblings have ended: the row's alarm is the end of reports again.
+    /// Settles a first ack whose siblings have ended; the row's alarm is again the end of report retention.
     mutating func settleFirstAck(_ first: FirstAck, _ origin: Origin) {
         guard let bucket = first.message.bucket else { return answer(origin, .unknown) }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)

@@ -1,12 +1,11 @@
-// The outcomes of tasks' messages. A task's message has a ledger row in its device's bucket. The shard writes it in the
-// batch that accepts the message and again in the batch that ends it. So a report is a sum over rows and cannot
-// disagree with them.
+// The ledger of tasks. Each message of a task has a row in its device's bucket. The row is written in the batch that accepts the
+// message and again in the batch that ends it. A report is therefore a sum over rows and always consistent with them.
 
 internal import Structures
 internal import Wire
 
 extension TaskID {
-    /// True for tasks of several messages, each with a row in the ledger.
+    /// Whether the task has several messages with ledger rows.
     var hasLedger: Bool { kind == .list || kind == .app }
 }
 
@@ -15,15 +14,15 @@ extension Shard {
         StoreKey(facts.bucket, .taskMessage, facts.task, item: facts.message.low)
     }
 
-    /// The ledger row's alarm: the end of reports; the same in every version of the row.
+    /// Returns the end of report retention, the alarm of an ended row.
     private func ledgerEnd(_ facts: MessageFacts) -> GatewayTime { facts.acceptedAt + limits.reportRetention }
 
-    /// The alarm of a pending ledger row: a broadcast's message has no other row with an alarm.
+    /// Returns the alarm of a pending row; a broadcast's message has no other row with an alarm.
     private func ledgerAlarm(_ facts: MessageFacts) -> GatewayTime {
         facts.table == .broadcast ? facts.wakeAt : ledgerEnd(facts)
     }
 
-    /// Writes, in the open batch, that a task's message was accepted.
+    /// Writes the ledger row of an accepted message in the open batch.
     mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome) {
         guard facts.task.hasLedger else { return }
         acceptances.insert(facts.task, facts.message.low, now: now)
@@ -39,12 +38,12 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// The alarm of a pending row whose message the vendor accepted: it needs no fallback any more.
+    /// Returns the alarm of a pending row after the vendor accepted the message, which then needs no fallback.
     private func alertedAlarm(_ facts: MessageFacts) -> GatewayTime {
         facts.table == .broadcast ? facts.expiresAt : ledgerEnd(facts)
     }
 
-    /// The alarm in a pending message's row.
+    /// Returns the alarm of a pending message's row.
     func ledgerAlarm(_ facts: MessageFacts, isAlertCounted: Bool) -> GatewayTime {
         isAlertCounted ? alertedAlarm(facts) : ledgerAlarm(facts)
     }
@@ -57,7 +56,7 @@ extension Shard {
         return flags
     }
 
-    /// Writes, in the open batch, that the vendor accepted a task's message, which stays pending.
+    /// Records, in the open batch, that the vendor accepted a task's message that stays pending.
     mutating func noteAlerted(_ facts: MessageFacts, wasSent: Bool) {
         guard facts.task.hasLedger else { return }
         let (fallback, fallbackReason) = facts.fallback
@@ -72,7 +71,7 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// Writes, in the open batch, how a task's message ended; `alarm` is the alarm of its row before that.
+    /// Records, in the open batch, the end of a task's message; `alarm` is the row's alarm before.
     mutating func noteEnded(
         _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool,
         alarm: GatewayTime
@@ -89,7 +88,7 @@ extension Shard {
             fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
             table: facts.table, item: facts.item, reason: reason)
         let end = ledgerEnd(facts)
-        // Until its siblings have ended, the row must come up again.
+        // The alarm repeats the first ack until its siblings have ended.
         store.putRow(
             Self.ledgerKey(facts), wakeAt: isFirstAck ? min(end, now + limits.taskPatience) : end,
             prior: isNew ? .none : .maybe(wakeAt: alarm), byteCount: row.byteCount
@@ -98,7 +97,7 @@ extension Shard {
         if isFirstAck { tasks.noteFirstAck(facts) }
     }
 
-    /// Writes, in the open batch, what a user did with a message; the same event again changes nothing.
+    /// Writes, in the open batch, a user's action on a message; idempotent.
     mutating func noteTaskEvent(
         _ event: TaskEventRow.Event, isVendor: Bool, action: UInt32 = 0, task: TaskID, message: MessageID
     ) {
@@ -106,7 +105,7 @@ extension Shard {
         let row = TaskEventRow(event: event, isVendor: isVendor, action: action, time: now)
         let key = StoreKey(
             bucket, .taskEvent, task, item: TaskEventRow.item(message, event, action: action))
-        // Derived from the id, so that every write names the alarm that the row has.
+        // Derived from the id, so that every write of the row has the same alarm.
         let end = message.acceptedAtMilliseconds + limits.reportRetention
         store.putRow(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
             row.write(into: $0)
@@ -114,7 +113,7 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// The outcome of a repeated call for a device that its task has reached.
+    /// Returns the outcome of a repeated call for a device that the task has reached.
     func repeated(_ row: LedgerRow, _ command: PublishCommand) -> PublishOutcome {
         PublishOutcome(
             code: .accepted, cid: command.cid,
@@ -126,30 +125,30 @@ extension Shard {
 
     // MARK: Looking a row up
 
-    /// Finds which message a single push became: its row is under its request, from which the task's id follows.
+    /// Finds the message of a single push; its row's key is the request, from which the task id is derived.
     mutating func findSingle(
         _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<PushRow>) -> Void
     ) {
         let key = PushRow.key(task, in: bucket)
         lookUp(key) { shard, found in
             if case .unreadable = found { return completion(&shard, .unreadable) }
-            // Another day's task may have the same random bits.
+            // The task of another day may have the same random bits.
             guard case .found(let stored) = found, let row = PushRow(stored.bytes, under: key), row.outcome.task == task
             else { return completion(&shard, .absent) }
             completion(&shard, .found(row))
         }
     }
 
-    /// A pending message: its facts, and its place and its job's in memory, or `.none`.
+    /// A pending message: its facts, and the slots of the message and its job, or `.none`.
     struct PendingMessage {
         var facts: MessageFacts
         var message = MessageSlot.none
         var job = JobSlot.none
     }
 
-    /// Finds a message that may be pending.
+    /// Finds a message that may be pending; an ended one is absent.
     ///
-    /// The device is held until the end of this (`whileBusy`). A message that has ended is absent.
+    /// The device must be held until the completion (`whileBusy`).
     mutating func findPending(
         _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
@@ -187,12 +186,12 @@ extension Shard {
         }
     }
 
-    /// True when the device may have seen a pending message: it was sent, or its job was leased.
+    /// Returns whether the device may have seen a pending message: it was sent, or its job was leased.
     func mayHaveBeenSeen(_ facts: MessageFacts, message: MessageSlot, job: JobSlot) -> Bool {
         if message != .none {
             let entry = messages.at(message)
             if entry.value.sentAt > 0 || entry.value.flags.contains(.attempted) { return true }
-            // In memory from before the restart: it went out then, if the device was reachable at acceptance.
+            // A message from before the restart was sent then if the device was reachable at acceptance.
             if entry.value.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
         } else if !facts.flags.contains(.offline) {
             return true

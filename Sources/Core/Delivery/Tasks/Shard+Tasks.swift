@@ -1,13 +1,13 @@
-// Tasks in their home bucket: made, looked up, moved on; and the scans of all buckets that a stop and a report need.
+// Tasks in their home bucket, and the scans of all buckets for stops and reports.
 //
-// A change reads the row and writes it in one step on its loop, so that two changes cannot cross. An answer waits until
-// the write that it tells of is durable.
+// A change reads and writes the row in one step on its loop, so changes are serialized. An answer waits until its write is
+// durable.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Handles a command about tasks; the answer comes as `.task`.
+    /// Handles a command about tasks; the answer is `.task`.
     package mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
         begin(now)
         switch command {
@@ -28,7 +28,7 @@ extension Shard {
             let mayTell = counters.knowsFold && CountersRow.day(of: now) >= today
             answer(origin, mayTell ? .foldable(counters.foldable(today: today)) : .busy)
         case .removeCounters(let days, let share, let isCounted):
-            // The day's first command may be this one: what is not among the past days yet would be counted once more then.
+            // This may be the day's first command. Rows not yet moved to the past days would otherwise be counted again later.
             counters.dropOld(before: CountersRow.day(of: now))
             if isCounted, share.index != 0 { addHoldings(counters.drop(days)) }
             counters.remove(days, from: share.buckets, now: now)
@@ -52,16 +52,18 @@ extension Shard {
         }
     }
 
-    /// Whether the shard knows which days are folded: until then it tells no counts of days.
+    /// Whether the shard knows the folded days.
+    ///
+    /// Until then it answers no queries for day counters.
     package var knowsFold: Bool { counters.knowsFold }
 
-    /// Takes over which days are folded, from their keeper (`CounterFold`).
+    /// Sets the folded days, as reported by the owner of bucket 0 (`CounterFold`).
     package mutating func learnFold(_ folded: FoldedDays, now: GatewayTime) {
         begin(now)
         addHoldings(counters.learnFold(CounterFold(folded)))
     }
 
-    /// Counts days that were folded just now, whole: on the keeper's shard, once the fold is durable.
+    /// Adds just folded days on the shard of bucket 0, after the fold is durable.
     package mutating func takeFold(_ days: [CountersRow], now: GatewayTime) {
         begin(now)
         addHoldings(counters.takeFold(days))
@@ -82,7 +84,7 @@ extension Shard {
             answer(origin, .created(record.id, isRepeat: false))
             return
         }
-        // Both rows are in the same bucket, so that one batch has both or none.
+        // Both rows are in the same bucket, so one batch writes both or none.
         precondition(key.bucket == record.id.home, "a requested task's home is its request's bucket")
         let requestKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
         lookUp(requestKey) { shard, found in
@@ -96,7 +98,7 @@ extension Shard {
                 shard.numbers.repeatedRequests &+= 1
                 return shard.answer(origin, .created(row.task, isRepeat: true))
             }
-            // Only after the look at the request: a repetition of one that was accepted gets its answer.
+            // Checked after the request, so that the repetition of an accepted request gets its answer.
             guard shard.mayBroadcast(record) else { return shard.answer(origin, .full) }
             let written = shard.inBatch(in: key.bucket) { shard in
                 shard.store.putRow(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {
@@ -128,7 +130,7 @@ extension Shard {
         tasks.schedule(record.id, at: wakeAt)
     }
 
-    /// Continues with a task's row and its alarm, or answers that there is none.
+    /// Continues with a task's row and its alarm, or answers `.unknown` or `.busy`.
     mutating func withTask(
         _ task: TaskID, _ app: AppKey, _ origin: Origin,
         completion: @escaping (inout Shard, TaskRecord, GatewayTime) -> Void
@@ -154,8 +156,8 @@ extension Shard {
             var record = record
             switch (change, record.state) {
             case (.stop, .open), (.stop, .scheduled), (.stop, .running), (.stop, .stopping), (.stop, .ending):
-                // The caller sweeps and counts; the home finishes what a caller leaves half done. A stop that is repeated
-                // does not put that off.
+                // The caller sweeps the messages. The home completes an unfinished sweep at `resumeAt`, which a repeated stop
+                // does not delay.
                 let resumeAt = shard.now + shard.limits.taskPatience
                 record.resumeAt = record.state == .stopping ? min(record.resumeAt, resumeAt) : resumeAt
                 if record.state != .stopping { record.broadcast?.position = 0 }
@@ -178,16 +180,13 @@ extension Shard {
 
     // MARK: Time
 
-    /// Fires the alarms of tasks that are due.
     mutating func fireTasks() {
         takeOverCalls()
         while let task = tasks.popDue(now) { taskAlarmFired(task) }
         tasks.forgetStops(now)
     }
 
-    /// A task's alarm fired.
-    ///
-    /// It may be old or a repetition: what the row says now counts.
+    /// Handles a task's alarm, which may be old or repeated: only the current row counts.
     mutating func taskAlarmFired(_ task: TaskID) {
         lookUp(TaskRow.key(task)) { shard, found in
             if case .unreadable = found { return shard.tasks.schedule(task, at: shard.now + 1_000) }
@@ -211,7 +210,7 @@ extension Shard {
         }
     }
 
-    /// Removes a row of a task whose reports are over.
+    /// Deletes a row whose report retention has ended.
     mutating func forget(_ stored: StoredRow) {
         guard stored.wakeAt <= now else { return }
         inBatch(in: stored.key.bucket) { shard in
@@ -257,7 +256,7 @@ extension Shard {
     ) {
         guard store.acceptsWrites else { return answer(origin, .busy) }
         let key = StoreKey(bucket, .taskGroup, ownerHigh: owner.0, ownerLow: owner.1, item: task.low)
-        // A repeated request joins again: the process may have stopped before its first attempt was durable.
+        // A repeated request joins again because the process may have stopped before the first row was durable.
         lookUp(key) { shard, found in
             switch found {
             case .unreadable: return shard.answer(origin, .busy)
@@ -309,9 +308,10 @@ extension Shard {
         run(key, digest, task, targets, origin)
     }
 
-    /// A call's runner may be on another gateway and be lost with its link or its process: a repetition takes its place.
+    /// Restarts calls whose runner is silent, with a waiting repetition as the new runner.
     ///
-    /// Devices take a task's message once, so two runners do no harm.
+    /// A runner may be on another gateway and be lost with its link or process. Two runners do no harm because a device accepts a
+    /// task's message once.
     mutating func takeOverCalls() {
         while let call = tasks.popOverdue(now) {
             guard let task = tasks.calls[call.key]?.task else { continue }
@@ -319,7 +319,7 @@ extension Shard {
         }
     }
 
-    /// Has a call run by who asks: the answer tells the targets of its first attempt, if there was one.
+    /// Lets the caller run the call; the answer contains the targets of the first attempt, if any.
     private mutating func run(
         _ key: CallKey, _ digest: UInt64, _ task: TaskID, _ targets: [DeviceID]?, _ origin: Origin
     ) {
@@ -350,13 +350,13 @@ extension Shard {
                     shard.numbers.repeatedRequests &+= 1
                     return shard.dropCall(key, origin, .ended(begun.task, outcomes))
                 }
-                // Begun before the restart, or by a caller that did not finish it: run it again, with the same ids.
+                // The call began before the restart, or its caller did not finish it. It runs again with the same ids.
                 shard.answer(origin, .begun(begun.task, begun.targets))
             }
         }
     }
 
-    /// Ends a call that could not begin: repetitions that came meanwhile get the same answer.
+    /// Ends a call that could not begin, and gives all waiting repetitions the same answer.
     private mutating func dropCall(_ key: CallKey, _ origin: Origin, _ said: TaskAnswer) {
         let waiting = tasks.end(key)?.waiting ?? []
         answer(origin, said)

@@ -1,15 +1,15 @@
-// What a shard keeps in memory of tasks besides their rows: due times, stopped tasks, calls under way, and first acks
-// that are not settled. After a restart all of it comes back from the rows' alarms.
+// The in-memory state of tasks: due times, stopped tasks, running calls, and unsettled first acks. After a restart the alarms of
+// the rows restore due times and first acks.
 
 internal import Structures
 internal import Wire
 
-/// A larger call under way.
+/// A running call to several devices.
 struct RunningCall {
     var digest: UInt64
     var task: TaskID
     var waiting: [Origin] = []
-    /// When its runner, or the last one that took it over, began.
+    /// The start of the current runner.
     var since: GatewayTime = 0
 }
 
@@ -19,14 +19,14 @@ struct TaskTable: ~Copyable {
         var task: TaskID
     }
 
-    /// A first ack that may not be settled: the shard looks at its ledger row again at this time.
-    // Not private: the compiler makes a broken module of a private structure in a generic one.
+    /// A first ack that may be unsettled; the shard reads its ledger row again at this time.
+    // Not private, because the compiler emits a broken module for a private structure inside a generic type.
     struct Unsettled {
         var at: GatewayTime
         var key: StoreKey
     }
 
-    /// A call's runner may have left by then.
+    /// The time at which a call's runner counts as lost.
     struct Overdue {
         var at: GatewayTime
         var key: CallKey
@@ -34,23 +34,23 @@ struct TaskTable: ~Copyable {
 
     /// Tasks whose rows this process wrote, by time.
     ///
-    /// While a row is young the store reports no alarm of it. An alarm that fires twice does no harm.
+    /// The store reports no alarm of a young row. A repeated alarm is harmless.
     private var due: [Due] = []
-    /// Tasks that a restart resumes before their time, once.
+    /// Tasks that a restart resumes once before their time.
     private var resumed: Set<TaskID> = []
-    /// Tasks that take no messages any more, each with the time until which the shard must remember that.
+    /// Stopped tasks that accept no messages, with the time until which the shard must remember them.
     private var stopped: [TaskID: GatewayTime] = [:]
-    /// The number of stopped tasks at which the shard looks for old ones.
+    /// The number of stopped tasks at which expired ones are removed.
     private var stoppedLimit = TaskTable.smallestStoppedLimit
     private static let smallestStoppedLimit = 4_096
-    /// Larger calls under way, with their repetitions, which wait for the same answer.
+    /// The running calls, with the repetitions that wait for the same answer.
     private(set) var calls: [CallKey: RunningCall] = [:]
-    /// In the order of their times; of a call that has ended, too.
+    /// Ordered by time; may contain calls that have ended.
     private var overdue = Ring<Overdue>()
     private var lastPage: UInt64 = 0
-    /// First acks of the open batch.
+    /// The first acks of the open batch.
     private var freshFirstAcks: [FirstAck] = []
-    /// In the order of their times.
+    /// Ordered by time.
     private var unsettled = Ring<Unsettled>()
 
     // MARK: Times
@@ -61,41 +61,40 @@ struct TaskTable: ~Copyable {
         due.insert(Due(at: time, task: task), at: due.firstIndex { $0.at > time } ?? due.count)
     }
 
-    /// The next task that is due.
     mutating func popDue(_ now: GatewayTime) -> TaskID? {
         guard let first = due.first, first.at <= now else { return nil }
         return due.removeFirst().task
     }
 
-    /// Makes a task due at once that a restart found half done.
+    /// Makes a task due immediately that a restart found incomplete.
     mutating func resume(_ task: TaskID, now: GatewayTime) {
         resumed.insert(task)
         schedule(task, at: now)
     }
 
-    /// True once for a task that a restart resumes.
+    /// Returns true once for a task that a restart resumes.
     mutating func takeResumed(_ task: TaskID) -> Bool { resumed.remove(task) != nil }
 
     // MARK: Stops
 
     func isStopped(_ task: TaskID) -> Bool { stopped[task] != nil }
 
-    /// Refuses the task's messages until this time: longer than one can wait in a mailbox or for a record.
+    /// Refuses the task's messages until this time, which must exceed the longest wait in a mailbox or for a record.
     mutating func stop(_ task: TaskID, until time: GatewayTime) { stopped[task] = max(stopped[task] ?? 0, time) }
 
-    /// Forgets stops that are over, when there are many.
+    /// Removes expired stops if there are many.
     mutating func forgetStops(_ now: GatewayTime) {
         guard stopped.count > stoppedLimit else { return }
         stopped = stopped.filter { $0.value > now }
-        // As many may come again before the next look, so that a look costs each of them little.
+        // Doubled, so that the removal costs amortized constant time per stop.
         stoppedLimit = max(Self.smallestStoppedLimit, 2 * stopped.count)
     }
 
     // MARK: Calls
 
-    /// How long a call's runner may take, as its repetitions see it.
+    /// The time in ms after which a repetition replaces a call's runner.
     private static let runnerMilliseconds: GatewayTime = 10_000
-    /// How long a call without repetitions is remembered; a later one finds its row.
+    /// The time in ms for which a call without repetitions is remembered; a later repetition finds its row.
     private static let rememberedMilliseconds: GatewayTime = 600_000
 
     mutating func begin(_ key: CallKey, _ call: RunningCall) {
@@ -103,7 +102,7 @@ struct TaskTable: ~Copyable {
         overdue.append(Overdue(at: call.since + Self.runnerMilliseconds, key: key))
     }
 
-    /// The next call whose runner is silent for too long, with the repetition that runs it from now on.
+    /// Returns the next call whose runner timed out, with the repetition that runs it from now on.
     mutating func popOverdue(_ now: GatewayTime) -> (key: CallKey, digest: UInt64, runner: Origin)? {
         while let first = overdue.first, first.at <= now {
             _ = overdue.popFirst()
@@ -124,19 +123,19 @@ struct TaskTable: ~Copyable {
         return nil
     }
 
-    /// Forgets the calls under way and returns their repetitions.
+    /// Removes the running calls and returns their repetitions.
     mutating func dropCalls() -> [Origin] {
         defer { calls.removeAll() }
         return calls.values.flatMap(\.waiting)
     }
 
     mutating func wait(for key: CallKey, _ origin: Origin) { calls[key]?.waiting.append(origin) }
-    /// Moves the call to the id that its first attempt got.
+    /// Sets the call's task id to that of its first attempt.
     mutating func rename(_ key: CallKey, _ task: TaskID) { calls[key]?.task = task }
     @discardableResult
     mutating func end(_ key: CallKey) -> RunningCall? { calls.removeValue(forKey: key) }
 
-    /// The item of a new row of parked devices: it grows across restarts, too.
+    /// Returns the item of a new row of parked devices; increases across restarts.
     mutating func nextPage(_ now: GatewayTime) -> UInt64 {
         lastPage = max(lastPage + 1, UInt64(max(0, now)) << 16)
         return lastPage
@@ -144,7 +143,7 @@ struct TaskTable: ~Copyable {
 
     // MARK: First acks
 
-    /// Notes, in the open batch, that a device acked a message whose siblings must end.
+    /// Records, in the open batch, an ack whose siblings must end.
     mutating func noteFirstAck(_ facts: MessageFacts) {
         freshFirstAcks.append(FirstAck(task: facts.task, app: facts.app, message: facts.message))
     }
@@ -156,10 +155,10 @@ struct TaskTable: ~Copyable {
         return freshFirstAcks
     }
 
-    /// Looks at the ledger row again at that time.
+    /// Schedules another look at a ledger row.
     mutating func watch(_ key: StoreKey, until time: GatewayTime) { unsettled.append(Unsettled(at: time, key: key)) }
 
-    /// The next ledger row whose first ack should be settled by now.
+    /// Removes the next ledger row whose first ack is overdue for settlement.
     mutating func popUnsettled(_ now: GatewayTime) -> StoreKey? {
         guard let first = unsettled.first, first.at <= now else { return nil }
         return unsettled.popFirst()?.key

@@ -1,5 +1,3 @@
-// Commands about tasks in the standard library's coders: a case by its name, its values by theirs.
-
 internal import Wire
 
 extension TaskCommand: Codable {

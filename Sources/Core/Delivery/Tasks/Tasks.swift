@@ -1,58 +1,54 @@
-// Tasks as shards see them: a task's row in its home bucket, the commands about tasks and the answers.
-// See docs/build/Tasks.md.
+// Tasks: rows, commands and answers. See docs/build/Tasks.md.
 
 package import Wire
 
-/// Bounds of calls that reach many devices, from what a row holds.
+/// The bounds of calls to many devices, derived from the size of a row.
 package enum TaskBounds {
-    /// Getui: a group's name.
+    /// The maximum length of a group's name, as in Getui.
     package static let groupByteCount = 100
-    /// Devices of one call whose outcomes fit one row.
+    /// The number of devices per call whose outcomes fit into one row.
     ///
-    /// A larger call, of many aliases, is safe to repeat, too: its devices' ledger rows show whether they have the
-    /// task.
+    /// A larger call to many aliases is also idempotent, because the ledger rows show which devices have the task.
     package static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
-    /// Devices in one row of those that wait for a scheduled task, or whose first ack wins.
+    /// The number of devices in one row for a scheduled task or a task with `firstAckWins`.
     package static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
 }
 
-/// Where a task stands.
-///
-/// Raw values are stored.
+/// The state of a task; raw values are stored.
 package enum TaskState: UInt8, Sendable, CaseIterable, Codable {
-    /// A list message that takes targets, or a task that has gone out.
+    /// A list message that accepts targets, or a task that was sent.
     case open = 1
     /// Waits for its time; may become `running` or `cancelled`.
     case scheduled
-    /// Due, and the desk is sending it; becomes `open`.
+    /// Due and being sent by the gateway; becomes `open`.
     case running
-    /// It takes no targets any more, and shards end its pending messages; becomes `stopped`.
+    /// Accepts no targets, and shards end its pending messages; becomes `stopped`.
     case stopping
     case stopped
-    /// Its schedule was deleted before its time.
+    /// The schedule was deleted before its time.
     case cancelled
-    /// A broadcast whose time is over, while a scan ends it for devices that never had it; becomes `ended`.
+    /// An expired broadcast, while a scan ends it for devices that never had it; becomes `ended`.
     case ending
     case ended
 }
 
-/// One task's row.
+/// A task's row.
 package struct TaskRecord: Sendable, Equatable {
     package var id: TaskID
     package var app: AppKey
     package var state: TaskState
     package var createdAt: GatewayTime
-    /// The task takes no targets after this.
+    /// The time after which the task accepts no targets.
     package var validUntil: GatewayTime
-    /// 0: at once.
+    /// The scheduled time; 0: immediately.
     package var scheduleAt: GatewayTime
-    /// When it went out; 0: not yet, or not scheduled at all.
+    /// The time at which a scheduled task was sent; 0: not yet, or not scheduled.
     package var firedAt: GatewayTime = 0
-    /// The retry time while it is `running` or `stopping`.
+    /// The retry time while the task is `running` or `stopping`.
     package var resumeAt: GatewayTime = 0
     package var group: String
     package var content: MessageContent
-    /// The devices that a broadcast is for and how far it is; `nil` for a task of single messages.
+    /// The audience and progress of a broadcast; `nil` for a task of single messages.
     package var broadcast: BroadcastPlan?
 
     package init(
@@ -68,7 +64,9 @@ package struct TaskRecord: Sendable, Equatable {
 package struct LoopShare: Sendable, Equatable, Codable {
     package var index: Int
     package var count: Int
-    /// A simulated world has few buckets, so that scans of all of them stay short.
+    /// The number of buckets.
+    ///
+    /// Simulations use few, so that scans of all of them stay short.
     package var bucketCount: Int
     package init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
         (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
@@ -81,84 +79,85 @@ package struct LoopShare: Sendable, Equatable, Codable {
 
 /// A command to the shard that owns a task's home bucket, or to all shards.
 package enum TaskCommand: Sendable {
-    /// Writes a new task, once for each request key ((0, 0): always).
+    /// Write a new task, once per request key ((0, 0): always).
     case create(TaskRecord, requestKey: (UInt64, UInt64), requestDigest: UInt64)
     case load(TaskID, AppKey)
-    /// Moves a task to its next state; the answer to an impossible change is the state that forbids it.
+    /// Move a task to its next state; the answer to an impossible change is the current state.
     case change(TaskID, AppKey, TaskChange)
-    /// Keeps devices for a scheduled task.
+    /// Store devices for a scheduled task.
     case park(TaskID, AppKey, [DeviceID])
-    /// A page of a scheduled task's devices, from a place on.
+    /// Return a page of a scheduled task's devices.
     case targets(TaskID, from: UInt64)
-    /// Scans of a broadcast's devices in some buckets.
+    /// Scan a broadcast's devices in some buckets.
     case scan(BroadcastScan)
-    /// A broadcast's scan has come to this bucket; at `Bucket.count` it is over.
+    /// Record the position of a broadcast's scan; `Bucket.count` means completed.
     case advance(TaskID, AppKey, position: Int, during: TaskState)
-    /// Ends every pending message of a task in these buckets, and refuses later ones.
+    /// End every pending message of a task in these buckets, and refuse later ones.
     case sweep(TaskID, AppKey, LoopShare)
     case totals(TaskID, AppKey, LoopShare)
-    /// What this shard counted for an app on a day.
+    /// Return this shard's counters of an app on a day.
     case day(AppKey, day: UInt32)
-    /// What this shard counted on days that may be folded; `busy` while the caller's day has not begun here.
+    /// Return this shard's counters of days that may be folded; `busy` if the caller's day has not begun here.
     ///
     /// Such a shard may still count for a day that the caller would fold.
     case foldable(today: UInt32)
-    /// Removes the counters rows of folded days from these buckets.
+    /// Delete the counters rows of folded days from these buckets.
     ///
-    /// `isCounted`: the keeper's shard counts these days whole from now on, so no other one counts them any more. In a cluster
-    /// a shard may start at any time, with the folded sums or without; without this days would count twice or not at all.
+    /// With `isCounted` the shard of bucket 0 counts these days from now on, and all other shards drop their counters of them. A
+    /// shard in a cluster may have started with or without the folded sums, so days would otherwise count twice or not at all.
     case removeCounters([CounterDay], LoopShare, isCounted: Bool)
-    /// How many devices of each app are connected.
+    /// Return the number of connected devices of each app.
     case online
-    /// Ends the one message of a single push, if it is pending.
+    /// End the pending message of a single push.
     case stopSingle(TaskID, AppKey)
-    /// Keeps the devices of a task of which the first ack wins; `targets` answers with them.
+    /// Store the devices of a task with `firstAckWins`; `targets` returns them.
     case keepSiblings(TaskID, [DeviceID])
-    /// Ends the task's message for one device if it is pending: another device acked first.
+    /// End the task's pending message for one device because another device acked first.
     case endSibling(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
-    /// The siblings of this message have ended.
+    /// Record that the siblings of this message have ended.
     case settleFirstAck(FirstAck)
-    /// Begins a call that reaches several devices: durably, once, with the same ids for its repetitions.
+    /// Begin a call to several devices, durably and once.
+    ///
+    /// Repetitions get the same ids.
     case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
-    /// The call's outcomes are known, or it did not finish (`nil`): its repetitions get the answer.
+    /// End a call with its outcomes, or as unfinished (`nil`); its repetitions get the answer.
     case end(CallKey, [PublishOutcome]?)
     case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
     case group(bucket: Bucket, owner: (UInt64, UInt64))
-    /// An operator's question or order, which need not be about a task.
+    /// Run an operator's query or command, which need not concern a task.
     case inspect(Inspection)
-    /// What an app's devices send, what happened, and its consumer's reads and acks, in the app's home bucket.
+    /// Run a feed command in the app's home bucket.
     case feed(FeedCommand)
-    /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere: a piece of them, or
-    /// all at once.
+    /// Return the live broadcasts of the logs in these buckets, for a shard that starts elsewhere, in pieces.
     case liveBroadcasts(LoopShare, BroadcastPiece)
-    /// The same without the broadcasts: how far each log goes; answered as `liveBroadcasts` with heads alone.
+    /// Return only the heads of these logs, as `liveBroadcasts`.
     case broadcastHeads(LoopShare)
 }
 
-/// A device acked the message of a task of which the first ack wins.
+/// A device's ack of a message of a task with `firstAckWins`.
 package struct FirstAck: Sendable, Equatable, Codable {
     package var task: TaskID
     package var app: AppKey
-    /// The message that was acked.
+    /// The acked message.
     package var message: MessageID
     package init(task: TaskID, app: AppKey, message: MessageID) {
         (self.task, self.app, self.message) = (task, app, message)
     }
 }
 
-/// A request's digest: (app, endpoint, request id).
+/// The digest of a request: (app, endpoint, request id).
 package struct CallKey: Hashable, Sendable, Codable {
     package var high: UInt64
     package var low: UInt64
     package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
-    /// Where the call's rows are.
+    /// The bucket of the call's rows.
     package var bucket: Bucket { Bucket(digest: high) }
 }
 
 package enum TaskChange: UInt8, Sendable, Codable {
     /// Open, scheduled or running → stopping.
     case stop
-    /// Stopping → stopping: the caller of the stop has ended the pending messages, and the home does the rest now.
+    /// Stopping → stopping: the caller has ended the pending messages, and the home completes the stop now.
     case swept
     /// Stopping → stopped.
     case stopped
@@ -174,45 +173,44 @@ package enum TaskAnswer: Sendable, Codable {
     case created(TaskID, isRepeat: Bool)
     /// The request id was used with another body.
     case conflict
-    /// No such task in this app.
     case unknown
     /// Nothing changed; the caller repeats the command.
     case busy
     case record(TaskRecord)
-    /// The task's state forbids it.
+    /// The task's state does not allow the command.
     case refused(TaskState)
     case parked
-    /// `next`: where the next page begins; `nil`: there is none.
+    /// `next`: the start of the next page; `nil` after the last.
     case targets([DeviceID], next: UInt64?)
-    /// How many messages it ended.
+    /// The number of ended messages.
     case swept(Int)
-    /// The number of jobs made or messages ended, and the devices that a scan is to fan a broadcast out to.
+    /// The number of jobs made or messages ended, and the devices for a fan-out.
     case scanned(Int, [DeviceID])
-    /// The app has as many live broadcasts as it may.
+    /// The app has reached its limit of live broadcasts.
     case full
-    /// Its row would exceed the store's bounds.
+    /// The row would exceed the store's limit.
     case tooLarge
     case totals(TaskTotals)
     case day(DayTotals)
     case foldable([CountersRow])
     case online([AppKey: Int])
     case begun(TaskID, [DeviceID])
-    /// The same call was answered before.
+    /// The call was already answered.
     case ended(TaskID, [PublishOutcome])
     case done
     case group([TaskID])
-    /// `next`: where the next piece begins; `nil`: there is none.
+    /// `next`: the start of the next piece; `nil` after the last.
     case liveBroadcasts([AppBroadcasts], next: BroadcastPlace? = nil)
     case inspected(InspectionAnswer)
     case feed(FeedAnswer)
 }
 
-/// The outcomes of a task's messages, or of some of them: sums over its rows.
+/// The outcomes of a task's messages, or of some of them, as sums over rows.
 package struct TaskTotals: Sendable, Equatable, Codable {
     package struct Channel: Sendable, Equatable, Codable {
-        /// Messages that went out on the channel.
+        /// Messages sent on the channel.
         package var sent = 0
-        /// Messages known to have arrived by it.
+        /// Messages known to have arrived on the channel.
         package var received = 0
         package var shown = 0
         package var clicked = 0
@@ -227,15 +225,15 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     }
 
     package var accepted = 0
-    /// By `FinalState`'s raw value, less one.
+    /// The number of ended messages by `FinalState`, at the index `rawValue` − 1.
     package var finals = [Int](repeating: 0, count: FinalState.allCases.count)
-    /// Reasons of the messages that failed.
+    /// The number of failed messages by reason.
     package var failures: [String: Int] = [:]
     package var live = Channel()
     package var vendor = Channel()
-    /// By either channel, each message once.
+    /// Both channels together, each message once.
     package var all = Channel()
-    /// By the client's number for it.
+    /// The number of custom actions by the client's action number.
     package var actions: [UInt32: Int] = [:]
     package init() {}
 
@@ -247,14 +245,14 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     package var ended: Int { finals.reduce(0, +) }
     package var pending: Int { accepted - ended }
 
-    /// Counts, for one message, the channels that it went out on.
+    /// Counts the channels on which one message was sent.
     mutating func takeOut(wasSent: Bool, wasAlerted: Bool) {
         live.sent += wasSent ? 1 : 0
         vendor.sent += wasAlerted ? 1 : 0
         all.sent += wasSent || wasAlerted ? 1 : 0
     }
 
-    /// Counts, of one message, what its device reported: by the vendor's alert, or live.
+    /// Counts the device's reports on one message, for the vendor's alert or the live channel.
     mutating func takeReported(_ steps: [MessageTrace.Step], isVendor: Bool) {
         let isOpened = steps.contains { $0.event == .opened }
         let isShown = steps.contains { $0.event == .shown }
@@ -283,13 +281,13 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     }
 }
 
-/// What an app's messages and devices did on one day, or a part of it.
+/// The totals of an app on one day, or a part of them.
 package struct DayTotals: Sendable, Equatable, Codable {
     package var messages = TaskTotals()
     package var registered = 0
-    /// Devices that connected on the day, each once.
+    /// The devices that connected on the day, each once.
     package var active = 0
-    /// Devices registered up to and on the day.
+    /// The devices registered up to the end of the day.
     package var accumulated = 0
     package init() {}
 

@@ -1,24 +1,22 @@
-// The store seam: ordered keys and small atomic batches of one bucket.
+// The store interface: ordered keys and small atomic batches of one bucket.
 //
-// A shard store belongs to one loop and is called only on it. The committer takes its writes. They are *visible* to
-// `get` and `scan` at once, and *durable* when the completion of their ticket arrives. Delivery therefore changes its
-// memory and the store together, and holds back whatever leaves the process until `committed(upTo:)`.
+// A shard store belongs to one loop and is called only on that loop. Its writes are *visible* to `get` and `scan` immediately,
+// and *durable* when the commit of their ticket is reported. Delivery therefore changes its memory and the store together, and
+// delays all output of the process until `committed(upTo:)`.
 //
-// Rows come in two ages. *Young* rows are in the journal and in memory; reading one is a lookup. *Cold* rows are in
-// the ordered store on disk; reading one is a request to a reader thread whose reply comes back through
-// `StoreReply`. After a restart every row is cold.
+// Rows have two ages. *Young* rows are in the journal and in memory; reading one is a look-up. *Cold* rows are in the ordered
+// store on disk; reading one is a request to a reader thread, answered with a `StoreReply`. After a restart every row is cold.
 //
-// A row may carry an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young, its owner,
-// Delivery, keeps the deadline in its own wheel. When the row turns cold, the store tells Delivery (`storeCooled`).
-// From then on the store reports the alarm itself, once, when it is due and Delivery asks (`requestAlarms`). So no
-// alarm needs a scan of queues, neither at run time nor at start.
+// A row may have an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young, Delivery keeps the
+// deadline in its own timer wheel. When the row turns cold, the store calls `storeCooled`. From then on the store reports the
+// alarm, once, when it is due and Delivery requests alarms (`requestAlarms`). Alarms therefore never need a scan of queues.
 
 package import Wire
 
-/// A committed or pending batch of one shard: 1, 2, 3… in the order of `endBatch()`.
+/// The number of a shard's batch: 1, 2, 3… in the order of `endBatch()`.
 package typealias Ticket = UInt64
 
-/// Where a young row's value stands in memory; valid until the row is overwritten, deleted or reported as cooled.
+/// The location of a young row's value in memory, valid until the row is overwritten, deleted or reported as cooled.
 public struct ValueLocation: Sendable, Equatable {
     public var block: UInt32
     public var offset: UInt32
@@ -28,39 +26,39 @@ public struct ValueLocation: Sendable, Equatable {
     }
 }
 
-/// What every store takes; a store's own bound for a batch's bytes is `ShardStore.batchByteCount`.
+/// The limits of every store.
 ///
-/// Delivery keeps within these bounds: it refuses larger input at admission, before it changes anything. A test
-/// computes that no accepted input exceeds them. A store that gets more neither ends the process nor drops what
-/// Delivery wrote: see `StoreBreach`.
+/// A store's own limit of a batch's bytes is `ShardStore.batchByteCount`.
+///
+/// Delivery refuses larger input at admission, before it changes anything, and a test computes that no accepted input exceeds the
+/// limits. If a store gets more, it neither ends the process nor drops the write: see `StoreBreach`.
 public enum StoreBounds {
-    /// A row's value: the largest message with its vendor content, and room to grow.
+    /// The maximum size of a row's value: the largest message with its vendor content, and a reserve.
     public static let valueByteCount = 128 << 10
-    /// The most that an operation takes in a batch besides its value.
+    /// The maximum size of an operation in a batch without its value.
     public static let operationByteCount = 49
-    /// Operations of one batch.
+    /// The maximum number of operations per batch.
     public static let operationCount = 65_535
-    /// Every store that an operator can configure takes a batch of this many bytes, headers included.
+    /// The batch size, headers included, that every configurable store accepts.
     public static let smallestBatchByteCount = (2 << 20) - 64
 }
 
-/// A write beyond the store's bounds: a fault of the caller, which the store reports so that the log has it.
+/// A write beyond the store's limits; it is a bug of the caller, and the store reports it for the log.
 package struct StoreBreach: Error, Sendable, Equatable {
     package enum Kind: Sendable, Equatable {
-        /// Above `StoreBounds.valueByteCount`; the store took it.
+        /// The value exceeds `StoreBounds.valueByteCount`; the store accepted it.
         case largeValue(byteCount: Int)
-        /// Above `ShardStore.batchByteCount`; the store did not take it.
+        /// The value exceeds `ShardStore.batchByteCount`; the store did not accept it.
         case unfitValue(byteCount: Int)
-        /// The batch has too many operations or bytes: the store continues it as another one.
+        /// The batch has too many operations or bytes, and the store split it.
         ///
-        /// Both are in one write, so that only a power cut in that write can part them.
+        /// Both parts are in one write, so only a power failure during that write can separate them.
         case longBatch(operationCount: Int, byteCount: Int)
-        /// A row of a table without alarms came with one; the store drops the alarm.
+        /// A row of a table without alarms had an alarm; the store dropped the alarm.
         case alarm
     }
 
     package var kind: Kind
-    /// The row that was written.
     package var key: StoreKey
 
     package init(_ kind: Kind, _ key: StoreKey) { (self.kind, self.key) = (kind, key) }
@@ -81,19 +79,19 @@ extension StoreBreach: CustomStringConvertible {
     }
 }
 
-/// What the store needs to know about the row that a write replaces or removes.
+/// The store's information about the row that a write replaces or deletes.
 public enum PriorRow: Sendable, Equatable {
-    /// There has never been a row under this key: a later delete of the young row leaves nothing to tell the disk.
+    /// No row has ever existed under this key; a later delete of the young row needs no write to disk.
     case none
-    /// There may be one; its alarm, if it had one, is this (0 for none).
+    /// A row may exist.
     ///
-    /// The store clears that alarm.
+    /// `wakeAt` is its alarm, 0 for none; the store clears that alarm.
     case maybe(wakeAt: Int64)
 }
 
-/// One row in a reply.
+/// One row in a reply; `value` is valid while the reply exists.
 ///
-/// `value` is valid while the reply is. `@safe`: Delivery reads it through a row's checks (`Store/Rows`).
+/// `@safe`: Delivery reads the value through a row's checks (`Store/Rows`).
 @safe public struct StoredRow {
     public var key: StoreKey
     public var wakeAt: Int64
@@ -103,76 +101,76 @@ public enum PriorRow: Sendable, Equatable {
     }
 }
 
-/// A request to a reader thread; the reply carries the same number.
+/// The number of a request to a reader thread, repeated in its reply.
 package typealias ReadToken = UInt64
 
-/// One thing to read.
+/// One read.
 ///
-/// A reader answers several in one reply, so that one round trip loads a device. `@safe`: the store gives `matches` bytes
-/// that it keeps during the call.
+/// A reader answers several in one reply, so one round trip loads a device.
+///
+/// `@safe`: the store keeps the bytes that it passes to `matches` valid during the call.
 @safe package enum StoreRead: Sendable {
-    /// One row.
     case get(StoreKey)
-    /// The rows of `partition`'s partition from item `partition.item` on, in order, up to both bounds (but at least
-    /// one).
+    /// Reads the rows of `partition`'s partition from `partition.item` on, in order, up to both limits (but at least one).
     case scan(partition: StoreKey, rowLimit: Int, byteLimit: Int)
-    /// How many rows the partition holds, the sum of their value bytes, and its first and last item, looking at up to
+    /// Returns the number of rows of the partition, the sum of their value bytes, and the first and last item; examines up to
     /// `rowLimit` rows.
     case measure(partition: StoreKey, rowLimit: Int)
-    /// A row by its value, as `.row`: the first of the bucket's table that is on disk and whose value there `matches`.
+    /// Finds the first row on disk in the bucket's table whose value `matches`, as `.row`.
     ///
-    /// The answer is the row as it is now, or none if it is gone. A reader runs `matches` on its thread, over all rows
-    /// of the table. So this is for people's questions.
+    /// The result is the current row, or none if it was deleted since. A reader thread runs `matches` over all rows of the table,
+    /// so use it only for operator queries.
     case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
-    /// The rows of a bucket's traces that `matches`, as `.rows`: those of the highest keys, highest first, `limit` at most.
+    /// Finds the rows of a bucket's traces that `matches`, as `.rows`: highest keys first, at most `limit`.
     ///
-    /// The readers and the loop run `matches`, over all traces of the bucket. So this is for people's questions, too.
+    /// The readers and the loop run `matches` over all traces of the bucket, so use it only for operator queries.
     case traces(bucket: Bucket, limit: Int, matches: @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool)
 }
 
-/// The answer to one `StoreRead`.
+/// The result of one `StoreRead`.
 package enum StoreReadResult {
     case row(StoredRow?)
-    /// `isComplete` is false when a bound ended the scan before the partition did.
+    /// `isComplete` is false if a limit ended the scan before the end of the partition.
     case rows([StoredRow], isComplete: Bool)
     case measure(rowCount: Int, byteCount: Int, firstItem: UInt64, lastItem: UInt64)
 }
 
-/// A reader's answer, valid as long as this object; the store hands it to Delivery on the loop that asked.
+/// A reader's answer, valid while this object exists.
 ///
-/// A reply has every row that was visible on the loop at the request, less those changed since. The store merges young
-/// rows over cold ones on the loop, just before it hands the reply over.
+/// The store passes it to Delivery on the requesting loop.
+///
+/// A reply contains every row visible on the loop at the request, except rows changed since. The store merges young rows over
+/// cold ones on the loop, just before it passes the reply on.
 package final class StoreReply {
     package let token: ReadToken
     package let results: [StoreReadResult]
-    /// Says that a cold read failed (a disk error).
+    /// The error of a failed cold read; `results` is then empty.
     ///
-    /// There are no results then, and the command that waits fails with a retryable error.
+    /// The waiting command fails with a retryable error.
     package let failure: String?
     private let owner: AnyObject?
 
-    /// Makes a reply; `owner` is what keeps the rows' bytes alive.
+    /// Creates a reply; `owner` keeps the rows' bytes alive.
     package init(token: ReadToken, results: [StoreReadResult], failure: String? = nil, owner: AnyObject? = nil) {
         (self.token, self.results, self.failure, self.owner) = (token, results, failure, owner)
     }
 }
 
-/// What a shard store reports on its loop besides read replies, in this order in a turn.
+/// The events of a shard store on its loop besides read replies, in this order within a turn.
 package protocol ShardStoreObserver: AnyObject {
-    /// Every batch up to and including `ticket` is durable.
+    /// Reports that all batches up to and including `ticket` are durable.
     func storeCommitted(upTo ticket: Ticket)
-    /// A read asked for with `read(_:)` or `requestAlarms` finished.
+    /// Reports the end of a read requested with `read(_:)` or `requestAlarms`.
     ///
-    /// The reply shows the rows as they are at this call: it has the observer's writes for an earlier reply of the same
-    /// turn.
+    /// The reply shows the rows as of this call, including the observer's writes for earlier replies of the same turn.
     func storeReplied(_ reply: StoreReply)
-    /// This young row is cold now: its location is invalid, and the store handles its alarm.
+    /// Reports that a young row is now cold: its location is invalid, and the store handles its alarm.
     ///
-    /// Only for rows of `device`, `message`, `vendorMessage` and `job`.
+    /// Called only for rows of `device`, `message`, `vendorMessage` and `job`.
     func storeCooled(_ key: StoreKey)
-    /// The observer wrote beyond the store's bounds.
+    /// Reports a write of the observer beyond the store's limits.
     ///
-    /// The call comes inside that write, so the observer must not call the shard.
+    /// The call occurs inside that write, so the observer must not call the shard.
     func storeBreached(_ breach: StoreBreach)
 }
 
@@ -180,20 +178,18 @@ extension ShardStoreObserver {
     package func storeBreached(_ breach: StoreBreach) {}
 }
 
-/// The store as one shard sees it.
+/// The store of one shard, confined to the shard's loop.
 ///
-/// Confined to the shard's loop.
-///
-/// Conformance is defined by one suite (`Tests/Support/TestKit/ShardStoreConformance.swift`) that the in-memory fake and the
-/// embedded store both pass.
+/// The suite `Tests/Support/TestKit/ShardStoreConformance.swift` defines conformance. The in-memory fake and the embedded store
+/// both pass it.
 package protocol ShardStore: AnyObject {
-    /// Set once before the first call; a store may hold it until it is closed, and not longer.
+    /// The observer, set once before the first call; a store may retain it until the store is closed.
     var observer: (any ShardStoreObserver)? { get set }
 
-    /// The bytes that one batch may have, each operation with a header of `StoreBounds.operationByteCount`.
+    /// The maximum size of a batch, including a header of `StoreBounds.operationByteCount` per operation.
     var batchByteCount: Int { get }
 
-    /// Starts a batch of rows of one bucket.
+    /// Begins a batch of rows of one bucket.
     ///
     /// Batches do not nest.
     func beginBatch(_ bucket: Bucket)
@@ -203,102 +199,97 @@ package protocol ShardStore: AnyObject {
     /// - Parameters:
     ///   - key: in the open batch's bucket.
     ///   - wakeAt: the row's alarm in gateway milliseconds, 0 for none.
-    ///   - prior: what may stand under the key already.
+    ///   - prior: the row that may already exist under the key.
     ///   - byteCount: the value's exact size, up to `StoreBounds.valueByteCount`.
     ///   - write: fills all `byteCount` bytes.
-    /// - Returns: where the value now stands.
+    /// - Returns: the location of the value.
     @discardableResult
     func put(
         _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, write: (UnsafeMutableRawBufferPointer) -> Void
     ) -> ValueLocation
 
-    /// Removes a row in the open batch; removing what is not there is allowed.
+    /// Deletes a row in the open batch; the row need not exist.
     func delete(_ key: StoreKey, prior: PriorRow)
 
-    /// Adds to the row of counts under a key (table `counters`), in the open batch.
+    /// Adds to a counters row (table `counters`), in the open batch.
     ///
-    /// The batch has only the change. The store keeps the sum, and writes it when the change leaves the journal.
+    /// The batch contains only the change. The store keeps the sum and writes it when the change leaves the journal.
     ///
     /// - Parameters:
     ///   - key: in the open batch's bucket.
-    ///   - change: what to add.
-    ///   - total: fills in the whole row, this change included (`CountersRow.byteCount` bytes); called only when the store
-    ///     does not have the row in memory.
+    ///   - change: the increments.
+    ///   - total: fills the whole row, including this change (`CountersRow.byteCount` bytes); called only if the store does not
+    ///     have the row in memory.
     func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void)
 
-    /// Closes the batch: it commits or is lost as a whole.
-    ///
-    /// An empty batch commits like any other.
+    /// Closes the batch; the batch commits or is lost as a whole, also an empty one.
     func endBatch() -> Ticket
 
-    /// The highest ticket known durable.
+    /// The highest ticket known to be durable.
     var committedTicket: Ticket { get }
 
-    /// False while the journal or the uncommitted bytes are at their bound.
+    /// Whether the store accepts writes; false while the journal or the uncommitted bytes are at their limit.
     ///
-    /// The shard then refuses new publishes with a retryable error, and still settles messages that are here.
+    /// The shard then refuses new publishes with a retryable error, but still settles existing messages.
     var acceptsWrites: Bool { get }
 
-    /// True when most of that room is taken: the rest is for apps below their share.
+    /// Whether most of that room is used; the remainder is for apps below their share.
     var isShortOfRoom: Bool { get }
 
-    /// The value of a young row.
+    /// Returns the value of a young row.
     func value(at location: ValueLocation) -> UnsafeRawBufferPointer
 
-    /// Looks up a young row (written since the last restart and not yet cooled); never touches the disk.
+    /// Looks up a young row (written since the last restart and not yet cooled); never reads the disk.
     func young(_ key: StoreKey) -> YoungLookup
 
-    /// True when the row is certainly on neither side, which a filter tells without a read from disk.
+    /// Returns whether the row certainly does not exist; a filter answers without a read from disk.
     func isCertainlyAbsent(_ key: StoreKey) -> Bool
 
-    /// Asks a reader thread.
-    ///
-    /// The reply comes through the observer in a later turn, never inside this call.
+    /// Sends a request to a reader thread; the reply arrives through the observer in a later turn, never inside this call.
     func read(_ requests: [StoreRead]) -> ReadToken
 
-    /// Asks for cold rows whose alarm is at or before the request's time, at most its limit.
+    /// Requests cold rows whose alarm is at or before the request's time, at most its limit.
     ///
-    /// The store reports each alarm once per start, or again after the alarm changed. The reply holds one `.rows`
-    /// result with the rows' current values, `isComplete` false when more are due; rows found before a failure come
-    /// with it.
+    /// The store reports each alarm once per start, or again after the alarm changed. The reply contains one `.rows` result with
+    /// the rows' current values; `isComplete` is false if more are due. Rows found before a failure are included.
     ///
-    /// The store skips the alarms that the request excludes, and continues after them; a later request names their group. A group
-    /// may report an alarm of its app twice. The alarm of a row is not reported once the row's successor exists, which
-    /// the request names.
+    /// The store skips the alarms that the request excludes. A later request names their group. A group may report an alarm
+    /// twice. The alarm of a row is not reported if the successor that the request names exists.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken
 
-    /// The earliest alarm that the store itself keeps, or `Int64.max`: a request before that finds nothing.
+    /// The earliest alarm kept by the store, or `Int64.max`.
     ///
-    /// After a start, a store that has not looked everywhere yet says 0.
+    /// An earlier request finds nothing.
+    ///
+    /// After a start the value is 0 until the store has examined all alarms.
     var nextAlarm: Int64 { get }
 
-    /// The groups that have alarms.
     var alarmGroups: [AlarmGroup] { get }
 
-    /// When a group's next alarm is due for a look, or `Int64.max`.
+    /// Returns the time of a group's next alarm, or `Int64.max`.
     func nextAlarm(of group: AlarmGroup) -> Int64
 
-    /// Gives back a cold row's alarm that the store reported.
+    /// Returns a reported alarm of a cold row to the store.
     ///
     /// The group reports it again, not before `until` unless a recall or an eager request comes first.
     func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64)
 
-    /// Makes the group's alarms of a bucket due for a look now.
+    /// Makes the group's alarms of a bucket due now.
     func recallAlarms(of group: AlarmGroup, in bucket: Bucket)
 }
 
 extension ShardStore {
-    /// Asks for alarms of all apps.
+    /// Requests alarms of all apps.
     package func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
         requestAlarms(AlarmRequest(upTo: time, limit: limit))
     }
 }
 
-/// What memory knows of a key.
+/// The result of a look-up in memory.
 package enum YoungLookup: Equatable, Sendable {
     case found(ValueLocation, wakeAt: Int64)
-    /// Deleted since the disk last had it: absent, and the shard must not ask the disk.
+    /// The row was deleted and the disk may still have it; the shard must not read the disk.
     case deleted
-    /// Memory has nothing; the disk may have the row.
+    /// Not in memory; the disk may have the row.
     case unknown
 }

@@ -1,31 +1,30 @@
-/// The identity of a store's history: of all numbers that the store has given since its content last went back.
+/// The identity of a store's history: all numbers assigned since its content was last rolled back.
 ///
-/// An older content gives numbers again that devices and consumers have seen with other messages. So whatever makes a store
-/// of an older content gives the store another history, and evidence with numbers of another one settles nothing
-/// (docs/Semantics.md, "Histories").
+/// After a rollback the store assigns numbers again that devices and consumers have seen with other messages. Each rollback
+/// therefore starts another history, and numbers of another history settle nothing (docs/Semantics.md, "Histories").
 package struct StoreHistory: Hashable, Sendable {
     /// Random and never 0.
     package let id: UInt64
-    /// When the history began, in microseconds since 1970; 0 for a store whose content never went back.
+    /// The beginning of the history in microseconds since 1970; 0 for a store that was never rolled back.
     package let began: UInt64
 
-    /// A number that JSON readers keep exactly, with room for all items that a feed takes behind it.
+    /// A number that JSON readers represent exactly, with room for all later feed items.
     private static let latest: UInt64 = 1 << 52
 
     /// - Parameters:
-    ///   - id: 0 stands for 1.
+    ///   - id: 0 is replaced by 1.
     ///   - began: see the property.
     package init(id: UInt64, began: UInt64) { (self.id, self.began) = (max(id, 1), min(began, Self.latest)) }
 
-    /// The history of a store whose content never went back.
+    /// Creates the history of a store that was never rolled back.
     package init(ofNewStore id: UInt64) { self.init(id: id, began: 0) }
 
-    /// The history that follows this one.
+    /// Returns the history that follows this one.
     ///
     /// - Parameters:
     ///   - id: random.
     ///   - now: the wall clock in milliseconds since 1970.
-    /// - Returns: a history that begins later than this one, whatever the clock says.
+    /// - Returns: a history that begins later than this one, whatever the clock shows.
     package func successor(id: UInt64, now: Int64) -> StoreHistory {
         let clock = UInt64(clamping: now).multipliedReportingOverflow(by: 1_000)
         let latest = clock.overflow ? Self.latest : clock.partialValue
@@ -34,31 +33,33 @@ package struct StoreHistory: Hashable, Sendable {
 
     package var hasGoneBack: Bool { began > 0 }
 
-    /// The queue epoch of a device's Welcome, made of the one in its row.
+    /// Returns the queue epoch for a device's Welcome, derived from the one in its row.
     ///
-    /// It is the row's own in a store that never went back.
+    /// It equals the row's in a store that was never rolled back.
     package func epoch(_ stored: UInt64) -> UInt64 {
         guard hasGoneBack else { return stored }
         let mixed = stored ^ id
         return mixed == 0 ? id : mixed
     }
 
-    /// How many broadcast numbers an app skips when the log found at startup belongs to a different history.
+    /// The count of broadcast numbers that an app skips if the log found at startup belongs to a different history.
     ///
-    /// The log may have lost broadcasts that devices have settled, so their numbers must not be used again. The count is 0 in a store
-    /// that was never rolled back. Otherwise it is 4,096, and 64 more for each minute of `began` within a cycle of four hours. So a
-    /// second rollback within a cycle skips the numbers used since the first, too. The count stays below 20,000: a device's row has
-    /// 16 bits for the broadcasts evaluated past the settled number.
+    /// The log may have lost broadcasts that devices have settled, so their numbers must not be used again. The count is 0 in a
+    /// store that was never rolled back. Otherwise it is 4,096, plus 64 for each minute of `began` within a cycle of four hours.
+    /// A second rollback within a cycle thus also skips the numbers used since the first. The count stays below 20,000 because a
+    /// device's row has 16 bits for the broadcasts evaluated past the settled number.
     var broadcastStep: UInt64 { hasGoneBack ? 4_096 + began / 60_000_000 % 240 * 64 : 0 }
 
     // MARK: Cursors of feeds
 
-    /// The number of a feed's item as its consumer sees it: no two histories have one in common.
+    /// Returns the number of a feed's item for its consumer.
+    ///
+    /// No two histories have one in common.
     package func cursor(_ number: UInt64) -> UInt64 { number &+ began }
 
-    /// The stored number of a consumer's cursor; `nil` for a cursor of an earlier history.
+    /// Returns the stored number of a consumer's cursor; `nil` for a cursor of an earlier history.
     ///
-    /// 0 is the place before the first item in every history.
+    /// 0 is the position before the first item in every history.
     package func number(_ cursor: UInt64) -> UInt64? {
         if cursor == 0 { return 0 }
         return cursor >= began ? cursor - began : nil
@@ -66,13 +67,13 @@ package struct StoreHistory: Hashable, Sendable {
 }
 
 extension StoreHistory: CustomStringConvertible {
-    /// Sixteen hex digits, a colon and the beginning: the stored form.
+    /// The stored form: sixteen hex digits, a colon and the beginning.
     package var description: String {
         let digits = String(id, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits + ":\(began)"
     }
 
-    /// Reads `description`; `nil` for anything else.
+    /// Parses `description`; `nil` for anything else.
     package init?(_ text: some StringProtocol) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 2, parts[0].utf8.count == 16, let id = UInt64(parts[0], radix: 16), id > 0,

@@ -1,101 +1,101 @@
 public import Wire
 
-/// The place of a row: ordered by bucket, then table, then owner, then item.
+/// The key of a row, ordered by bucket, table, owner and item.
 ///
-/// A *partition* is everything with the same bucket, table and owner; scans run within one partition, in item order.
+/// A *partition* is all rows with the same bucket, table and owner. Scans run within one partition, in item order.
 public struct StoreKey: Hashable, Comparable, Sendable {
-    /// The tables.
-    ///
-    /// Raw values are part of the stored format: never reuse one.
+    /// The tables; raw values are part of the stored format and must never be reused.
     public enum Table: UInt8, Sendable, CaseIterable {
-        /// Owner: cid; item 0.
-        ///
         /// The device's record.
+        ///
+        /// Owner: cid; item 0.
         case device = 1
+        /// A message that may travel on the live channel; never rewritten.
+        ///
         /// Owner: cid; item: the sequence in stream 0.
-        ///
-        /// A message that may travel the live channel; never rewritten.
         case message = 2
+        /// A message of strategy 2 or 4 that only the vendor may carry so far.
+        ///
         /// Owner: cid; item: low word of the msgId.
-        ///
-        /// A message that only the vendor may carry so far (strategies 2, 4).
         case vendorMessage = 3
-        /// Owner: msgId; item 0.
+        /// A queued message's job: its state and its steps.
         ///
-        /// Where a queued message is, its job's state, its steps so far.
+        /// Owner: msgId; item 0.
         case job = 4
-        /// Owner: (app key, day); item 0.
-        ///
         /// Absolute counts of one bucket, app and UTC day.
+        ///
+        /// Owner: (app key, day); item 0.
         case counters = 5
-        /// Owner: digest of (app, endpoint, request id); item 0.
+        /// The answer to a request id.
         ///
-        /// Ephemeral.
+        /// Owner: digest of (app, endpoint, request id); item 0. Ephemeral.
         case request = 6
-        /// Owner: msgId; item 0.
+        /// The trace of an ended message.
         ///
-        /// How a message ended. Ephemeral.
+        /// Owner: msgId; item 0. Ephemeral.
         case trace = 7
-        /// Owner and item as the caller likes: revoked tokens and other small facts of the gateway.
+        /// Small facts of the gateway, such as revoked tokens.
         ///
-        /// Bucket 0 only.
+        /// Owner and item are free. Bucket 0 only.
         case meta = 8
+        /// The devices that may have an alias.
+        ///
         /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0.
-        ///
-        /// Which devices may have the alias.
         case alias = 9
+        /// A device's tag.
+        ///
         /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid.
-        ///
-        /// A device of this bucket has the tag.
         case tag = 10
+        /// A list message with its state and schedule.
+        ///
         /// Owner: taskId; item 0; in the task's home bucket.
-        ///
-        /// A list message, its state, its schedule.
         case task = 16
+        /// The outcome of one message of a task.
+        ///
         /// Owner: taskId; item: low word of the msgId; in the device's bucket.
-        ///
-        /// What became of one message of a task.
         case taskMessage = 17
+        /// A user's action on a message.
+        ///
         /// Owner: taskId; item: 48 bits of the msgId's low word and an event's number.
-        ///
-        /// What a user did with a message.
         case taskEvent = 18
-        /// Owner: taskId; item: a number that grows; in the task's home bucket.
+        /// The devices of a scheduled task.
         ///
-        /// Devices that wait for a scheduled task.
+        /// Owner: taskId; item: an increasing number; in the task's home bucket.
         case taskTargets = 19
-        /// Owner: digest of (app, group name); item: low word of the taskId.
-        ///
         /// The tasks of a group.
+        ///
+        /// Owner: digest of (app, group name); item: low word of the taskId.
         case taskGroup = 20
+        /// An app's log of live broadcasts.
+        ///
         /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket.
         ///
-        /// The app's log: a task's row, kept while the broadcast is live; item 0: the highest number given.
+        /// Each row is a task's row. The row at item 0 holds the highest assigned number.
         case broadcast = 21
-        /// Owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the feed's head; in the app's home
-        /// bucket.
+        /// A feed.
         ///
-        /// What the app's business server follows: its devices' messages, or events.
+        /// Owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the head; in the app's home bucket.
         case feed = 22
+        /// The numbers of a device's latest upstream messages.
+        ///
         /// Owner: cid; item 0; in the app's home bucket.
-        ///
-        /// The numbers of a device's latest messages.
         case upstream = 23
-        /// Owner: (app key, 0); item: a number that grows; in the device's bucket.
-        ///
         /// An event that its feed does not have yet.
+        ///
+        /// Owner: (app key, 0); item: an increasing number; in the device's bucket.
         case event = 24
 
-        /// The store keeps ephemeral rows for a day (within a size budget), then drops them.
+        /// Whether the store drops the rows after a day, or earlier at its size budget.
         ///
-        /// Delivery writes them once and never deletes them by name; they have no alarm.
+        /// Delivery writes such rows once and never deletes them; they have no alarm.
         public var isEphemeral: Bool { self == .request || self == .trace }
 
-        /// Few and small: a start reads every row of these tables, so the store keeps them apart from those of
-        /// messages.
+        /// Whether a start reads every row of the table; the rows are few and small, and stored apart from those of messages.
         public var isReadAtStart: Bool { self == .counters || self == .meta || self == .broadcast }
 
-        /// Only these tables have partitions of several rows; in the others the item is 0.
+        /// Whether partitions have several rows.
+        ///
+        /// In the other tables the item is 0.
         @inlinable public var hasItems: Bool {
             switch self {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
@@ -105,10 +105,10 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             }
         }
 
-        /// Rows whose alarm may be that of a job: a job's own, and a message's that implies a due one.
+        /// Whether a row's alarm may be that of a job: the job's own row, or a message's row that implies a due job.
         public var mayHaveJob: Bool { self == .job || self == .message || self == .vendorMessage }
 
-        /// Rows that may have an alarm; the store tells their owner when they turn cold.
+        /// Whether rows may have an alarm; the store reports to their owner when they turn cold.
         @inlinable public var hasAlarms: Bool {
             switch self {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
@@ -141,6 +141,6 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         return left.item < right.item
     }
 
-    /// The stored form: 2 bytes bucket, 1 table, 16 owner, 8 item, all in network order, so that bytes sort as keys do.
+    /// The stored form: 2 bytes bucket, 1 table, 16 owner, 8 item, all in network order, so that bytes sort like keys.
     public static let encodedByteCount = 27
 }

@@ -1,8 +1,8 @@
 internal import Wire
 
-/// Which devices may have an alias.
+/// The devices that may have an alias.
 ///
-/// An index: the device's own row says whether it has the alias.
+/// This is an index; the device's own row shows whether it has the alias.
 struct AliasRow: Equatable {
     static let version: UInt8 = 1
 
@@ -32,7 +32,7 @@ struct AliasRow: Equatable {
         }
     }
 
-    /// - Returns: `nil` for bytes that are no alias row of a known version.
+    /// - Returns: `nil` unless the bytes are an alias row of a known version.
     init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let app = reader.next(UInt64.self),

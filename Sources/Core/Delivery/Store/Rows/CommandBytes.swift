@@ -1,27 +1,24 @@
-// The bytes that a publish brings: texts and contents, as pointers into the caller's memory.
-
 internal import Wire
 
-// Inlined: a call would copy the command.
+// Inlined, because a call would copy the command.
 extension PublishCommand {
-    /// The bytes of its texts, without those of its contents.
+    /// The bytes of the texts, without the vendor contents.
     @inline(__always) var textByteCount: Int {
         unsafe payload.count + collapseKey.count + alertTitle.count + alertBody.count
     }
 
     @inline(__always) var hasCollapseKey: Bool { unsafe collapseKey.count > 0 }
-    /// The digest of its collapse key; 0 when it has none.
+    /// The digest of the collapse key; 0 without one.
     @inline(__always) var collapseHash: UInt64 { unsafe collapseKey.isEmpty ? 0 : Fingerprint.of(collapseKey) }
 }
 
 extension VendorContent {
-    /// Its collapse id as text; empty: none of its own.
+    /// The collapse id; may be empty.
     var collapseText: String { unsafe String(decoding: collapseID, as: UTF8.self) }
     var bodyBytes: [UInt8] { unsafe [UInt8](body) }
-    /// The bytes of body and collapse id.
     @inline(__always) var textByteCount: Int { unsafe body.count + collapseID.count }
 
-    /// Points both at bytes that lie one behind the other there; returns where they end.
+    /// Points both fields at consecutive bytes from `start` on; returns the end of the bytes.
     @unsafe mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
         unsafe body = UnsafeRawBufferPointer(start: start, count: body.count)
         unsafe collapseID = UnsafeRawBufferPointer(start: start + body.count, count: collapseID.count)
@@ -29,9 +26,9 @@ extension VendorContent {
     }
 }
 
-/// A publish that waits: its bytes in one allocation of its own.
+/// A waiting publish with a copy of its bytes in one allocation.
 ///
-/// `@safe`: the command's pointers lead into that allocation, which is freed with the object.
+/// `@safe`: the command's pointers refer to that allocation, which is freed with the object.
 @safe final class KeptPublish {
     let command: PublishCommand
     private let bytes: KeptBytes

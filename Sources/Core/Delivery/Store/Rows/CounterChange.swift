@@ -1,12 +1,14 @@
 internal import Wire
 
-/// What one batch adds to a row of counts: the amounts that are not zero, each under its field's number.
+/// The increments of one batch to a counters row: the amounts other than zero by field number.
 ///
-/// Stored as three bytes with a bit for each field, then the amounts in the order of the fields, seven bits a byte.
+/// Stored as three bytes with one bit per field, then the amounts in field order as varints (7 bits per byte).
 package struct CounterChange: Equatable, Sendable {
-    /// Accepted, the nine final states, and the places of `Extra`.
+    /// The fields: accepted, the nine final states, and the raw values of `Extra`.
     static let fieldCount = 1 + 9 + 12
-    /// No change takes more: batches count to 65,535 at most.
+    /// The size of the largest change.
+    ///
+    /// Amounts of a batch are at most 65,535.
     package static let largestByteCount = 3 + 3 * fieldCount
 
     private var fields: UInt32 = 0
@@ -59,7 +61,7 @@ package struct CounterChange: Equatable, Sendable {
         }
     }
 
-    /// - Returns: `nil` for bytes that are no change.
+    /// - Returns: `nil` for invalid bytes.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard let low = reader.next(UInt16.self), let high = reader.next(UInt8.self) else { return nil }
@@ -85,7 +87,7 @@ package struct CounterChange: Equatable, Sendable {
 
     // MARK: Adding
 
-    /// Adds the amounts to a row of counts where it lies (`CountersRow.byteCount` bytes of the present version).
+    /// Adds the amounts in place to a row of `CountersRow.byteCount` bytes of the current version.
     package func add(to row: UnsafeMutableRawBufferPointer) {
         var rest = fields
         while rest != 0 {
@@ -104,7 +106,7 @@ package struct CounterChange: Equatable, Sendable {
         }
     }
 
-    /// A stored row with the amounts added; zeros stand for one that is not there.
+    /// Returns a stored row plus the amounts; an absent row counts as zeros.
     package func added(to row: [UInt8]?, _ key: StoreKey) -> [UInt8] {
         var sum = CountersRow.current(row, key)
         unsafe sum.withUnsafeMutableBytes { unsafe add(to: $0) }

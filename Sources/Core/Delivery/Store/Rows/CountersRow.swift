@@ -1,25 +1,27 @@
 package import Wire
 
-/// What one bucket counted for one app on one UTC day, in absolute numbers; a folded row has the sums of all buckets.
+/// The counters of one bucket, app and UTC day as absolute numbers; a folded row has the sums over all buckets.
 package struct CountersRow: Equatable, Sendable {
-    /// Counts besides acceptances and ends; raw values are places in the row, never reused.
+    /// The counters besides acceptances and ends.
     ///
-    /// A shard counts a send or an alert when it happens, on the day of the message's acceptance (see
-    /// `CounterTable.count`). It counts the final state, and a user's events, on the day of that.
+    /// Raw values are positions in the row and never reused.
+    ///
+    /// A send or an alert counts when it happens, on the day of the message's acceptance (see `CounterTable.count`). A final
+    /// state or a user's event counts on its own day.
     package enum Extra: Int, CaseIterable, Sendable {
-        /// Sent on the live channel; accepted by the vendor; either of them.
+        /// Sent on the live channel; accepted by the vendor; either of the two.
         case sent = 0, alerted, reached
-        /// Shown and clicked, as clients report it: on the live channel, and for the vendor's alerts.
+        /// Shown and clicked as reported by clients: on the live channel, and for the vendor's alerts.
         case shownLive, clickedLive, shownVendor, clickedVendor
-        /// Devices that registered, that connected on the day, and that were removed again.
+        /// Devices that registered, that connected on the day, and that were removed.
         case registered, active, collected
-        /// The blocks of messages at their acceptance, and of counted ones at their end (`QueuedBlocks`).
+        /// The blocks of messages at acceptance and at their end (`QueuedBlocks`).
         ///
-        /// Both wrap.
+        /// Both wrap around.
         case acceptedBlocks, endedBlocks
     }
 
-    /// The channels on which a message went out, as far as the shard still has to count them.
+    /// The channels on which a message was sent that are not counted yet.
     struct Reach: OptionSet {
         let rawValue: UInt8
         static let sent = Reach(rawValue: 1)
@@ -27,14 +29,12 @@ package struct CountersRow: Equatable, Sendable {
         static let reached = Reach(rawValue: 4)
     }
 
-    /// Counts the channels on which a message went out.
     mutating func count(_ reach: Reach) {
         if reach.contains(.sent) { extra[.sent] &+= 1 }
         if reach.contains(.alerted) { extra[.alerted] &+= 1 }
         if reach.contains(.reached) { extra[.reached] &+= 1 }
     }
 
-    /// The numbers of `Extra`.
     package struct Extras: Equatable, Sendable {
         var values = InlineArray<12, UInt32>(repeating: 0)
         package subscript(_ extra: Extra) -> UInt32 {
@@ -50,16 +50,16 @@ package struct CountersRow: Equatable, Sendable {
     package static let byteCount = 16 + 8 * 10 + 4 * 12
 
     package var app: AppKey
-    /// Days since 1970-01-01.
+    /// The number of days since 1970-01-01.
     package var day: UInt32
     package var accepted: UInt64 = 0
-    /// By `FinalState`'s raw value, less one.
+    /// The number of ended messages by `FinalState`, at the index `rawValue` − 1.
     package var finals = InlineArray<9, UInt64>(repeating: 0)
     package var extra = Extras()
 
     package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
 
-    /// - Returns: `nil` for bytes that are no counters row of a known version.
+    /// - Returns: `nil` unless the bytes are a counters row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, reader.next(byteCount: 3) != nil,
@@ -78,7 +78,7 @@ package struct CountersRow: Equatable, Sendable {
         }
     }
 
-    /// A stored row in the form that `CounterChange.add(to:)` changes: zeros if there is none, or none that can be read.
+    /// Returns a stored row in the form that `CounterChange.add(to:)` requires; zeros if the row is absent or unreadable.
     package static func current(_ bytes: [UInt8]?, _ key: StoreKey) -> [UInt8] {
         if let bytes, bytes.count == byteCount, bytes[0] == version { return bytes }
         let known = bytes.flatMap { unsafe $0.withUnsafeBytes { unsafe CountersRow($0) } }
@@ -114,7 +114,7 @@ package struct CountersRow: Equatable, Sendable {
         return sum
     }
 
-    /// What the app has by this row's counts.
+    /// The app's holdings by the counters of this row.
     var holdings: CountedHoldings {
         CountedHoldings(
             messages: Int64(bitPattern: accepted &- ended),

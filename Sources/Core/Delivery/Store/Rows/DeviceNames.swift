@@ -1,12 +1,14 @@
 internal import Wire
 
-/// The names that an app gives a device: its aliases and its tags, as they stand after the tokens in its row.
+/// The aliases and tags of a device, stored after the tokens in its row.
 struct DeviceNames: Equatable {
-    /// One alias, without a type; what most devices have.
+    /// The version for at most one alias without a type, as most devices have.
     static let version: UInt8 = 1
-    /// Several aliases, each with its type.
+    /// The version for several aliases with types.
     static let typedVersion: UInt8 = 2
-    /// Aliases remembered one by one; a device whose alias changes faster is held to the floor.
+    /// The number of given-up aliases remembered individually.
+    ///
+    /// Further ones raise `givenUpFloor`.
     static let givenUpLimit = 16
 
     struct GivenUp: Equatable {
@@ -16,20 +18,20 @@ struct DeviceNames: Equatable {
 
     struct HeldAlias: Equatable {
         var name: AliasName
-        /// The stamp of the reservation under which the alias was set.
+        /// The stamp of the alias's reservation.
         var stamp: GatewayTime
     }
 
-    /// At most one of each type.
+    /// At most one alias per type.
     private(set) var aliases: [HeldAlias] = []
-    /// Aliases that the device gave up lately, with the stamp up to which their reservations were released.
+    /// The aliases that the device gave up recently, with the stamp up to which their reservations were released.
     ///
-    /// An earlier reservation of such an alias, still on its way here, comes too late: its entry is gone.
+    /// An earlier reservation of such an alias that arrives later must be refused, because its entry was removed.
     private(set) var givenUp: [GivenUp] = []
-    /// The device may have given up any alias with a stamp up to this.
+    /// Reservations of any alias with a stamp up to this one may have been released.
     private(set) var givenUpFloor: GatewayTime = 0
     var tags: [TagName] = []
-    /// The day (UTC, since 1970) on which the tags were last replaced, and how often on it.
+    /// The day of the last tag replacement (days since 1970, UTC), and the number of replacements on that day.
     var replacementDay: UInt32 = 0
     var replacementCount: UInt16 = 0
 
@@ -43,13 +45,13 @@ struct DeviceNames: Equatable {
 
     func held(_ name: AliasName) -> HeldAlias? { aliases.first { $0.name == name } }
 
-    /// Takes an alias in place of the one of its type, if there is one; the caller has given that up.
+    /// Adds an alias, replacing that of the same type, which the caller must have given up.
     mutating func take(_ name: AliasName, stamp: GatewayTime) {
         aliases.removeAll { $0.name.type == name.type }
         aliases.append(HeldAlias(name: name, stamp: stamp))
     }
 
-    /// Gives up the alias of a type, released up to its stamp; forgets aliases given up before `oldest`.
+    /// Gives up the alias of a type, and forgets aliases given up before `oldest`.
     mutating func giveUpAlias(ofType type: UInt64, forgettingBefore oldest: GatewayTime) {
         let given = alias(ofType: type)
         givenUp.removeAll { $0.stamp < oldest || $0.alias == given?.name.low }
@@ -59,7 +61,7 @@ struct DeviceNames: Equatable {
         aliases.removeAll { $0.name.type == type }
     }
 
-    /// True when a reservation of this alias was released before it came here.
+    /// Returns whether a reservation of this alias was released before it arrived.
     func isOvertaken(_ name: AliasName, stamp: GatewayTime) -> Bool {
         stamp <= givenUpFloor || givenUp.contains { $0.alias == name.low && stamp <= $0.stamp }
     }
@@ -102,7 +104,9 @@ struct DeviceNames: Equatable {
         }
     }
 
-    /// Reads to the end of the row; no bytes mean no names, and damaged bytes give `nil`.
+    /// Reads to the end of the row.
+    ///
+    /// No bytes mean no names; invalid bytes give `nil`.
     init?(_ reader: inout RowReader) {
         if reader.isAtEnd { return }
         guard let version = reader.next(UInt8.self), (Self.version...Self.typedVersion).contains(version),

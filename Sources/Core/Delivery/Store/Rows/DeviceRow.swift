@@ -1,20 +1,19 @@
 internal import Wire
 
-/// What a device has besides numbers: its secret, its tokens, its names.
+/// The variable-length data of a device: its secret, tokens and names.
 ///
-/// In memory it stays as the bytes of the row, since most devices are rarely in use. `DeviceToken` has the rules for the
-/// tokens.
+/// In memory it is kept as the bytes of the row because most devices are rarely used. `DeviceToken` has the rules for tokens.
 package struct DeviceProfile {
     package var secret: [UInt8]
-    /// The one that was registered last is the last.
+    /// The tokens, last registered last.
     var tokens: [DeviceToken]
-    /// Tokens of channels or kinds that this version does not know, as they stand in the row.
+    /// The stored bytes of tokens whose channel or kind this version does not know.
     private var foreignTokens: [[UInt8]] = []
     var foreignCount: Int { foreignTokens.count }
     mutating func forgetForeign() { foreignTokens = [] }
-    /// After the tokens, behind a mark, if there is one.
+    /// Stored after the tokens, behind a mark byte, if present.
     var vendorFailure: VendorFailure?
-    /// At the end, if there are any names.
+    /// Stored last, if present.
     var names = DeviceNames()
 
     package var byteCount: Int {
@@ -56,7 +55,7 @@ package struct DeviceProfile {
     }
 }
 
-/// A device's record: numbers first, then its profile's bytes.
+/// A device's record: fixed fields, then the bytes of the profile.
 package struct DeviceRow {
     static let version: UInt8 = 1
     package static let headerByteCount = 93
@@ -65,10 +64,10 @@ package struct DeviceRow {
         let rawValue: UInt8
         static let pushModeOff = Flags(rawValue: 1)
         static let replayOpened = Flags(rawValue: 2)
-        /// It came back, or stayed long enough: it is no longer removed as a device that never returned.
+        /// The device reconnected after its registration, so it is no longer removed as unused.
         static let established = Flags(rawValue: 4)
         static let blacklisted = Flags(rawValue: 8)
-        /// It lost a token to another device, and has registered none since.
+        /// The device lost a token to another device and has registered none since.
         static let tokenMoved = Flags(rawValue: 16)
     }
 
@@ -77,19 +76,19 @@ package struct DeviceRow {
     var app: AppKey
     var generation: UInt64 = 0
     var lastTimestamp: UInt64 = 0
-    /// The shard may have given sequences up to this.
+    /// The last reserved sequence.
     var reservedSequence: UInt64 = 0
     var queueEpoch: UInt64 = 0
     var registeredAt: GatewayTime = 0
     var lastSeenAt: GatewayTime = 0
-    /// Every broadcast up to this number is settled for the device.
+    /// The number up to which all broadcasts are settled for the device.
     ///
-    /// The next field counts the numbers beyond it that the shard has evaluated.
+    /// The next field is the number of evaluated broadcasts after it.
     var broadcastSettled: UInt64 = 0
     var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.
     var badgeRound: UInt8 = 0
-    /// Messages that ended unseen since the last visit, in the order of `DroppedReason`.
+    /// The messages that ended unseen since the last session.
     var dropped = DroppedCounts()
 
     package func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
@@ -115,7 +114,7 @@ package struct DeviceRow {
         unsafe writer.put(profile)
     }
 
-    /// - Returns: `nil` for bytes that are no device row of a known version.
+    /// - Returns: `nil` unless the bytes are a device row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
@@ -141,7 +140,7 @@ package struct DeviceRow {
     }
 }
 
-/// Messages that ended before the device saw them on the live channel.
+/// The messages that ended before the device saw them on the live channel.
 struct DroppedCounts: Equatable {
     var expired: UInt32 = 0
     var collapsed: UInt32 = 0
@@ -151,7 +150,7 @@ struct DroppedCounts: Equatable {
 
     var isEmpty: Bool { self == DroppedCounts() }
 
-    /// - Returns: true when this final state is one that Welcome reports.
+    /// Counts a final state; returns false for states that the Welcome does not report.
     mutating func count(_ state: FinalState) -> Bool {
         switch state {
         case .expired: expired &+= 1
@@ -172,10 +171,10 @@ struct DroppedCounts: Equatable {
     }
 }
 
-/// A short name for some bytes, good enough to compare tokens and collapse keys of one device.
+/// A 64-bit hash of some bytes, sufficient to compare tokens and collapse keys of one device.
 enum Fingerprint {
     static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
-        // FNV-1a with a final mix; no input here comes from an attacker who gains by a collision.
+        // FNV-1a with a final mix. No attacker gains anything from a collision here.
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
         return hash ^ hash >> 29

@@ -1,6 +1,6 @@
 package import Wire
 
-/// A feed's head: how far it is.
+/// A feed's head row with the feed's state.
 package enum FeedHeadRow {
     static let version: UInt8 = 1
     package static let byteCount = 48
@@ -33,14 +33,13 @@ package enum FeedHeadRow {
     }
 }
 
-/// Items of a feed that were appended together; the key's item is the number of the last.
+/// Feed items that were appended together; the key's item is the number of the last one.
 package enum FeedRow {
     static let version: UInt8 = 1
-    /// Besides the items.
     static let headByteCount = 4
-    /// Of an item besides its payload.
+    /// The size of an item without its payload.
     static let itemByteCount = 1 + 8 + 16 + 16 + 16 + 4 + 4
-    /// A row has at least one item; more are added up to this.
+    /// The size up to which further items are added to a row; a row has at least one item.
     static let targetByteCount = 32 << 10
     static let byteCountLimit = targetByteCount + headByteCount + itemByteCount + MessageBounds.payloadByteCount
 
@@ -74,7 +73,7 @@ package enum FeedRow {
         }
     }
 
-    /// - Returns: `nil` for bytes that are no such row of a known version.
+    /// - Returns: `nil` unless the bytes are such a row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [FeedItem]? {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, reader.next(UInt8.self) != nil, let count = reader.next(UInt16.self),
@@ -95,26 +94,26 @@ package enum FeedRow {
         return items
     }
 
-    /// How many items a row has, and when the last came in.
+    /// Returns the number of items in a row, and the time of the last one.
     package static func glance(_ bytes: UnsafeRawBufferPointer) -> (count: Int, at: GatewayTime)? {
         guard let items = unsafe read(bytes), let last = items.last else { return nil }
         return (items.count, last.at)
     }
 }
 
-/// The numbers of a device's latest upstream messages: so a message that is sent again counts once.
+/// The numbers of a device's latest upstream messages, for deduplication.
 package struct UpstreamRow {
     static let version: UInt8 = 1
-    /// Numbers that are remembered whatever has become of their messages.
+    /// The number of entries that are always remembered.
     static let memory = 64
-    /// The most that one row has.
+    /// The maximum number of entries.
     static let entryLimit = 256
     static let headByteCount = 12
     static let entryByteCount = 4 + 8 + 8 + 4
 
     package struct Entry: Equatable {
         var request: UInt32
-        /// Of the payload and the task.
+        /// The digest of the payload and the task.
         var digest: UInt64
         /// The item's number in the feed.
         var number: UInt64
@@ -126,7 +125,7 @@ package struct UpstreamRow {
     }
 
     var app: AppKey
-    /// Oldest first.
+    /// The entries, oldest first.
     package private(set) var entries: [Entry] = []
 
     package static func key(_ cid: DeviceID, of app: AppKey) -> StoreKey { StoreKey(app.home, .upstream, cid) }
@@ -137,7 +136,7 @@ package struct UpstreamRow {
 
     func entry(_ request: UInt32) -> Entry? { entries.last { $0.request == request } }
 
-    /// Adds a message; forgets those that were read and are behind the latest 64.
+    /// Adds an entry and removes acked ones beyond the latest 64.
     package mutating func add(_ entry: Entry, acked: UInt64) {
         entries.append(entry)
         while entries.count > Self.memory, entries[0].number <= acked || entries.count > Self.entryLimit {
@@ -145,7 +144,7 @@ package struct UpstreamRow {
         }
     }
 
-    /// What of it the consumer has not acked.
+    /// Returns the number and bytes of unacked entries.
     func unread(beyond acked: UInt64) -> (count: Int, byteCount: Int) {
         entries.reduce(into: (0, 0)) { sum, entry in
             guard entry.number > acked else { return }
@@ -168,7 +167,7 @@ package struct UpstreamRow {
         }
     }
 
-    /// - Returns: `nil` for bytes that are no such row of a known version.
+    /// - Returns: `nil` unless the bytes are such a row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, reader.next(UInt8.self) != nil,
@@ -183,7 +182,7 @@ package struct UpstreamRow {
         }
     }
 
-    /// FNV-1a, whose bits are mixed well enough to tell a device's own messages apart.
+    /// FNV-1a, sufficient to distinguish messages of the same device.
     package static func digest(_ message: UpstreamMessage) -> UInt64 {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in message.payload { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }

@@ -1,47 +1,49 @@
 internal import Wire
 
-/// A queued message's way to the vendor: its place, the job's state, its lease, and the message's steps so far.
+/// The stored job of a queued message: the job's state, its lease, and the message's steps.
 ///
-/// A job that is only due has no row: the row of its message implies it. The shard writes the job's row when the job
-/// changes on its own: with its first lease, a verdict or a collapse mark, or when its device leaves before the
-/// deadline. From then on the row is kept until the message ends. So it also says that the vendor showed an alert (`alertedAt`), or that a newer message collapses it.
+/// A job that is only due has no row because its message's row implies it. The row is written with the job's first lease, verdict
+/// or collapse mark, or when its device leaves before the deadline. It is then kept until the message ends. It therefore also
+/// records that the vendor showed an alert (`alertedAt`), or that a newer message collapses this one.
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
     static let version: UInt8 = 1
     static let stepLimit = 48
-    /// How many leases the row remembers; of a result under another one see `hasForgottenLeases`.
+    /// The number of leases remembered; see `hasForgottenLeases` for results of other leases.
     static let leaseLimit = 16
-    /// The bit among those of the channels that says `MessageFacts.vendorCarriesAll`: no channel has this number.
+    /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits.
+    ///
+    /// No channel has this number.
     static let carriesAllBit: UInt16 = 1 << 15
 
     var facts: MessageFacts
     var state: State
-    /// In `due`: not before this.
+    /// In state `due`: the earliest time of a lease.
     var dueAt: GatewayTime
     var attempts: UInt16 = 0
     var lease: (UInt64, UInt64) = (0, 0)
     var leasedUntil: GatewayTime = 0
-    /// The lease whose result was taken last, and that result, to recognise a repetition.
+    /// The last settled lease and its outcome, to detect repeated results.
     var settledLease: (UInt64, UInt64) = (0, 0)
     var settledOutcome: UInt8 = 0
-    /// Leases that senders got, oldest first: a result counts only under one of them.
+    /// The leases given to senders, oldest first; only their results count.
     var leases: [GivenLease] = []
-    /// Digest of the token that the last lease carried.
+    /// The digest of the last leased token.
     var sentToken: UInt64 = 0
-    /// The channel that the job is for, and the kind of that token (`ChannelByte`).
+    /// The job's channel, and the kind of the last leased token (`ChannelByte`).
     private var channelAndKind: UInt8 = 0
     var badgeApplied = false
-    /// By how much the first lease moved the device's badge, and which of the client's own values it moved.
+    /// The badge change of the first lease, and the device's `badgeRound` at that time.
     var badgeChange: Int32 = 0
     var badgeRound: UInt8 = 0
-    /// The vendor will not show the alert: the shard took the change back.
+    /// Whether the badge change was reverted because the vendor will not show the alert.
     var isBadgeTakenBack = false
-    /// The counters have the vendor's acceptance.
+    /// Whether the counters include the vendor's acceptance.
     var isAlertCounted = false
-    /// A newer message under its collapse key waits for its ack or its return from flight.
+    /// Whether a newer message under the collapse key replaces this one when it leaves flight.
     var isCollapsed = false
-    /// When the vendor accepted it; 0: never.
+    /// The time of the vendor's acceptance; 0: none.
     var alertedAt: GatewayTime = 0
     package var steps: [MessageTrace.Step] = []
 
@@ -50,31 +52,31 @@ package struct JobRow {
         if let channel = facts.channels.first {
             channelAndKind = ChannelByte.make(channel, .alert)
         } else {
-            // Without a content for a channel that this version knows, no sender gets the job.
+            // Without a content for a known channel no sender gets the job.
             channelAndKind = facts.channels.isEmpty ? 0 : ChannelByte.unknown(facts.channels)
         }
     }
 
-    /// The channel that the job is for; `nil`: one that only a later version knows, so that no sender gets it here.
+    /// The job's channel; `nil` if only a later version knows it, so no sender gets the job here.
     var channel: VendorChannel? { ChannelByte.channel(channelAndKind) }
 
-    /// The channel as rows have it: in the high four bits.
+    /// The channel in its stored form, in the high four bits.
     var channelBits: UInt8 { channelAndKind & 0xF0 }
 
-    /// The kind of the token that the last lease carried.
+    /// The kind of the last leased token.
     var sentKind: TokenKind {
         get { ChannelByte.tokenKind(channelAndKind) ?? .alert }
         set { channelAndKind = channelAndKind & 0xF0 | newValue.rawValue }
     }
 
-    /// The job that the row of an armed message implies, from `jobDueAt` on, while no job row exists.
+    /// Creates the job that an armed message's row implies from `jobDueAt` on, while no job row exists.
     init(impliedBy facts: MessageFacts) {
         self.init(facts: facts, state: .due, dueAt: facts.jobDueAt)
         if facts.fallbackAt > 0 { note(.timedOut, facts.fallbackAt) }
         note(.jobDue, facts.jobDueAt)
     }
 
-    /// When the stored row is due.
+    /// The alarm of the stored row.
     package var wakeAt: GatewayTime {
         switch state {
         case .due: min(dueAt, facts.expiresAt)
@@ -83,13 +85,13 @@ package struct JobRow {
         }
     }
 
-    /// Adds a step; past the limit the middle ones go.
+    /// Adds a step; at the limit a middle step is removed.
     mutating func note(_ event: TraceEvent, _ time: GatewayTime, _ detail: String = "") {
         if steps.count >= Self.stepLimit { steps.remove(at: Self.stepLimit / 2) }
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
-    /// Adds the step of a job given back unsent; one that repeats the last one takes its place, with the lease between.
+    /// Adds a step `unsent`; it replaces an equal earlier one and the lease between the two.
     mutating func noteUnsent(_ time: GatewayTime, _ reason: String) {
         if steps.count >= 2, steps[steps.count - 1].event == .leased, steps[steps.count - 2].event == .unsent,
             steps[steps.count - 2].detail == reason
@@ -99,9 +101,7 @@ package struct JobRow {
         note(.unsent, time, reason)
     }
 
-    /// Adds a lease that a sender is about to get.
-    ///
-    /// Past the limit the oldest of those goes whose job never reached the vendor, else the oldest of all.
+    /// Adds a lease; at the limit the oldest `unsent` lease is removed, otherwise the oldest lease.
     mutating func give(_ lease: (UInt64, UInt64)) {
         self.lease = lease
         if leases.count >= Self.leaseLimit {
@@ -111,36 +111,36 @@ package struct JobRow {
         leases.append(GivenLease(id: lease))
     }
 
-    /// A lease that the row does not name may be one that a sender got.
+    /// Whether leases were removed from the row, so an unknown lease may be valid.
     var hasForgottenLeases: Bool { leases.first?.isAfterForgotten ?? false }
 
-    /// Notes the outcome that was taken as the result of a lease.
+    /// Records the outcome of a lease.
     mutating func settle(_ lease: (UInt64, UInt64), _ outcome: JobResult.Outcome) {
         (settledLease, settledOutcome) = (lease, outcome.rawValue)
         if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
     }
 
-    /// What a row has, and how its numbers stand.
+    /// The flags for optional fields and compact forms.
     struct Parts: OptionSet {
         let rawValue: UInt16
         static let badgeApplied = Parts(rawValue: 1)
         static let collapsed = Parts(rawValue: 2)
         static let badgeTakenBack = Parts(rawValue: 4)
         static let alertCounted = Parts(rawValue: 8)
-        /// The task's id is as this version mints them.
+        /// The task id has this version's form.
         static let plainTask = Parts(rawValue: 16)
         /// The item is the low word of the msgId.
         static let itemOfID = Parts(rawValue: 32)
-        /// The time of acceptance is not the one in the msgId.
+        /// The time of acceptance differs from the one in the msgId.
         static let otherTime = Parts(rawValue: 64)
-        /// The message ends as its TTL says.
+        /// The expiry follows from the TTL.
         static let plainExpiry = Parts(rawValue: 128)
         static let fallback = Parts(rawValue: 256)
-        /// The message's row has the alarm that its facts say.
+        /// The alarm of the message's row follows from its facts.
         static let plainAlarm = Parts(rawValue: 512)
-        /// The current lease is the last of the given ones.
+        /// The current lease is the last of `leases`.
         static let lastLease = Parts(rawValue: 1024)
-        /// There is a current lease, and it is not the last of the given ones.
+        /// The current lease exists and is not the last of `leases`.
         static let otherLease = Parts(rawValue: 2048)
         static let leasedUntil = Parts(rawValue: 4096)
         static let sentToken = Parts(rawValue: 8192)
@@ -172,9 +172,9 @@ package struct JobRow {
         return parts
     }
 
-    /// Before the steps: the bytes at the head, then those of what is written by difference or only when it is there.
+    /// The size of the fixed fields at the head of the row.
     static let headByteCount = 6 + 2 + 8 + 16
-    /// The most that a row has besides its steps and its leases.
+    /// The maximum size without steps and leases.
     package static let fixedByteCount =
         headByteCount + 16 + 16 + 12 * RowWriter.varintByteCount + 16 + 8 + 2 + SettledLease.byteCountLimit
 
@@ -232,14 +232,14 @@ package struct JobRow {
         writer.put(badgeRound)
     }
 
-    /// - Returns: `nil` for bytes that are no job row of a known version.
+    /// - Returns: `nil` unless the bytes are a job row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version else { return nil }
         self.init(&reader)
     }
 
-    /// The fields that a reader of alarms looks at, too, in front of all others.
+    /// The fields that readers of alarms need, stored first.
     struct Head {
         var state: State
         var strategy: Strategy
@@ -254,7 +254,7 @@ package struct JobRow {
         var expiresAt: GatewayTime
         var dueAt: GatewayTime
 
-        /// Reads on behind the version.
+        /// Reads the fields after the version.
         init?(_ reader: inout RowReader) {
             guard let state = State(rawValue: reader.next() ?? 0),
                 let strategy = Strategy(rawValue: reader.next() ?? 0),
@@ -331,7 +331,7 @@ extension RowReader {
     }
 }
 
-/// A lease that a sender got, and which outcomes were taken under it: a bit each.
+/// A lease given to a sender, and the outcomes recorded under it, one bit each.
 struct GivenLease: Equatable {
     var high: UInt64
     var low: UInt64
@@ -345,23 +345,23 @@ struct GivenLease: Equatable {
 
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
 
-    /// No outcome has this bit.
+    /// A bit that no outcome uses.
     private static let forgotten: UInt8 = 1 << 7
 
-    /// Leases were given that the list, which this one leads, has no room for.
+    /// Whether earlier leases were removed from the list that begins with this one.
     var isAfterForgotten: Bool { outcomes & Self.forgotten != 0 }
 
     mutating func markForgotten() { outcomes |= Self.forgotten }
 }
 
-/// The lease whose result was taken last: its outcome and its place among the leases that the row names.
+/// The last settled lease: its outcome and its index among the row's leases.
 struct SettledLease {
-    /// The place of a lease that the row does not name, because too many came after it.
+    /// The place of a lease that the row no longer contains.
     private static let isApart: UInt8 = 255
     static let byteCountLimit = 2 + 16
 
     var outcome: UInt8
-    /// Its index plus 1; 0: none.
+    /// The index plus 1; 0: none.
     private var place: UInt8
     private var apart: (UInt64, UInt64) = (0, 0)
 
@@ -394,7 +394,7 @@ struct SettledLease {
         writer.put(apart.1)
     }
 
-    /// - Returns: `nil` for a place that the leases do not have.
+    /// - Returns: `nil` for an invalid index.
     func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
         if place == 0 { return (0, 0) }
         if place == Self.isApart { return apart }
@@ -402,7 +402,7 @@ struct SettledLease {
     }
 }
 
-/// Given leases as they stand after the steps of job and trace rows.
+/// The stored form of leases, after the steps of job and trace rows.
 enum LeaseBytes {
     static let leaseByteCount = 17
 
@@ -430,7 +430,7 @@ enum LeaseBytes {
     }
 }
 
-/// Steps as they stand in the rows of late events: a count, then event, time and detail of each.
+/// The stored form of steps in the rows of late events: a count, then event, time and detail of each step.
 enum StepBytes {
     static func byteCount(_ steps: [MessageTrace.Step]) -> Int {
         steps.reduce(2) { $0 + 9 + RowWriter.byteCount(text: $1.detail) }
@@ -452,7 +452,7 @@ enum StepBytes {
             guard let event = reader.next(UInt8.self), let time = reader.next(Int64.self),
                 let detail = reader.nextText()
             else { return nil }
-            // An event of a later version is left out; the row is still valid.
+            // An event of a later version is skipped; the row is still valid.
             if let event = TraceEvent(rawValue: event) {
                 steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
             }

@@ -1,17 +1,17 @@
 internal import Wire
 
 extension JobRow {
-    /// What a reader needs to know of a job.
+    /// The part of a job that a reader of alarms needs.
     struct Summary {
         var app: AppKey
-        /// Due, or leased: it is due when the lease lapses.
+        /// Whether the job is due, or leased and therefore due when the lease lapses.
         var isWaiting: Bool
         private var expiresAt: GatewayTime
-        /// The group for it.
+        /// The alarm group of the job.
         var group = AlarmGroup.Kind.due
         private var waitsForVendorSince: GatewayTime?
 
-        /// A job by its own row, or by the row of its message; `nil` for a row without a job.
+        /// Reads a job from its own row, or from its message's row; `nil` for a row without a job.
         init?(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, at time: GatewayTime) {
             switch key.table {
             case .job:
@@ -21,7 +21,7 @@ extension JobRow {
                 isWaiting = head.state == .due || head.state == .leased
                 var dueAt = head.dueAt
                 if head.state == .leased, head.strategy.mustBeLeasedInTime(in: head.table) {
-                    // When the lease lapses, the job in memory belongs to the group of those that wait for a vendor.
+                    // The job keeps its vendor timeout after the lease lapses.
                     guard let row = unsafe JobRow(bytes) else { return nil }
                     dueAt = row.leasedUntil
                 }

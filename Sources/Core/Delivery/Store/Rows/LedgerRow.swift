@@ -1,41 +1,40 @@
 package import Wire
 
-/// The outcome of one message of a task: written at its acceptance, and again at its end.
+/// The outcome of one message of a task, written at its acceptance and again at its end.
 ///
-/// A task's reports are sums over these rows. A repeated call gets its answers from them, and a stop finds pending
-/// messages by them.
+/// Reports are sums over these rows. Repeated calls get their answers from them, and stops find pending messages by them.
 package struct LedgerRow: Equatable {
     static let version: UInt8 = 1
     package static let fixedByteCount = 72
-    /// What a broadcast's message counts among its app's queued bytes.
+    /// The queued blocks of a broadcast's message.
     static let queuedBlocks = QueuedBlocks.count(MessageRow.charge(fixedByteCount))
 
     struct Flags: OptionSet, Equatable {
         let rawValue: UInt8
         static let live = Flags(rawValue: 1)
-        /// It was sent on the live channel.
+        /// The message was sent on the live channel.
         static let sent = Flags(rawValue: 2)
-        /// The vendor accepted it.
+        /// The vendor accepted the message.
         static let alerted = Flags(rawValue: 4)
-        /// It ended as the first of a task of which the first ack wins; see Shard+FirstAck.swift.
+        /// The first acked message of a task with `firstAckWins`; see Shard+FirstAck.swift.
         static let firstAck = Flags(rawValue: 8)
-        /// It was counted as sent when it was accepted.
+        /// The send was counted at acceptance.
         static let sendCounted = Flags(rawValue: 16)
-        /// It ended in the batch that accepted it.
+        /// The message ended in the batch that accepted it.
         static let endedAtOnce = Flags(rawValue: 32)
     }
 
     package var cid: DeviceID
     var app: AppKey
     var flags: Flags
-    /// `nil`: pending.
+    /// The final state; `nil` while pending.
     package var state: FinalState?
     var fallback: PublishOutcome.Fallback
     var fallbackReason: PublishOutcome.FallbackReason
     var acceptedAt: GatewayTime
     var endedAt: GatewayTime = 0
     var timeToLive: Int64
-    /// The table of the message at its acceptance.
+    /// The message's table at its acceptance.
     var table: StoreKey.Table
     var item: UInt64
     package var reason = ""
@@ -62,7 +61,7 @@ package struct LedgerRow: Equatable {
         writer.put(text: reason)
     }
 
-    /// - Returns: `nil` for bytes that are no such row of a known version.
+    /// - Returns: `nil` unless the bytes are such a row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let state = reader.next(UInt8.self),
@@ -93,7 +92,7 @@ package struct LedgerRow: Equatable {
         (self.table, self.item, self.reason) = (table, item, reason)
     }
 
-    /// True when the device may have seen it, so that a revoke has something to withdraw.
+    /// Whether the device may have seen the message, so a revoke must reach the device.
     var wasSeen: Bool {
         guard flags.isDisjoint(with: [.sent, .alerted]) else { return true }
         switch state {
@@ -103,7 +102,7 @@ package struct LedgerRow: Equatable {
     }
 }
 
-/// A user's event with a message of a task: one row an event, so that a repeated report counts once.
+/// A user's event on a message of a task; each event has its own row, so a repeated report counts once.
 package struct TaskEventRow: Equatable {
     package enum Event: UInt8 { case shown = 1, opened, alerted, action }
 
@@ -111,12 +110,12 @@ package struct TaskEventRow: Equatable {
     package static let byteCount = 24
 
     package var event: Event
-    /// On the vendor's alert rather than on the live channel.
+    /// Whether the event concerns the vendor's alert rather than the live channel.
     package var isVendor: Bool
     package var action: UInt32 = 0
     var time: GatewayTime
 
-    /// 48 bits of the message's digest and 16 of the event: distinct for all devices that a bucket can hold.
+    /// Returns the row's item: 48 bits of the message's digest, distinct for all devices of a bucket, and 16 of the event.
     static func item(_ message: MessageID, _ event: Event, action: UInt32) -> UInt64 {
         let code = event == .action ? 0x1000 | UInt64(action & 0xFFF) : UInt64(event.rawValue)
         return message.low & ~0xFFFF | code

@@ -1,13 +1,12 @@
-// Rows and texts as bytes. Pointers stay in this folder: the shard's rules pass bytes on and read rows, and see neither.
+// Rows and texts as bytes. Only this folder uses pointers; the shard's rules pass bytes on and read rows.
 
 internal import Structures
 internal import Wire
 
-/// Bytes that their owner lends: a row's value, a text, a frame.
+/// Borrowed bytes: a row's value, a text or a frame.
 ///
-/// `@safe`: only the code of this folder reads through the pointer, and that code checks lengths. The owner keeps the
-/// bytes for a known time: a store until the next call into the shard, a reply as long as it exists, a device until its
-/// profile is replaced.
+/// `@safe`: only the code of this folder reads through the pointer, and that code checks lengths. The owner keeps the bytes valid
+/// for a known time: a store until the next call into the shard, a reply while it exists, a device until its profile is replaced.
 @safe struct LentBytes {
     let pointer: UnsafeRawBufferPointer
 
@@ -21,9 +20,9 @@ internal import Wire
     var text: String { unsafe String(decoding: pointer, as: UTF8.self) }
 }
 
-/// Bytes in an allocation of their own, which keep their address while this object exists.
+/// An allocation whose address is stable while this object exists.
 ///
-/// `@safe`: the initialiser fills them once, and only loans leave the object.
+/// `@safe`: the initializer fills the bytes once, and only `LentBytes` refer to them.
 @safe final class KeptBytes {
     private let room: UnsafeMutableRawBufferPointer
 
@@ -33,12 +32,11 @@ internal import Wire
         unsafe fill(room)
     }
 
-    /// A copy.
     convenience init(_ bytes: [UInt8]) {
         unsafe self.init(byteCount: bytes.count) { unsafe $0.copyBytes(from: bytes) }
     }
 
-    /// A message's row of its own.
+    /// Creates a message row outside the store.
     convenience init(byteCount: Int, _ texts: MessageRow.Texts, _ facts: MessageFacts) {
         unsafe self.init(byteCount: byteCount) { unsafe MessageRow.write(texts, facts: facts, into: $0) }
     }
@@ -55,20 +53,19 @@ extension StoredRow {
 }
 
 extension ShardStore {
-    /// The value of a young row.
     @inline(__always)
     func bytes(at location: ValueLocation) -> LentBytes { unsafe LentBytes(value(at: location)) }
 }
 
 extension StoreRead {
-    /// Looks for a message's row by its id.
+    /// Returns a read that finds a message's row by its id.
     static func search(_ bucket: Bucket, table: StoreKey.Table, _ message: MessageID) -> StoreRead {
         unsafe .search(bucket: bucket, table: table) { unsafe MessageRow($0)?.messageID == message }
     }
 
-    /// Looks for the newest traces of a device's messages.
+    /// Returns a read that finds the newest traces of a device's messages.
     static func traces(of cid: DeviceID, in bucket: Bucket, limit: Int) -> StoreRead {
-        // Beside a message's trace there may be rows of later events, whose keys have a number in the id's first bits.
+        // The table also contains late events, whose keys have a number in the id's top bits.
         unsafe .traces(bucket: bucket, limit: limit) { key, bytes in
             guard MessageID(high: key.ownerHigh, low: key.ownerLow).bucket != nil else { return false }
             return unsafe TraceRow.device(of: bytes) == cid
@@ -76,9 +73,9 @@ extension StoreRead {
     }
 }
 
-/// A row that is made from its bytes alone.
+/// A row that can be read from its bytes alone.
 protocol RowOfBytes {
-    /// - Returns: `nil` for bytes that are no such row of a known version.
+    /// - Returns: `nil` unless the bytes are such a row of a known version.
     init?(_ bytes: UnsafeRawBufferPointer)
 }
 
@@ -87,9 +84,8 @@ extension RowOfBytes {
 }
 
 extension MessageRow: RowOfBytes {
-    /// The row's own bytes.
     var lent: LentBytes { unsafe LentBytes(bytes) }
-    /// The digest of its collapse key; 0 when it has none.
+    /// The digest of the collapse key; 0 without one.
     var collapseHash: UInt64 { unsafe collapseKey.isEmpty ? 0 : Fingerprint.of(collapseKey) }
 }
 
@@ -154,9 +150,9 @@ extension RowReader {
 
 // MARK: Writing
 
-/// Room that the store gives for one row.
+/// The memory that the store provides for one row.
 ///
-/// `@safe`: a row's writer fills what the row's `byteCount` announced, and no more.
+/// `@safe`: a row's writer fills exactly the announced `byteCount`.
 @safe struct RowBuffer {
     fileprivate let pointer: UnsafeMutableRawBufferPointer
 
@@ -172,7 +168,7 @@ extension ShardStore {
         unsafe put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount) { unsafe write(RowBuffer($0)) }
     }
 
-    // The rows of every message: with one closure each in place of two.
+    // The rows of every message are written with one closure each instead of two, for speed.
 
     @inline(__always)
     func putMessage(_ command: PublishCommand, _ facts: MessageFacts, _ byteCount: Int) -> ValueLocation {
@@ -200,7 +196,7 @@ extension ShardStore {
         }
     }
 
-    /// Adds to a row of counts, whose sum is in memory.
+    /// Adds to a counters row whose sum is in memory.
     @inline(__always)
     func addCounts(_ key: StoreKey, _ change: CounterChange, to row: Place<CountersRow>) {
         unsafe add(key, change) { unsafe row.value.write(into: $0) }
@@ -211,7 +207,6 @@ extension RowWriter {
     @inline(__always) init(_ room: RowBuffer) { unsafe self.init(room.pointer) }
 }
 
-/// A row that writes itself.
 protocol WritableRow {
     func write(into bytes: UnsafeMutableRawBufferPointer)
 }
@@ -274,7 +269,7 @@ extension DeviceRow {
 }
 
 extension Device {
-    /// Valid until the profile is replaced.
+    /// The profile's bytes, valid until the profile is replaced.
     var profileBytes: LentBytes {
         guard let profilePlace else { return .none }
         return unsafe LentBytes(ByteCells.bytes(profilePlace, isCell: flags.contains(.profileInCell)))
@@ -286,7 +281,7 @@ extension ByteCells {
 }
 
 extension DeviceProfile {
-    /// Calls `body` with the profile's bytes as the row has them.
+    /// Calls `body` with the profile's stored form.
     func withBytes(_ body: (LentBytes) -> Void) {
         unsafe withUnsafeTemporaryAllocation(byteCount: byteCount, alignment: 1) { buffer in
             var writer = unsafe RowWriter(buffer)

@@ -1,10 +1,10 @@
 package import Wire
 
-/// A stored message, read in place: who and what it is, its times, its texts, its vendors' contents, and its payload.
+/// A stored message, read in place: ids, times, texts, vendor contents and payload.
 ///
-/// A row of the table `message` or `vendorMessage`. What a message does not have takes no bytes; times are differences
-/// to the acceptance. The initialiser reads the row once and checks all lengths against each other, so no accessor can
-/// reach outside. So it is `@safe`, as long as the caller of `init` keeps the bytes; the texts are pointers into them.
+/// A row of the table `message` or `vendorMessage`. Absent fields take no bytes; times are relative to the acceptance. `@safe`:
+/// the initializer checks all lengths, so no accessor reads outside the row. The caller must keep the bytes valid because the
+/// texts are pointers into them.
 @safe package struct MessageRow {
     package static let version: UInt8 = 1
 
@@ -22,10 +22,10 @@ package import Wire
     private let fallbackAt: GatewayTime
     private let wakeAt: GatewayTime
     private let places: Places
-    /// The channels that it has a content for, also those that this version does not know.
+    /// The channels with content, including unknown ones.
     private let channels: ChannelSet
 
-    /// Where the texts begin and end.
+    /// The offsets of the texts.
     private struct Places {
         var payload = 0
         var payloadEnd = 0
@@ -34,24 +34,23 @@ package import Wire
         var title = 0
         var titleEnd = 0
         var alertEnd = 0
-        /// The contents for vendors.
         var contents = 0
         var contentsEnd = 0
     }
 
-    /// Which fields the row has, and in which form; the strategy is in the lowest four bits.
+    /// The flags for optional fields and compact forms; the lowest four bits are the strategy.
     private struct Form: OptionSet {
         let rawValue: UInt16
         static let plainTask = Form(rawValue: 1 << 4)
-        /// The end of the TTL is its expiry.
+        /// The expiry follows from the TTL.
         static let plainExpiry = Form(rawValue: 1 << 5)
-        /// The TTL is a number of seconds.
+        /// The TTL is stored in seconds.
         static let seconds = Form(rawValue: 1 << 6)
-        /// The msgId does not have the time of acceptance.
+        /// The time of acceptance differs from the one in the msgId.
         static let otherTime = Form(rawValue: 1 << 7)
-        /// There is a deadline for the live attempt.
+        /// The row has a deadline of the live attempt.
         static let fallback = Form(rawValue: 1 << 8)
-        /// The row's alarm is that deadline, or the expiry; with neither it is a number of its own.
+        /// The row's alarm is that deadline, or the expiry; with neither flag it is stored.
         static let wakesAtFallback = Form(rawValue: 1 << 9)
         static let wakesAtExpiry = Form(rawValue: 1 << 10)
         static let collapseKey = Form(rawValue: 1 << 11)
@@ -84,7 +83,7 @@ package import Wire
         var strategy: Strategy? { Strategy(rawValue: UInt8(rawValue & 15)) }
     }
 
-    /// - Returns: `nil` when the bytes are no message row of a known version.
+    /// - Returns: `nil` unless the bytes are a message row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
@@ -146,16 +145,16 @@ package import Wire
 
     package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
     package var collapseKey: UnsafeRawBufferPointer { unsafe part(places.collapseKey, places.collapseKeyEnd) }
-    /// Title and body are both empty when the publish had no alert.
+    /// Title and body are both empty without an alert.
     package var alertTitle: UnsafeRawBufferPointer { unsafe part(places.title, places.titleEnd) }
     package var alertBody: UnsafeRawBufferPointer { unsafe part(places.titleEnd, places.alertEnd) }
-    /// The task that this message withdraws; `nil` for an ordinary message.
+    /// The task that this message revokes; `nil` for other messages.
     package var revokedTask: TaskID? {
         guard flags.contains(.revoke), unsafe payload.count == 16 else { return nil }
         return unsafe TaskID(bytes: payload)
     }
 
-    /// The vendors' contents, without bytes that are no content, and without channels that this version does not know.
+    /// The vendor contents, without invalid ones and without unknown channels.
     package var contents: VendorContents {
         var contents = VendorContents()
         guard places.contents < places.contentsEnd else { return contents }
@@ -172,10 +171,8 @@ package import Wire
         return contents
     }
 
-    /// The first of its contents.
     package var vendor: VendorContent? { contents.first }
 
-    /// The content for a channel; `nil` when it has none.
     package func content(for channel: VendorChannel) -> VendorContent? { contents[channel] }
 
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
@@ -194,24 +191,24 @@ package import Wire
 // MARK: Sizes
 
 extension MessageRow {
-    /// The smallest row: a plain task, a TTL that says everything, and no text.
+    /// The size of the smallest row: a plain task, an expiry that follows from the TTL, and no text.
     static let smallestByteCount = 4 + 16 + 14 + 8 + 1
-    /// The most that a row has besides the publisher's texts.
+    /// The maximum size of a row without the publisher's texts.
     package static let overheadByteCount =
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
         + VendorChannel.allCases.count * ContentBytes.overheadByteCount
 
-    /// What a message counts in its device's queue beside its row: its keys, and its places in memory.
+    /// The charge of a message in addition to its row: its keys and its memory.
     ///
-    /// With the smallest row that makes 128 bytes a message.
+    /// The total is at least 128 bytes per message.
     static let chargeBesideRow = 128 - smallestByteCount
 
-    /// What a row of some bytes counts in its device's queue.
+    /// Returns the charge of a row against its device's queue.
     static func charge(_ byteCount: Int) -> UInt32 { UInt32(truncatingIfNeeded: byteCount + chargeBesideRow) }
 
-    /// The most that a command's row may have, before its times are known.
+    /// Returns the maximum size of a command's row, before its times are known.
     static func byteCountLimit(_ command: borrowing PublishCommand) -> Int {
-        // A deadline and an expiry of its own: up to 69 years.
+        // Stored times of up to six bytes cover 69 years.
         let texts = Texts(command)
         return 4 + 16 + 16 + 8 + 4 * 6 + texts.byteCount
     }
@@ -220,9 +217,9 @@ extension MessageRow {
 // MARK: Writing
 
 extension MessageRow {
-    /// What the publisher gave: the texts of a row.
+    /// The publisher's texts of a row.
     ///
-    /// `@safe`: nothing but `write` reads them, while their owner keeps them.
+    /// `@safe`: only `write` reads them, while their owner keeps them valid.
     @safe struct Texts {
         var payload: UnsafeRawBufferPointer
         var collapseKey: UnsafeRawBufferPointer
@@ -235,7 +232,7 @@ extension MessageRow {
             unsafe (alertTitle, alertBody, contents) = (command.alertTitle, command.alertBody, command.contents)
         }
 
-        /// For a message that moves: its row with other facts.
+        /// Creates the texts of a message that moves to another table.
         init(_ row: MessageRow) {
             unsafe (payload, collapseKey) = (row.payload, row.collapseKey)
             unsafe (alertTitle, alertBody, contents) = (row.alertTitle, row.alertBody, row.contents)
@@ -255,7 +252,7 @@ extension MessageRow {
         }
     }
 
-    /// The size of the row that `write` makes of the same.
+    /// Returns the size of the row that `write` fills.
     static func byteCount(_ texts: borrowing Texts, facts: MessageFacts) -> Int {
         let form = Form(texts, facts)
         var count = 4 + 16 + (form.contains(.plainTask) ? 14 : 16) + 8
@@ -316,9 +313,9 @@ extension MessageRow {
     }
 }
 
-/// One vendor's content in a message's row: after its channel and its length.
+/// One vendor's content in a message's row, stored after its channel and length.
 ///
-/// So a reader that does not know a channel passes its content by.
+/// A reader can therefore skip the content of an unknown channel.
 private enum ContentBytes {
     private struct Form: OptionSet {
         let rawValue: UInt8
@@ -346,7 +343,7 @@ private enum ContentBytes {
         }
     }
 
-    /// The most that a content has besides its texts, with the count of contents, its channel and its length.
+    /// The maximum size of a content without its texts, including the count of contents, its channel and its length.
     static let overheadByteCount = 2 + RowWriter.varintByteCount + 3 + 8 + 3 * 5 + RowWriter.varintByteCount
 
     static func byteCount(_ content: VendorContent) -> Int {
@@ -378,7 +375,7 @@ private enum ContentBytes {
         unsafe writer.put(content.body)
     }
 
-    /// - Returns: `nil` for bytes that are no such content.
+    /// - Returns: `nil` for invalid bytes.
     static func read(_ bytes: LentBytes, for channel: VendorChannel) -> VendorContent? {
         var reader = RowReader(bytes)
         guard let form = reader.next(UInt8.self).map(Form.init), let kinds = reader.next(UInt8.self),

@@ -1,11 +1,11 @@
 package import Wire
 
-/// A push under its request id: the answer that it got, and the message that it became.
+/// The row of a push under its request id: the answer and the message.
 ///
-/// The gateway gives a single push a task id that follows from its request id. So this one row is found by the request,
-/// for a repetition, and by the task, for a report, a stop or a revoke.
+/// A single push's task id is derived from its request id. This row is therefore found both by the request (for repetitions) and
+/// by the task (for reports, stops and revokes).
 package struct PushRow {
-    /// Other than the versions of `RequestRow` and `CallRow`, with which it shares a table.
+    /// Must differ from the versions of `RequestRow` and `CallRow`, which use the same table.
     static let version: UInt8 = 3
 
     package var outcome: PublishOutcome
@@ -13,7 +13,7 @@ package struct PushRow {
     var cid: DeviceID { outcome.cid }
     package var digest: UInt64
     var app: AppKey
-    /// The table of the message at its acceptance, and its place there.
+    /// The message's table and item at its acceptance.
     var table: StoreKey.Table
     var item: UInt64
 
@@ -22,7 +22,7 @@ package struct PushRow {
         static let live = Form(rawValue: 1)
         static let vendorMessage = Form(rawValue: 2)
         static let itemOfID = Form(rawValue: 4)
-        /// The key has the task's random bits; the row has its kind and date.
+        /// The key contains the task's random bits; the row contains its kind and date.
         static let taskOfKey = Form(rawValue: 8)
         static let plainTask = Form(rawValue: 16)
         static let seconds = Form(rawValue: 32)
@@ -32,18 +32,18 @@ package struct PushRow {
         (self.outcome, self.digest, self.app, self.table, self.item) = (outcome, digest, app, table, item)
     }
 
-    /// Where the row of a single push is whose task id follows from its request id.
+    /// Returns the key of a single push's row by its task id.
     package static func key(_ task: TaskID, in bucket: Bucket) -> StoreKey {
         StoreKey(bucket, .request, ownerHigh: task.high & 0xFFFF_FFFF, ownerLow: task.low)
     }
 
-    /// The same by the digest of the request.
+    /// Returns the key by the digest of the request.
     static func key(of request: (UInt64, UInt64), in bucket: Bucket) -> StoreKey {
         StoreKey(
             bucket, .request, ownerHigh: UInt64(bucket.index) << 20 | request.0 & 0xF_FFFF, ownerLow: request.1)
     }
 
-    /// As `RowBounds` has it: the outcome's bits, the digest, message, device, app, task, TTL and place.
+    /// The maximum size, for `RowBounds`: outcome, digest, message, device, app, task, TTL and item.
     static let byteCountLimit = 5 + 8 + 6 + 8 + 16 + 8 + 16 + 2 * RowWriter.varintByteCount
 
     private func form(under key: StoreKey) -> Form {
@@ -93,9 +93,9 @@ package struct PushRow {
         form.contains(.seconds) ? outcome.timeToLive / 1_000 : outcome.timeToLive
     }
 
-    /// Reads the row that stands under a key, in its device's bucket.
+    /// Reads the row under a key.
     ///
-    /// - Returns: `nil` for bytes that are no such row of a known version.
+    /// - Returns: `nil` unless the bytes are such a row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, under key: StoreKey) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let form = reader.next(UInt16.self).map(Form.init),
@@ -122,13 +122,13 @@ package struct PushRow {
 }
 
 extension TaskID {
-    /// The id of a single push: it follows from its request's digest, its device's bucket and the day.
+    /// Creates the id of a single push from its request's digest, its device's bucket and the day.
     package init(kind: Kind, month: Int, day: Int, home: Bucket, request key: (UInt64, UInt64)) {
         self.init(
             kind: kind, month: month, day: day, home: home, random: (UInt32(truncatingIfNeeded: key.0), key.1))
     }
 
-    /// True when the id follows from the digest of a request for a device of this bucket.
+    /// Returns whether the id is derived from the digest of a request for a device of this bucket.
     func follows(from key: (UInt64, UInt64), in bucket: Bucket) -> Bool {
         key != (0, 0) && kind == .single
             && self == TaskID(high: high & ~0xFFFF_FFFF | UInt64(bucket.index) << 20 | key.0 & 0xF_FFFF, low: key.1)
@@ -136,7 +136,7 @@ extension TaskID {
 }
 
 extension RowReader {
-    /// A task whose random bits are in the row's key.
+    /// Returns a task whose random bits are in the row's key.
     fileprivate mutating func nextTask(of key: StoreKey) -> TaskID? {
         guard let head = next(UInt16.self), key.ownerHigh >> 32 == 0 else { return nil }
         return Self.task(head, random: key.ownerHigh, key.ownerLow)

@@ -1,6 +1,6 @@
 internal import Wire
 
-/// The answer that a request id got, so that a repetition gets the same.
+/// The first answer to a request id, for repetitions.
 package struct RequestRow {
     static let version: UInt8 = 1
     package static let byteCount = 16 + 48 + 8

@@ -1,12 +1,11 @@
-// Little-endian fields at any alignment, and numbers that are as long as their value needs. Readers check every bound:
-// rows come back from a disk.
+// Fields in little-endian order at any alignment, and varints. Readers check every bound because rows are read from disk.
 
 internal import Wire
 
-/// Writes fields one after the other into a buffer whose size the caller computed.
+/// Writes consecutive fields into a buffer whose size the caller has computed.
 ///
-/// `@safe`: the row's `byteCount` and its `write` describe the same fields; texts are checked against the room that is
-/// left, and in a debug build each number, too.
+/// `@safe`: the row's `byteCount` and `write` describe the same fields. Texts are checked against the remaining room, in a debug
+/// build numbers, too.
 @safe package struct RowWriter {
     let bytes: UnsafeMutableRawBufferPointer
     package private(set) var offset = 0
@@ -34,9 +33,9 @@ internal import Wire
     }
 }
 
-/// Reads what `RowWriter` wrote; `nil` from any read means that the row is cut short.
+/// Reads the fields that `RowWriter` wrote; `nil` from any read means that the row is truncated.
 ///
-/// `@safe`: each read is checked against the bytes that are left.
+/// `@safe`: each read is checked against the remaining bytes.
 @safe struct RowReader {
     let bytes: UnsafeRawBufferPointer
     private(set) var offset = 0
@@ -50,7 +49,7 @@ internal import Wire
         return unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
     }
 
-    /// Passes the next byte if it is this one.
+    /// Skips the next byte if it has this value.
     mutating func skip(_ byte: UInt8) -> Bool {
         guard unsafe offset < bytes.count, unsafe bytes[offset] == byte else { return false }
         offset += 1
@@ -63,12 +62,12 @@ internal import Wire
         return unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + byteCount]))
     }
 
-    /// What was read from a place on.
+    /// Returns the bytes read since an offset.
     func bytes(from start: Int) -> LentBytes {
         unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[start..<offset]))
     }
 
-    /// Up to 255 bytes of text, length first.
+    /// Reads up to 255 bytes of text after its length.
     mutating func nextText() -> String? {
         guard let count = next(UInt8.self), let text = next(byteCount: Int(count)) else { return nil }
         return text.text
@@ -76,7 +75,7 @@ internal import Wire
 }
 
 extension RowWriter {
-    /// Writes what fits of a text, its length first; a long one is cut between two of its scalars.
+    /// Writes a text of at most 255 bytes after its length; a longer text is cut between two scalars.
     mutating func put(text: String) {
         var text = text
         let count = Self.byteCount(text: text) - 1
@@ -105,7 +104,7 @@ extension RowWriter {
         put(UInt8(truncatingIfNeeded: rest))
     }
 
-    /// Writes a number that is near zero on either side: its sign is the lowest bit.
+    /// Writes a signed number in zigzag form: the sign is the lowest bit.
     mutating func put(signed value: Int64) { put(varint: Self.folded(value)) }
 
     static func byteCount(varint value: UInt64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }
@@ -114,7 +113,7 @@ extension RowWriter {
 
     private static func folded(_ value: Int64) -> UInt64 { UInt64(bitPattern: value << 1 ^ value >> 63) }
 
-    /// The most bytes that such a number takes.
+    /// The maximum size of a varint.
     static let varintByteCount = 10
 }
 
@@ -123,7 +122,7 @@ extension RowReader {
         var value: UInt64 = 0
         var shift: UInt64 = 0
         while let byte = next(UInt8.self) {
-            // The tenth byte has the last bit.
+            // The tenth byte has only one bit.
             guard shift < 63 || byte <= 1 else { return nil }
             value |= UInt64(byte & 0x7F) << shift
             guard byte >= 0x80 else { return value }
@@ -150,7 +149,7 @@ extension RowWriter {
 }
 
 extension RowReader {
-    /// The length of a part; a length beyond the row ends the reading.
+    /// Reads the length of a part; `nil` if it exceeds the row.
     mutating func nextCount() -> Int? {
         guard let count = nextVarint(), unsafe count <= UInt64(bytes.count) else { return nil }
         return Int(count)
@@ -158,14 +157,14 @@ extension RowReader {
 
     mutating func nextOffset() -> Int32? { nextVarint().flatMap { Int32(exactly: $0) } }
 
-    /// False when the row has fewer bytes.
+    /// Skips bytes; returns false if the row has fewer bytes.
     mutating func skip(_ byteCount: Int) -> Bool { next(byteCount: byteCount) != nil }
 }
 
 // MARK: Task ids
 
 extension RowWriter {
-    /// True when the id is as this version mints ids: it has a kind and a date, and its spare byte is 0.
+    /// Returns whether the id has this version's form: a kind, a date, and a spare byte of 0.
     static func isPlain(_ task: TaskID) -> Bool {
         task.high >> 63 == 0 && (task.high >> 48) & 0xFF < 16 && (task.high >> 40) & 0xFF < 32
             && (task.high >> 32) & 0xFF == 0
@@ -173,7 +172,7 @@ extension RowWriter {
 
     static func byteCount(_ task: TaskID) -> Int { isPlain(task) ? 14 : 16 }
 
-    /// Writes kind, month and day in two bytes and twelve random bytes, or all sixteen when the id is not plain.
+    /// Writes kind, month and day in two bytes and twelve random bytes; all sixteen bytes if the id is not plain.
     mutating func put(_ task: TaskID, isPlain: Bool) {
         if isPlain {
             put(Self.plainHead(task))
@@ -207,9 +206,9 @@ extension RowReader {
 
 // MARK: Sizes
 
-/// What takes the fields of a row: a writer, or a meter that finds out how long they are.
+/// A target for a row's fields: a writer, or a meter that computes their size.
 ///
-/// So a row that leaves out what it does not have is described once.
+/// A row with optional fields is thus described once.
 protocol RowSink {
     mutating func put<Value: FixedWidthInteger>(_ value: Value)
     mutating func put(varint value: UInt64)

@@ -1,9 +1,7 @@
-// Values with a stored form of their own, in the standard library's coders: as the bytes of that form, so that there is one
-// description of them. For what gateways tell each other (Gateway/Cluster).
+// Coding of values as the bytes of their stored form, for messages between gateways (Gateway/Cluster).
 
 internal import Wire
 
-/// Encodes a value as the bytes of its row.
 private func encode(
     byteCount: Int, to encoder: any Encoder, _ write: (UnsafeMutableRawBufferPointer) -> Void
 ) throws {
@@ -13,7 +11,9 @@ private func encode(
     try container.encode(bytes)
 }
 
-/// Decodes the bytes of a row; throws when `read` does not know them.
+/// Decodes the bytes of a row.
+///
+/// Throws if `read` returns `nil`.
 private func decode<Value>(
     from decoder: any Decoder, _ read: (UnsafeRawBufferPointer) -> Value?
 ) throws -> Value {

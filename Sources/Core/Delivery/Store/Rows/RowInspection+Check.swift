@@ -1,7 +1,7 @@
 package import Wire
 
 extension RowInspection {
-    /// Whether a row's value has a form that this version reads; tables without a form of their own take anything.
+    /// Returns whether a row's value has a form that this version reads; always true for tables without a fixed form.
     package static func isReadable(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Bool {
         switch key.table {
         case .device: unsafe device(bytes) != nil
@@ -27,20 +27,20 @@ extension RowInspection {
         }
     }
 
-    /// A call under its request's digest, or the answer to one.
+    /// Returns whether the bytes are a call or the answer to one.
     private static func isCall(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        // The targets' row begins behind the call's head.
+        // The list of targets follows the call's head.
         if bytes.count >= CallRow.byteCount(targets: []), unsafe CallRow.read(bytes) != nil { return true }
         return unsafe CallRow.readAnswer(bytes) != nil
     }
 
-    /// What a message waits in: its app, its msgId, and its end.
+    /// Returns the app of a message row and the key of its job; `nil` for an invalid row.
     package static func waiting(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> (app: AppKey, job: StoreKey)? {
         guard let row = unsafe MessageRow(bytes) else { return nil }
         return (row.app, StoreKey(key.bucket, .job, row.messageID))
     }
 
-    /// The row of the message that a job waits for; `nil` for a job that waits for none, or is no job of this version.
+    /// Returns the key of the message that a due or leased job belongs to; `nil` for a broadcast or an invalid row.
     package static func messageKey(ofJob bytes: UnsafeRawBufferPointer) -> StoreKey? {
         guard let row = unsafe JobRow(bytes), row.state == .due || row.state == .leased else { return nil }
         return row.facts.table == .broadcast ? nil : row.facts.key

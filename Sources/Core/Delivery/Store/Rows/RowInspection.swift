@@ -1,8 +1,6 @@
 package import Wire
 
-/// The content of stored rows, for checkers that watch a store from outside: the simulation and the crash tests.
-///
-/// The gateway itself does not use this.
+/// The content of stored rows, for external checkers: the simulation and the crash tests; the gateway does not use this.
 package enum RowInspection {
     package struct Message {
         package var message: MessageID
@@ -25,7 +23,7 @@ package enum RowInspection {
         package var settledLease: (UInt64, UInt64)
         package var settledOutcome: UInt8
         package var badgeApplied: Bool
-        /// Which of the device's badges the lease moved, and whether the shard took that back.
+        /// The `badgeRound` of the badge change, and whether the change was reverted.
         package var badgeRound: UInt8
         package var isBadgeTakenBack: Bool
         package var isCollapsed: Bool
@@ -47,14 +45,13 @@ package enum RowInspection {
         package var message: MessageID
         package var cid: DeviceID
         package var isBroadcast: Bool
-        /// A broadcast's number.
         package var number: UInt64
         package var finalState: FinalState?
         package var isLive: Bool
         package var acceptedAt: GatewayTime
-        /// It ended as the first of a task of which the first ack wins.
+        /// Whether this was the first acked message of a task with `firstAckWins`.
         package var isFirstAck: Bool
-        /// The vendor accepted it.
+        /// Whether the vendor accepted the message.
         package var isAlerted: Bool
     }
 
@@ -70,9 +67,9 @@ package enum RowInspection {
         package var isBlacklisted: Bool
         package var alias: AliasName?
         package var tags: [TagName]
-        /// Tokens for alerts of APNs that are not quarantined.
+        /// The APNs alert tokens that are not quarantined.
         package var tokens: [String]
-        /// Tokens that a sender service reported as bad.
+        /// The tokens that a sender reported as bad.
         package var quarantined: [String]
     }
 
@@ -103,7 +100,7 @@ package enum RowInspection {
             isCollapsed: row.isCollapsed, alertedAt: row.alertedAt)
     }
 
-    /// `nil` also for the row of a late event.
+    /// Returns the trace of a row; `nil` also for a late event.
     package static func trace(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Trace? {
         guard lateEvent(key) == nil, let row = unsafe TraceRow(bytes, of: tracedMessage(key)) else { return nil }
         return Trace(
@@ -127,13 +124,13 @@ package enum RowInspection {
             quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }
 
-    /// The event of a trace row beside a message's trace; `nil` for the trace itself.
+    /// Returns the event of a late event's row; `nil` for a trace.
     package static func lateEvent(_ key: StoreKey) -> TraceEvent? {
         let index = Int(key.ownerHigh >> 60)
         return index > 0 && index <= LateEventRow.events.count ? LateEventRow.events[index - 1] : nil
     }
 
-    /// The message that a row of the trace table is about.
+    /// Returns the message of a row in the trace table.
     package static func tracedMessage(_ key: StoreKey) -> MessageID {
         MessageID(high: key.ownerHigh & ~(15 << 60), low: key.ownerLow)
     }

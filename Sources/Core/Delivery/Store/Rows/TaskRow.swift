@@ -1,9 +1,8 @@
 package import Wire
 
-/// A task's row as bytes.
 package enum TaskRow {
     static let version: UInt8 = 1
-    /// The version of a broadcast's row: its plan follows the content.
+    /// The version of a broadcast's row; its plan follows the content.
     static let broadcastVersion: UInt8 = 2
 
     package static func key(_ task: TaskID) -> StoreKey { StoreKey(task.home, .task, task) }
@@ -33,7 +32,7 @@ package enum TaskRow {
         record.broadcast?.write(&writer)
     }
 
-    /// - Returns: `nil` for bytes that are no task row of a known version.
+    /// - Returns: `nil` unless the bytes are a task row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> TaskRecord? {
         var reader = unsafe RowReader(bytes)
         guard let version = reader.next(UInt8.self), version == Self.version || version == broadcastVersion,
@@ -54,7 +53,7 @@ package enum TaskRow {
         return record
     }
 
-    /// The row's alarm: the task's time, its retry time, or the end of reports.
+    /// Returns the row's alarm: the scheduled time, the retry time, or the end of report retention.
     static func wakeAt(_ record: TaskRecord, retention: Int64) -> GatewayTime {
         switch record.state {
         case .scheduled: record.scheduleAt
@@ -65,7 +64,7 @@ package enum TaskRow {
     }
 }
 
-/// Devices that wait for a scheduled task.
+/// The devices of a scheduled task.
 package enum TargetsRow {
     static let version: UInt8 = 1
 
@@ -100,9 +99,9 @@ package enum TargetsRow {
     }
 }
 
-/// A larger call under its request's digest: `begun` with its ids; its answer comes later, in a row of its own.
+/// A call to several devices under its request's digest, written at its begin; the answer has a separate row.
 package enum CallRow {
-    /// Other than `RequestRow.version`, with which it shares a table.
+    /// Must differ from `RequestRow.version`, which uses the same table.
     static let version: UInt8 = 2
 
     package static func byteCount(targets: [DeviceID]) -> Int { byteCount(targetCount: targets.count) }
@@ -134,7 +133,7 @@ package enum CallRow {
         return (digest, task, targets)
     }
 
-    /// The key of the answer: an ephemeral row is written once, so the answer has a key of its own.
+    /// Returns the key of the answer; an ephemeral row is written only once, so the answer needs its own key.
     package static func answerKey(_ key: CallKey) -> StoreKey {
         StoreKey(key.bucket, .request, ownerHigh: ~key.high, ownerLow: ~key.low)
     }

@@ -1,56 +1,56 @@
 package import Wire
 
-/// How a message ended, and its steps in order.
+/// The final state and the steps of a message.
 ///
-/// Written once, with the final state, under the msgId, which the row therefore does not repeat. Most messages end as
-/// delivered in milliseconds: what such a message does not have takes no bytes, and times are differences.
+/// Written once, at the end, under the msgId, which the row does not repeat. Most messages are delivered within milliseconds, so
+/// absent fields take no bytes, and times are stored as differences.
 package struct TraceRow {
     static let version: UInt8 = 1
 
     var facts: MessageFacts
     var finalState: FinalState
     var isOffline: Bool
-    /// The device was reachable at acceptance, and that batch counted the send.
+    /// Whether the device was reachable at acceptance and the accepting batch counted the send.
     var wasSentLive: Bool
-    /// The shard took back what its alert did to the badge.
+    /// Whether the alert's badge change was reverted.
     var isBadgeTakenBack: Bool
-    /// The lease whose result was taken last, so that a repetition is recognised after the end, too.
+    /// The last settled lease and its outcome, to detect repeated results after the end.
     var settledLease: (UInt64, UInt64) = (0, 0)
     var settledOutcome: UInt8 = 0
     var attempts: UInt16 = 0
-    /// The leases that senders got for its job.
+    /// The leases given to senders for the job.
     var leases: [GivenLease] = []
-    /// The channel of its job; `nil` without a job, or for a channel that only a later version knows.
+    /// The job's channel; `nil` without a job, or if only a later version knows the channel.
     var channel: VendorChannel?
-    /// The fallback in the answer to its publish.
+    /// The fallback in the answer to the message's publish.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)
     package var reason = ""
     package var steps: [MessageTrace.Step]
 
-    /// Which parts the row has, and in which form.
+    /// The flags for optional fields and compact forms.
     private struct Parts: OptionSet {
         let rawValue: UInt16
         static let offline = Parts(rawValue: 1)
         static let sentLive = Parts(rawValue: 2)
         static let badgeTakenBack = Parts(rawValue: 4)
-        /// The step `sent` before those of the job.
+        /// The step `sent` precedes the job's steps.
         static let sent = Parts(rawValue: 8)
         static let jobSteps = Parts(rawValue: 16)
         static let leases = Parts(rawValue: 32)
         static let reason = Parts(rawValue: 64)
-        /// The end of the TTL is its expiry.
+        /// The expiry follows from the TTL.
         static let plainExpiry = Parts(rawValue: 128)
         static let plainTask = Parts(rawValue: 256)
-        /// The TTL is a number of seconds.
+        /// The TTL is stored in seconds.
         static let seconds = Parts(rawValue: 512)
-        /// The msgId does not have the time of acceptance.
+        /// The time of acceptance differs from the one in the msgId.
         static let otherTime = Parts(rawValue: 1_024)
-        /// One of these two, or neither: then the table is `message`.
+        /// Without these two flags the table is `message`.
         static let vendorMessage = Parts(rawValue: 2_048)
         static let broadcast = Parts(rawValue: 4_096)
-        /// Its place in the table is the msgId's low word.
+        /// The item is the low word of the msgId.
         static let itemOfID = Parts(rawValue: 8_192)
-        /// The channel of its job is not APNs: its byte ends the row.
+        /// The job's channel is not APNs; its byte is the last of the row.
         static let otherChannel = Parts(rawValue: 16_384)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
@@ -84,11 +84,11 @@ package struct TraceRow {
     }
 
     private static let headByteCount = 1 + 1 + 2 + 1
-    /// The most that a row has besides its steps, its leases and its reason.
+    /// The maximum size without steps, leases and reason.
     static let fixedByteCount =
         headByteCount + 2 * 16 + 8 + 6 * RowWriter.varintByteCount + 3 + SettledLease.byteCountLimit + 1
 
-    /// The size of the row that `write` makes of the same.
+    /// Returns the size of the row that `write` fills.
     static func byteCount(
         _ facts: MessageFacts, sentAt: GatewayTime, endedAt: GatewayTime, job: JobRow?, reason: String
     ) -> Int {
@@ -110,7 +110,7 @@ package struct TraceRow {
         return count
     }
 
-    /// Fills exactly `byteCount` bytes; the steps need not be made first.
+    /// Fills exactly `byteCount` bytes, without an array of all steps.
     static func write(
         _ facts: MessageFacts, finalState: FinalState, isOffline: Bool, sentAt: GatewayTime, endedAt: GatewayTime,
         job: JobRow?, reason: String, into bytes: UnsafeMutableRawBufferPointer
@@ -158,16 +158,16 @@ package struct TraceRow {
         }
     }
 
-    /// Reads the row that stands under a msgId.
+    /// Reads the row of a message.
     ///
-    /// - Returns: `nil` for bytes that are no trace row of a known version.
+    /// - Returns: `nil` unless the bytes are a trace row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, of message: MessageID) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version else { return nil }
         self.init(&reader, of: message)
     }
 
-    /// Whose message it was, without a look at the rest; `nil` for bytes that are no trace row of a known version.
+    /// Returns only the message's device; `nil` unless the bytes are a trace row of a known version.
     static func device(of bytes: UnsafeRawBufferPointer) -> DeviceID? {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, reader.next(UInt8.self) != nil,
@@ -229,7 +229,7 @@ package struct TraceRow {
     }
 }
 
-/// Steps as a count, then event, time since the step before and detail of each.
+/// The compact form of steps: a count, then event, time since the previous step, and detail of each step.
 enum DenseSteps {
     static func byteCount(_ steps: [MessageTrace.Step], since start: GatewayTime) -> Int {
         var (count, last) = (RowWriter.byteCount(varint: UInt64(steps.count)), start)
@@ -259,7 +259,7 @@ enum DenseSteps {
                 let detail = reader.nextText()
             else { return nil }
             last = last &+ difference
-            // An event of a later version is left out; the row is still valid.
+            // An event of a later version is skipped; the row is still valid.
             if let event = TraceEvent(rawValue: event) {
                 steps.append(MessageTrace.Step(event: event, time: last, detail: detail))
             }
@@ -269,11 +269,13 @@ enum DenseSteps {
     }
 }
 
-/// An event of a message apart from its way to its end: a trace row of its own, under the event's number.
+/// A late event: an event of a message outside its trace, in a row of the trace table under the event's number.
 package enum LateEventRow {
     static let version: UInt8 = 1
 
-    /// The events that have such a row; `trace(of:)` looks for each.
+    /// The events with such a row.
+    ///
+    /// `trace(of:)` looks each of them up.
     static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice, .action]
 
     package static func byteCount(_ steps: [MessageTrace.Step]) -> Int { 1 + StepBytes.byteCount(steps) }
@@ -284,7 +286,7 @@ package enum LateEventRow {
         StepBytes.write(steps, &writer)
     }
 
-    /// One step, or one for each action; none for bytes that are no such row.
+    /// Returns one step, or one per action; empty for invalid bytes.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [MessageTrace.Step] {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version else { return [] }

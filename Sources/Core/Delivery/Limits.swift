@@ -1,16 +1,12 @@
 internal import Wire
 
-/// Fixed bounds, most of them on a peer's input.
-///
-/// `ShardLimits` holds the bounds that an operator may change.
+/// Fixed bounds, most of them on a peer's input; `ShardLimits` holds the bounds that an operator may change.
 enum Limits {
     /// The number of tokens that one frame may name.
     static let tokensPerDevice = Wire.Limits.tokenCount
     /// The tokens of Live Activities among `tokensPerDevice`.
     static let activityTokensPerDevice = Wire.Limits.activityTokenCount
-    /// APNs tokens have 32 bytes today and may grow to 100.
-    ///
-    /// As hex digits and with a reserve: 512 characters.
+    /// The maximum length of a token: APNs tokens may grow from 32 bytes to 100; as hex digits with a reserve, 512 characters.
     static let tokenByteCount = Wire.Limits.tokenByteCount
     /// The number of msgIds in one Hello that were opened from notifications (Proto, `Hello.opened`).
     static let openedPerHello = 32

@@ -138,7 +138,6 @@ package enum PlantedFault: String, CaseIterable, Sendable {
 }
 
 extension ShardCore {
-    /// Whether a debug build has planted this fault.
     @inline(__always) func isPlanted(_ fault: PlantedFault) -> Bool {
         #if DEBUG
         limits.planted == fault

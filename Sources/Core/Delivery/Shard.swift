@@ -14,9 +14,7 @@ package import Wire
 
 /// All devices of one loop.
 package struct Shard: ~Copyable {
-    /// The fields shared by all components.
-    ///
-    /// `Shard+Core` has accessors for them.
+    /// The fields shared by all components; `Shard+Core` has accessors for them.
     var core: ShardCore
     /// The core's store; a call through an accessor would retain and release the reference.
     let store: any ShardStore
@@ -120,7 +118,6 @@ package struct Shard: ~Copyable {
     /// The last ticket that an effect waits for; 0 if no effect waits.
     package var awaitedTicket: Ticket { outbox.awaitedTicket }
 
-    /// Whether a lease of some channel would return jobs.
     package var hasDueJobs: Bool { VendorChannel.allCases.contains { hasDueJobs(for: nil, $0) } }
 
     /// The time of the next timer; the gateway calls `advance(to:)` at that time, and at least once a second.

@@ -10,9 +10,7 @@ struct ShardCore: ~Copyable {
     var limits: ShardLimits
     var apps: AppTable
     let store: any ShardStore
-    /// The store's current history.
-    ///
-    /// Numbers that devices and consumers hold count only under this history.
+    /// The store's current history; numbers that devices and consumers hold count only under this history.
     var history: StoreHistory
     var counters: CounterTable
     var outbox: Outbox
@@ -28,9 +26,7 @@ struct ShardCore: ~Copyable {
     /// Whether all reads fail because the shard is given up (`Shard.abandon`).
     var isAbandoned = false
 
-    /// Begins a call.
-    ///
-    /// Bytes lent by earlier calls become invalid.
+    /// Begins a call; bytes lent by earlier calls become invalid.
     mutating func begin(_ time: GatewayTime) {
         if time > now { now = time }
         if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }

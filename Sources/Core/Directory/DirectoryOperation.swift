@@ -4,14 +4,12 @@
 package import Delivery
 package import Wire
 
-/// A device and the bucket that owns it.
 package struct DevicePlace: Hashable, Sendable, Codable {
     package var cid: DeviceID
     package var bucket: Bucket
     package init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
 }
 
-/// One entry of a list of aliases to bind or unbind.
 package struct AliasItem: Hashable, Sendable {
     package var device: DevicePlace
     package var name: AliasName
@@ -56,7 +54,6 @@ package struct DirectoryOperation: Sendable {
         case unbindAll(AliasName)
         /// Find the devices of each alias, for queries and pushes.
         case resolve([AliasName])
-        /// Send the same kind of step to each device.
         case each([DevicePlace], EachStep)
         case count(TagExpression)
         /// Update the rows of a device's tokens: one item per claim, then one per release.
@@ -110,7 +107,6 @@ package struct DirectoryOperation: Sendable {
         missing = itemCount
     }
 
-    /// Whether all items have ended.
     package var isDone: Bool { missing == 0 }
 
     package mutating func start() -> [StepToSend] {

@@ -14,9 +14,7 @@ package enum NameRules {
     /// Returns whether the text is an alias that may also contain hyphens.
     package static func isAliasType(_ text: String) -> Bool { isAlias(text.replacing("-", with: "_")) }
 
-    /// Returns whether the text has no white space and no control characters.
-    ///
-    /// Answers join tags with spaces.
+    /// Returns whether the text has no white space and no control characters; answers join tags with spaces.
     package static func isTag(_ text: String) -> Bool {
         !text.isEmpty
             && text.unicodeScalars.allSatisfy { scalar in

@@ -16,7 +16,6 @@ enum AppKnowledge {
     }
 }
 
-/// An app in the tables of a shard.
 struct AppEntry {
     let key: AppKey
     var knowledge: AppKnowledge {
@@ -50,15 +49,10 @@ struct AppEntry {
     /// Whether senders may lease the app's jobs; this includes a disabled app.
     var mayLease: Bool { knowledge.settings != nil }
 
-    /// The handling of the app's events.
     enum EventRule {
         case off
         case kept(FeedLimits)
-        /// The settings are unknown.
-        ///
-        /// The event is counted as missing, and the feed reports a gap.
-        ///
-        /// The event is counted as missing, and the feed reports a gap.
+        /// The settings are unknown: the event is counted as missing, and the feed reports a gap.
         case counted
     }
 

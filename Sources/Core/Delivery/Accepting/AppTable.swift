@@ -4,7 +4,6 @@ internal import Wire
 struct AppTable {
     private(set) var entries: [AppEntry]
     private var places: [AppKey: Int]
-    /// Whether the gateway knows all apps.
     var areAllKnown: Bool
     var figures: [AppStatistics]
     private(set) var retained: [RetainedBytes] = []
@@ -31,7 +30,6 @@ struct AppTable {
     @inline(__always)
     func index(of key: AppKey) -> Int? { places[key] }
 
-    /// Returns the knowledge about any app, also without an entry.
     func knowledge(of key: AppKey) -> AppKnowledge {
         guard let place = places[key] else { return areAllKnown ? .absent : .unknown }
         return entries[place].knowledge
@@ -39,7 +37,6 @@ struct AppTable {
 
     func isServed(_ key: AppKey) -> Bool { places[key].map { entries[$0].isServed } ?? false }
 
-    /// Appends an app and its figures.
     mutating func append(_ app: AppEntry, _ counters: borrowing CounterTable, day: UInt32) {
         if places[app.key] == nil { places[app.key] = entries.count }
         entries.append(app)

@@ -2,7 +2,6 @@
 
 internal import Wire
 
-/// A tuple of two words, as a `Codable` type.
 package struct WordPair: Codable, Sendable, Equatable {
     package var first: UInt64
     package var second: UInt64

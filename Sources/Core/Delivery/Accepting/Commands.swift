@@ -31,7 +31,6 @@ public struct Origin: Hashable, Sendable, Codable {
 ///
 /// `@safe`: its creator keeps the bytes valid during the call that receives it. Delivery reads them only in `Store/Rows`.
 @safe package struct VendorContent {
-    /// The change of the app icon's badge by this message.
     package enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
 
     package var channel: VendorChannel
@@ -65,7 +64,6 @@ public struct Origin: Hashable, Sendable, Codable {
 }
 
 extension VendorContent {
-    /// The kind of token that the content needs.
     var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
 }
 
@@ -140,7 +138,6 @@ extension PublishCommand {
     package var vendor: VendorContent? { contents.first }
 }
 
-/// A device's Hello, sent to the device's loop.
 package struct HelloCommand {
     package var session: SessionRef
     package var app: AppKey
@@ -175,7 +172,6 @@ package protocol ProofVerifier: AnyObject {
     func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName
 }
 
-/// A sender's request for due jobs of this shard.
 package struct LeaseCommand: Sendable {
     package var origin: Origin
     package var channel: VendorChannel
@@ -195,9 +191,7 @@ package struct LeaseCommand: Sendable {
 }
 
 package struct JobResult: Sendable {
-    /// The outcome of a job.
-    ///
-    /// `unsent`: the vendor never got it, so the lease does not count as an attempt.
+    /// The outcome of a job; after `unsent` the lease does not count as an attempt because the vendor never got the job.
     package enum Outcome: UInt8, Sendable, CaseIterable, Codable {
         case accepted = 1, retry, rejected, badToken, unsent
     }
@@ -243,7 +237,6 @@ package struct AppSettings: Sendable {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }
 
-    /// Returns the default topic of a channel's tokens.
     func topic(of channel: VendorChannel) -> String {
         switch channel {
         case .apns: apnsTopic
@@ -251,9 +244,7 @@ package struct AppSettings: Sendable {
     }
 }
 
-/// The limits of a shard.
-///
-/// Production uses the defaults; tests and simulations change them.
+/// The limits of a shard; production uses the defaults, tests and simulations change them.
 package struct ShardLimits: Sendable {
     package var window = 32
     package var windowByteCount = 64 << 10

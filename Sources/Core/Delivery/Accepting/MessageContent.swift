@@ -45,7 +45,6 @@ package struct MessageContent: Sendable, Equatable {
         fileprivate var texts: Int { payload + collapseKey + alertTitle + alertBody }
     }
 
-    /// The device of a message, with its task and request.
     package struct Target {
         package var origin: Origin
         package var app: AppKey
@@ -105,7 +104,6 @@ package struct MessageContent: Sendable, Equatable {
         arena += body + collapseID
     }
 
-    /// The bytes for the live channel.
     package var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
 
     /// Calls `body` with the command for one device; the command's pointers are invalid after `body` returns.
@@ -249,7 +247,6 @@ package struct MessageContent: Sendable, Equatable {
         writer.put(UInt32(truncatingIfNeeded: vendor.collapseIDByteCount))
     }
 
-    /// Reads the further contents and skips those of unknown channels.
     private mutating func readFurther(_ reader: inout RowReader) -> Bool {
         guard let count = reader.next(UInt8.self) else { return false }
         for _ in 0..<count {

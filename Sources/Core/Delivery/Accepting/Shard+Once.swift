@@ -52,7 +52,6 @@ extension Shard {
 
     // MARK: Revoke
 
-    /// The result of revoking the old task's message for a device.
     private enum Withdrawal {
         /// The device may have seen the message.
         case seen

@@ -7,9 +7,7 @@ enum PublishStage {
     case known
     /// Answer a repeated request with its first answer (`Shard+Once` for tasks).
     case repeated
-    /// End the message that a revoke names (`Shard+Once`).
-    ///
-    /// Continue only if the device may have seen that message.
+    /// End the message that a revoke names (`Shard+Once`); continue only if the device may have seen that message.
     case withdrawn
     /// Shrink a queue that exceeds its bounds, for example after a reload lowered them (`Shard+QueueRoom`).
     case bounds
@@ -274,7 +272,6 @@ extension Shard {
         noteAccepted(facts, outcome)
     }
 
-    /// Writes the message's rows in the open batch and adds it to memory.
     private mutating func store(
         _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: DeviceSlot,
         hash: UInt64

@@ -97,7 +97,6 @@ package struct Submission {
     }
 }
 
-/// The plan for accepting a message: its table, times, job and answer.
 package struct Acceptance {
     /// The message's table; `.vendorMessage` without a place in the live stream.
     package var table = StoreKey.Table.message
@@ -184,7 +183,6 @@ package struct VendorPart {
     package var isStreamed: Bool
     /// Whether the TTL is 0 or −1.
     package var isOneShot: Bool
-    /// Whether the message has expired.
     package var isOver: Bool
     /// Whether a vendor accepted the message before.
     package var wasAlerted: Bool
@@ -205,7 +203,6 @@ package struct VendorPart {
     }
 }
 
-/// The decision about a message after the vendor's result.
 package enum VendorVerdict: Equatable {
     case ends(FinalState)
     /// The message gets a place in the live stream, with the offline flag.
@@ -215,7 +212,6 @@ package enum VendorVerdict: Equatable {
 }
 
 extension Strategy {
-    /// Returns the decision after a vendor accepted the message.
     package func vendorAccepted(_ part: VendorPart) -> VendorVerdict {
         if part.isOver { return .ends(.handedOff) }
         switch self {
@@ -264,7 +260,6 @@ extension Strategy {
 }
 
 extension FinalState {
-    /// Returns the state of an expired message.
     package static func atExpiry(wasAlerted: Bool) -> FinalState { wasAlerted ? .handedOff : .expired }
 }
 

@@ -26,12 +26,10 @@ package struct VendorContents {
         if places[content.channel] == nil { places[content.channel] = content }
     }
 
-    /// Visits the contents in channel order.
     package func forEach(_ body: (VendorContent) -> Void) {
         places.forEach { if let content = $0 { body(content) } }
     }
 
-    /// Changes each content in place, in channel order.
     package mutating func change(_ body: (inout VendorContent) -> Void) {
         places.change { if $0 != nil { body(&$0!) } }
     }
@@ -53,14 +51,12 @@ package struct VendorContents {
         return channels
     }
 
-    /// The bytes of all bodies and collapse ids.
     var byteCount: Int {
         var count = 0
         forEach { count += $0.textByteCount }
         return count
     }
 
-    /// Returns whether a content's token need satisfies the predicate.
     func contains(where isMeant: (TokenNeed) -> Bool) -> Bool {
         var isFound = false
         forEach { isFound = isFound || isMeant($0.need) }

@@ -1,17 +1,17 @@
 // Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job. The store reports each
-// due alarm once. It skips a due job while the app's due jobs fill their share in memory, and records its position by app and
-// kind (a *group*). Thus one app's jobs do not delay the alarms of other apps. The row does not change. Groups are in memory only
-// and are empty after a restart.
+// due alarm once. It skips a due job while the app's due jobs fill their share in memory. It records the skipped positions per
+// bucket and *group* (app and kind), so one app's jobs do not delay other apps' alarms. The rows do not change. Groups are in
+// memory only and are empty after a restart.
 
 package import Wire
 
-/// Alarms of jobs that the store has not reported, or that the shard returned to the store.
+/// A group of job alarms that the store has not reported, or that the shard returned to the store.
 package struct AlarmGroup: Hashable, Sendable {
     /// The kinds of an app's groups, in the order in which the shard reads them.
     package enum Kind: UInt8, Sendable {
         /// Due jobs that the store never reported.
         case due
-        /// Due jobs that were never reported and have a vendor timeout, ordered by it.
+        /// Due jobs with a vendor timeout that were never reported, ordered by that timeout.
         case vendorTimeout
         /// Held jobs that the shard returned.
         case held
@@ -30,7 +30,6 @@ extension AlarmGroup: Comparable {
     }
 }
 
-/// A shard's request to the store for due alarms.
 package struct AlarmRequest: Sendable {
     /// The decision of a reader about a due row.
     package enum Verdict: Equatable, Sendable {
@@ -107,7 +106,6 @@ extension JobRow {
     /// Whether the vendor counts as failed if no sender leases the job in time.
     var hasVendorTimeout: Bool { state == .due && facts.strategy.mustBeLeasedInTime(in: facts.table) }
 
-    /// The group of the job while the job is due.
     var group: AlarmGroup { AlarmGroup(app: facts.app, kind: facts.strategy.group(in: facts.table)) }
 
     static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {

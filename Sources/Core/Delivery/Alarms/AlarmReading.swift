@@ -66,7 +66,6 @@ struct AlarmReading {
     /// Schedules another look at the row in a second.
     mutating func retry(_ key: StoreKey, now: GatewayTime) { failed.append((key, now + Self.retryDelay)) }
 
-    /// Removes the failed alarms that are due again.
     mutating func takeFailed(now: GatewayTime) -> [StoreKey] {
         guard !failed.isEmpty else { return [] }
         let due = failed.filter { $0.at <= now }.map(\.key)

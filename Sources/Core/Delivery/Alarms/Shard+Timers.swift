@@ -166,7 +166,6 @@ extension Shard {
         }
     }
 
-    /// Returns whether the device has no message and no job.
     func isWithoutQueue(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         return device.value.messageCount == 0 && device.value.vendorCount == 0 && device.value.firstJob == .none

@@ -4,9 +4,7 @@ internal import Wire
 struct BroadcastTable {
     private let encoder: any BroadcastEncoder
     private var logs: [AppKey: BroadcastLog] = [:]
-    /// The head of each app's log, by app index.
-    ///
-    /// Every message of a device reads it.
+    /// The head of each app's log, by app index, read with every message of a device.
     private var heads: [UInt64] = []
     private var scans: [AppKey: SessionScan] = [:]
     /// Devices whose row does not have their current broadcast cursor.
@@ -24,7 +22,6 @@ struct BroadcastTable {
 
     // MARK: Logs
 
-    /// Sets the apps.
     mutating func setApps(_ apps: [AppEntry]) { heads = apps.map { logs[$0.key]?.head ?? 0 } }
 
     /// Returns the highest known number of an app, without a dictionary access.

@@ -11,9 +11,7 @@ package struct BroadcastPlan: Sendable, Equatable {
     package var number: UInt64 = 0
     /// The launch time: the time of acceptance of all its messages.
     package var launchedAt: GatewayTime = 0
-    /// The expiry.
-    ///
-    /// Nothing is sent afterwards.
+    /// The expiry, after which nothing is sent.
     package var expiresAt: GatewayTime = 0
     /// The first bucket that the running scan has not finished.
     package var position: Int = 0
@@ -110,7 +108,6 @@ package struct BroadcastStart: Sendable {
 
     package init() {}
 
-    /// Returns a copy for the shard of one loop.
     package func of(_ share: LoopShare, hasOwnOnly: Bool = false) -> BroadcastStart {
         var copy = self
         (copy.share, copy.hasOwnOnly) = (share, hasOwnOnly && share.count > 1)
@@ -137,13 +134,9 @@ package struct BroadcastStart: Sendable {
 /// An app's log, or a piece of it, for a shard that starts on another loop or gateway.
 package struct AppBroadcasts: Sendable, Codable {
     package var app: AppKey
-    /// The highest number of the log.
     package var head: UInt64
-    /// The live broadcasts in number order.
     package var records: [TaskRecord]
-    /// The range of numbers in a piece: above `after`, up to `through`.
-    ///
-    /// Both are `nil` for a whole log.
+    /// The range of numbers in a piece, above `after` and up to `through`; both are `nil` for a whole log.
     package private(set) var after: UInt64?
     package private(set) var through: UInt64?
 
@@ -167,16 +160,13 @@ package struct AppBroadcasts: Sendable, Codable {
     }
 }
 
-/// A position in the logs of a shard: after a number of an app.
-///
-/// Apps are ordered by their keys.
+/// A position in the logs of a shard: after a number of an app, with the apps ordered by their keys.
 package struct BroadcastPlace: Sendable, Equatable, Codable {
     package var app: AppKey
     package var number: UInt64
     package init(app: AppKey, number: UInt64) { (self.app, self.number) = (app, number) }
 }
 
-/// A request for a piece of a shard's logs.
 package struct BroadcastPiece: Sendable, Equatable, Codable {
     /// The maximum bytes of a piece, exceeded by at most one broadcast.
     package static let byteLimit = 128 << 10
@@ -192,7 +182,6 @@ package struct BroadcastPiece: Sendable, Equatable, Codable {
 
 /// One app's broadcasts as known to a shard.
 struct BroadcastLog {
-    /// The highest known number.
     var head: UInt64 = 0
     /// The count of numbers after the head that an earlier history may have assigned to lost broadcasts.
     var skipped: UInt64
@@ -264,7 +253,6 @@ final class LiveBroadcast {
     /// Returns the frame for the first attempt at a device without an alert.
     func frame(isOffline: Bool) -> LentFrame { frames[isOffline ? 1 : 0] }
 
-    /// Returns the frame for one device.
     func frame(isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame? {
         MessageRow(row.bytes).map { content in
             LentFrame(
@@ -314,12 +302,9 @@ final class LentFrame {
 
 /// The scan of this loop's sessions that evaluates an app's new broadcasts.
 struct SessionScan {
-    /// The next session slot.
     var place = 0
-    /// The number of remaining slots.
     var left = 0
     /// The end of the scan's pause for the broadcast's speed or for the store.
     var pausedUntil: GatewayTime = 0
-    /// The number of loops that share a broadcast's speed.
     var loopCount = 1
 }

@@ -86,7 +86,6 @@ extension Shard {
         resolution.found.append((Self.pending(row, wakeAt, facts), row.flags.contains(.live)))
     }
 
-    /// Returns the facts of a pending message from its ledger row.
     private static func pending(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts) -> MessageFacts {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
@@ -248,7 +247,6 @@ extension Shard {
         }
     }
 
-    /// Returns a pending message's facts from its row alone.
     static func facts(of row: LedgerRow, _ key: StoreKey, _ wakeAt: GatewayTime) -> MessageFacts {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let facts = MessageFacts(
@@ -260,9 +258,7 @@ extension Shard {
         return pending(row, wakeAt, facts)
     }
 
-    /// Returns the expiry.
-    ///
-    /// A message without storage waits as long as its live attempt and its lease; its row's alarm has that time.
+    /// Returns the expiry; a message without storage ends at its row's alarm, after its live attempt and its lease.
     private static func expiry(_ row: LedgerRow, _ wakeAt: GatewayTime) -> GatewayTime {
         row.flags.contains(.alerted) ? wakeAt : max(wakeAt, row.acceptedAt + max(0, row.timeToLive))
     }

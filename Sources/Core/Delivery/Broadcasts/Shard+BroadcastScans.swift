@@ -16,7 +16,6 @@ private final class ScanStep {
 }
 
 extension Shard {
-    /// Adds the broadcasts that a start read from the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         if start.hasOwnOnly { broadcasts.knowsOnly(start.share) }
@@ -131,7 +130,6 @@ extension Shard {
         close(slot, .storeUnavailable, "the device's broadcasts cannot be read now")
     }
 
-    /// Returns the highest known number of an app's broadcasts.
     package func broadcastHead(of app: AppKey) -> UInt64 { broadcasts.log(of: app)?.head ?? 0 }
 
     package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
@@ -166,16 +164,13 @@ extension Shard {
         broadcasts.close(task, app, as: state)
     }
 
-    /// Removes a broadcast that its home has closed.
     package mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
         broadcasts.forget(task, app)
     }
 
     // MARK: Devices by their rows
 
-    /// Does one step of a scan.
-    ///
-    /// The answer is `.scanned` when all writes are durable, or `.busy` if the caller must repeat the step.
+    /// Does one step of a scan; answers `.scanned` when all writes are durable, or `.busy` if the caller must repeat the step.
     mutating func scan(_ scan: BroadcastScan, _ origin: Origin) {
         guard let plan = scan.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
         if scan.purpose == .enumerate, isFull(Int(appIndex(scan.record.app))) {

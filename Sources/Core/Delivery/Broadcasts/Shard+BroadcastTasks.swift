@@ -20,7 +20,6 @@ extension Shard {
         return record
     }
 
-    /// Assigns a broadcast its number and its times.
     private mutating func number(_ record: inout TaskRecord) {
         precondition(record.id.home == record.app.home, "a broadcast's home is its app's")
         guard var plan = record.broadcast else { return }
@@ -99,7 +98,6 @@ extension Shard {
         }
     }
 
-    /// Records the position of a scan.
     mutating func advance(
         _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
     ) {

@@ -43,7 +43,6 @@ extension Shard {
         broadcasts.cursorMoved(slot, dueAt: now + limits.cursorDelay)
     }
 
-    /// Writes the cursors that are due, at most `broadcastSlice` of them.
     mutating func writeCursors() {
         for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
             guard devices.isOccupied(slot), devices.at(slot).value.isCursorMoved else { continue }

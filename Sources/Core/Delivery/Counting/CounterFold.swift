@@ -17,12 +17,9 @@ package struct CounterDay: Hashable, Sendable, Codable {
 
 /// The folded days of all apps, kept by the loop of bucket 0.
 package struct CounterFold: Sendable, Equatable {
-    /// The kind of a fold row in the table `meta`: the first word of its key's owner.
-    ///
-    /// Stored.
+    /// The kind of a fold row in the table `meta`: the first word of its key's owner, stored.
     package enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
 
-    /// The changes of one batch.
     package struct Change: Sendable, Equatable {
         /// The days to fold, as sums over all buckets.
         package var days: [CountersRow] = []
@@ -49,7 +46,6 @@ package struct CounterFold: Sendable, Equatable {
         for last in folded.totals { totals[last.app] = CountersRow(app: last.app, day: last.day) }
     }
 
-    /// The folded days without their counters.
     package var folded: FoldedDays {
         var folded = FoldedDays()
         folded.days = Array(days.keys)
@@ -155,7 +151,6 @@ package struct CounterFold: Sendable, Equatable {
 ///
 /// A value is negative if the additions were counted on another day or in another partition.
 struct CountedHoldings: Equatable {
-    /// The number of pending messages.
     var messages: Int64 = 0
     /// The sizes of the pending messages, see `QueuedBlocks`.
     var blocks: Int64 = 0
@@ -232,7 +227,6 @@ package struct CounterStart: Sendable {
         return holdings
     }
 
-    /// The number of pending messages.
     package var pending: Int64 {
         var sum: UInt64 = 0
         for entry in current { sum &+= entry.row.accepted &- entry.row.ended }
@@ -241,9 +235,7 @@ package struct CounterStart: Sendable {
     }
 }
 
-/// The folded days, for shards of other loops.
-///
-/// Unfolded rows of these days are ignored.
+/// The folded days, for shards of other loops, which ignore the unfolded rows of these days.
 package struct FoldedDays: Sendable, Equatable, Codable {
     /// The days with their own sum.
     package var days: [CounterDay] = []

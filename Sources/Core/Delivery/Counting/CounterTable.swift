@@ -8,7 +8,6 @@ internal import Structures
 internal import Wire
 
 struct CounterTable: ~Copyable {
-    /// The bucket, app and time for which a batch counts.
     struct Scope {
         var app: AppKey
         var bucket: Bucket
@@ -35,7 +34,6 @@ struct CounterTable: ~Copyable {
 
     private var rows = Slab<CountersRow>()
     private var index = WideMap()
-    /// The slots by app, for reports.
     private var slotsByApp: [AppKey: [(bucket: Bucket, slot: CounterSlot)]] = [:]
     /// The rows that the open batch changes, with the increments: one of today and one of yesterday.
     private var today = Changed()
@@ -47,9 +45,7 @@ struct CounterTable: ~Copyable {
     private var staleDays: Set<CounterDay>
     /// The counters of days before yesterday that are ignored until the shard knows the folded days.
     private var withheldDays: [CounterDay: CountersRow]
-    /// Whether the shard knows the folded days.
-    ///
-    /// Until then its totals are unknown.
+    /// Whether the shard knows the folded days; its totals are unknown until then.
     private(set) var knowsFold: Bool
     private var removals: [Removal] = []
     private var removalAt = GatewayTime.max
@@ -81,7 +77,6 @@ struct CounterTable: ~Copyable {
         today.change.count(CountersRow.Extra.endedBlocks, by: blocks)
     }
 
-    /// Counts a change of the size of a pending message.
     mutating func countResized(_ scope: Scope, from old: UInt16, to new: UInt16) {
         let row = rows.at(openToday(scope))
         row.value.extra[.acceptedBlocks] &+= UInt32(new)
@@ -90,7 +85,6 @@ struct CounterTable: ~Copyable {
         today.change.count(CountersRow.Extra.endedBlocks, by: old)
     }
 
-    /// Counts an event that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra, _ scope: Scope) {
         rows.at(openToday(scope)).value.extra[extra] &+= 1
         today.change.count(extra)
@@ -113,7 +107,6 @@ struct CounterTable: ~Copyable {
         }
     }
 
-    /// Writes the increments into the store's open batch, as its last step.
     mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
         if today.slot != .none {
             write(today, bucket, to: store)
@@ -306,7 +299,6 @@ struct CounterTable: ~Copyable {
 }
 
 extension DayTotals {
-    /// Converts a day's counters into a report.
     fileprivate init(_ row: CountersRow, deviceCount: Int) {
         self.init()
         accumulated = deviceCount

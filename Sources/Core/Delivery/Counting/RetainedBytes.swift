@@ -15,7 +15,6 @@ struct RetainedBytes {
     private var accepted: Int64 = 0
     private var acceptedBefore: Int64 = 0
 
-    /// Returns the number of messages accepted on this day and the day before.
     func recentMessages(on today: UInt32) -> Int64 {
         if today <= day { return accepted + acceptedBefore }
         return today == day + 1 ? accepted : 0

@@ -1,9 +1,7 @@
 internal import Structures
 internal import Wire
 
-/// A device in memory.
-///
-/// The fields that an idle device needs fit into two cache lines.
+/// A device in memory, whose fields for an idle device fit into two cache lines.
 ///
 /// The queue's fields are in a `DeviceQueue`, which exists only while the device has a queue. The secret and tokens are stored as
 /// bytes outside the record.
@@ -70,7 +68,6 @@ struct Device {
     /// The shared empty record while the device has no queue; see `DeviceQueue`.
     var queue: Place<DeviceQueue>
     var session = SessionRef.none
-    /// The next sequence to assign.
     fileprivate(set) var nextSequence: UInt64 = 1
     /// The time of the last read from the session; between sessions, the time at which the device was last seen.
     var lastHeardAt: GatewayTime = 0
@@ -107,7 +104,6 @@ struct Device {
         (self.cid, self.bucket, self.queue) = (cid, bucket, queue)
     }
 
-    /// The last sequence that a durable row reserves.
     fileprivate(set) var reservedSequence: UInt64 {
         get { nextSequence &- 1 &+ UInt64(reservedCount) }
         set { reservedCount = UInt32(clamping: newValue &+ 1 &- nextSequence) }
@@ -240,7 +236,6 @@ struct Device {
         return rowFlags
     }
 
-    /// Records that the open batch has written the device's current row.
     mutating func noteWritten(wakeAt: GatewayTime) {
         rowWakeAt = wakeAt
         flags.insert(.stored)
@@ -250,7 +245,6 @@ struct Device {
     /// Discards unwritten changes because the open batch deletes the row.
     mutating func dropChanges() { flags.subtract([.dirty, .cursorMoved]) }
 
-    /// Marks the row as changed; the device's next batch writes it.
     mutating func needsRow() { flags.insert(.dirty) }
 
     /// Records an accepted Hello; the Welcome's batch writes it.
@@ -309,7 +303,6 @@ struct DeviceRowChange {
         device.value.badgeRound &+= 1
     }
 
-    /// Reserves `count` sequences from the next one on.
     @inline(__always)
     func reserveSequences(_ count: UInt64) { device.value.reservedSequence = device.value.nextSequence + count - 1 }
 
@@ -319,7 +312,6 @@ struct DeviceRowChange {
     func setTokenMoved(_ isOn: Bool) { set(.tokenMoved, isOn) }
     func establish() { set(.established, true) }
 
-    /// Counts a session; `timestamp` is that of its Hello.
     func countSession(timestamp: UInt64?) {
         device.value.generation &+= 1
         if let timestamp { device.value.lastTimestamp = max(device.value.lastTimestamp, timestamp) }

@@ -52,7 +52,6 @@ struct DeviceQueue {
 }
 
 extension Place<DeviceQueue> {
-    /// Whether this is the shared empty record.
     @inline(__always)
     var isNone: Bool { value.pool.value.none == self }
 
@@ -70,7 +69,6 @@ extension Place<DeviceQueue> {
 struct DeviceQueuePool: ~Copyable {
     private static let chunkCount = 128
 
-    /// The shared record of an empty queue.
     let none: Place<DeviceQueue>
     private var firstFree: Place<DeviceQueue>?
     private var chunks = PlaceChunks<DeviceQueue>()
@@ -88,7 +86,6 @@ struct DeviceQueuePool: ~Copyable {
         self.none = none
     }
 
-    /// Returns a record with the values of an empty queue.
     mutating func take() -> Place<DeviceQueue> {
         if firstFree == nil { addChunk() }
         guard let queue = firstFree else { preconditionFailure("a chunk without records") }
@@ -141,7 +138,6 @@ extension Device {
     var lastBroadcast: MessageSlot { @inline(__always) get { queue.value.broadcast.last } }
     var firstJob: JobSlot { @inline(__always) get { queue.value.jobs.first } }
 
-    /// Returns the list of the device's messages of a table in memory.
     @inline(__always)
     func messages(of table: StoreKey.Table) -> SlotEnds<Message> {
         switch table {
@@ -181,11 +177,9 @@ extension Device {
     var inFlightCount: UInt16 { @inline(__always) get { queue.value.inFlightCount } }
     var inFlightBytes: UInt32 { @inline(__always) get { queue.value.inFlightBytes } }
 
-    /// Counts an added row.
     @inline(__always)
     mutating func add(_ facts: MessageFacts) { count(facts.table, 1, Int64(facts.byteCount)) }
 
-    /// Counts a removed row.
     @inline(__always)
     mutating func remove(_ facts: MessageFacts) {
         count(facts.table, -1, -Int64(facts.byteCount))

@@ -3,7 +3,6 @@ internal import Wire
 
 /// The devices in memory by cid, with their queues, profiles and waiting commands.
 struct DeviceTable: ~Copyable {
-    /// The commands that wait for one device.
     struct WaitList {
         fileprivate var commands: [(run: Shard.Waiter, isAlarm: Bool)] = []
         fileprivate var head = 0
@@ -22,7 +21,6 @@ struct DeviceTable: ~Copyable {
     var timers: SlotTimers<Device>
     private var waitLists = Slab<WaitList>()
     private var evictionHand = DeviceSlot.first
-    /// The number of devices whose record is in memory.
     private(set) var loadedCount = 0
 
     init(now: GatewayTime) { timers = SlotTimers(resolution: 64, now: now) }

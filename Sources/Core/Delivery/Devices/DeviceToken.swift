@@ -10,9 +10,7 @@ struct DeviceToken: Equatable {
     /// The activity of a Live Activity's token, or the attributes type for a token that starts activities; empty: any.
     var activity = ""
     var registeredAt: GatewayTime
-    /// Whether the vendor rejected the token as bad.
-    ///
-    /// Senders do not get it until the device registers it again.
+    /// Whether the vendor rejected the token; senders do not get it until the device registers it again.
     var isQuarantined: Bool
     /// Whether the token's row names this device as the only owner; see Shard+TokenOwners.
     var isClaimed = false
@@ -93,9 +91,7 @@ extension DeviceProfile {
         }
     }
 
-    /// Makes room for the newest token.
-    ///
-    /// Activity tokens go first because activities are short-lived.
+    /// Makes room for the newest token; activity tokens go first because activities are short-lived.
     private mutating func makeRoom() {
         let older = tokens.dropLast()
         if older.contains(where: \.isQuarantined) {
@@ -220,9 +216,7 @@ enum ChannelByte {
         UInt8(truncatingIfNeeded: channels.rawValue.trailingZeroBitCount) << 4
     }
 
-    /// Returns the channel; `nil` if this version does not know it.
     static func channel(_ byte: UInt8) -> VendorChannel? { VendorChannel(rawValue: byte >> 4) }
 
-    /// Returns the kind; `nil` if this version does not know it.
     static func tokenKind(_ byte: UInt8) -> TokenKind? { TokenKind(rawValue: byte & 15) }
 }

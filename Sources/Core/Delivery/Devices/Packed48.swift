@@ -1,6 +1,4 @@
-/// A number below 2⁴⁸ in six bytes, such as a time in milliseconds.
-///
-/// Greater values, possible only in a damaged row, are clamped.
+/// A number below 2⁴⁸ in six bytes, such as a time in ms; greater values, possible only in a damaged row, are clamped.
 struct Packed48 {
     private var low: UInt16 = 0
     private var middle: UInt16 = 0

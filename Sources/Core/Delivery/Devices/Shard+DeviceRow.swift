@@ -69,9 +69,7 @@ extension Shard {
         }
     }
 
-    /// Returns the next sequence of a device's live stream.
-    ///
-    /// Reserves a new block in the open batch if needed.
+    /// Returns the next sequence of a device's live stream, from a new reserved block if needed.
     mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
         let device = devices.at(slot)
         if device.value.nextSequence > device.value.reservedSequence {

@@ -11,7 +11,6 @@ private struct Arrival {
     var broadcastPosition: StreamPosition?
 }
 
-/// The reason for refusing a session.
 private struct Refusal {
     var code: CloseCode
     var reason: StaticString
@@ -251,8 +250,8 @@ extension Shard {
         if entry.value.flags.contains(.passedOver) { return false }
         if entry.value.flags.contains(.attempted) { return true }
         if entry.value.facts.expiresAt <= now { return false }
-        // An earlier session, or the process before the restart, may have passed over a one-shot message on disk. A sent message
-        // need not have been read. The message keeps its own end because a redundant alert is better than a false delivery.
+        // An earlier session, or the process before the restart, may have passed over a one-shot message on disk. The device need
+        // not have read a sent message. The message keeps its own end because a redundant alert is better than a false delivery.
         return !entry.value.facts.isOneShot
     }
 
@@ -292,8 +291,8 @@ extension Shard {
         let hello = command.hello
         let device = devices.at(slot)
         device.change { device in
-            // A registration's timestamp is not stored. It proves a new secret, and a clock far ahead would lock the device out
-            // until that time.
+            // A registration's timestamp is not stored. The registration proves a new secret, and a clock far ahead would lock
+            // the device out until that time.
             device.countSession(timestamp: isRegistration ? nil : hello.timestamp)
             device.setReplayOpened(hello.replayOpened)
             if let badge = hello.badge { device.chooseBadge(badge) }

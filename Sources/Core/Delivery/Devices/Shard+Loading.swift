@@ -61,7 +61,6 @@ extension Shard {
 
     // MARK: Reading
 
-    /// Handles a reader's answer.
     package mutating func replied(_ reply: StoreReply, now: GatewayTime) {
         begin(now)
         guard let continuation = core.continuations.removeValue(forKey: reply.token) else { return }
@@ -174,7 +173,6 @@ extension Shard {
         case unreadable
     }
 
-    /// A message row that was read, with its job's row.
     struct Scanned {
         var facts: MessageFacts
         /// Valid until the next call into the shard.
@@ -183,7 +181,6 @@ extension Shard {
         var jobWakeAt: GatewayTime = 0
         /// The job was in memory; if it has left memory since, this copy may be stale.
         var jobWasListed = false
-        /// The job has its own row.
         var isJobStored = false
         /// The job's row exists but is invalid, so the message's row does not imply the job's state.
         var hasUnreadableJob = false

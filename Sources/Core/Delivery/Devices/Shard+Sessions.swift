@@ -299,13 +299,11 @@ extension Shard {
         }
     }
 
-    /// Closes a device's session.
     mutating func close(_ slot: DeviceSlot, _ code: CloseCode, _ reason: StaticString) {
         outbox.send(.close(devices.at(slot).value.session, code, reason: reason))
         endSession(slot, announced: false)
     }
 
-    /// Closes every session of an app's devices.
     package mutating func endSessions(of app: AppKey, _ code: CloseCode, reason: StaticString, now: GatewayTime) {
         begin(now)
         guard let index = apps.index(of: app), sessions.count(ofApp: index) > 0 else { return }

@@ -11,7 +11,6 @@ extension Device.Flags {
 }
 
 extension Device {
-    /// Whether a step of the device runs.
     var isBusy: Bool { flags.contains(.busy) }
 }
 
@@ -32,7 +31,6 @@ extension Shard {
         }
     }
 
-    /// Runs a step without a result.
     mutating func whileBusy(
         _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard) -> Void) -> Void,
         then completion: @escaping (inout Shard) -> Void
@@ -45,7 +43,6 @@ extension Shard {
         }
     }
 
-    /// Runs a step of one read.
     mutating func whileBusy(_ slot: DeviceSlot, reading key: StoreKey, then completion: @escaping Continuation) {
         whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }, then: completion)
     }

@@ -80,7 +80,6 @@ extension EventTable {
         }
     }
 
-    /// Reads the rows of the next unswept buckets.
     private mutating func sweep(_ app: AppKey, _ share: LoopShare, _ core: inout ShardCore) {
         guard let state = apps[app] else { return }
         let buckets = share.buckets.filter { Int($0.index) >= state.sweptBelow }.prefix(EventTable.sweptBuckets)
@@ -119,7 +118,6 @@ extension EventTable {
         sweep(app, share, &core)
     }
 
-    /// Adds the rows of the swept buckets.
     private mutating func swept(
         _ app: AppKey, _ buckets: [Bucket], _ reply: StoreReply, edition: Int, _ core: inout ShardCore
     ) {

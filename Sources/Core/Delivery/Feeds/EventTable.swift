@@ -13,9 +13,7 @@ struct EventTable {
     }
 
     struct AppEvents {
-        /// The events in order.
-        ///
-        /// Those from index `stamped` on may not be on disk.
+        /// The events in order; entries from index `stamped` on may not be on disk.
         var waiting: [Entry] = []
         /// The number of events of `waiting` in batches up to `stamp`.
         var stamped = 0
@@ -53,9 +51,7 @@ struct EventTable {
     static let sweptRows = 256
 
     private(set) var lastNumber: UInt64
-    /// The first event number of this process.
-    ///
-    /// Lower numbers are from earlier processes.
+    /// The first event number of this process; lower numbers are from earlier processes.
     let firstNumber: UInt64
     var apps: [AppKey: AppEvents] = [:]
     /// The one app whose sweep continues after each read; the others continue once per tick.
@@ -66,9 +62,7 @@ struct EventTable {
         lastNumber = firstNumber
     }
 
-    /// Returns the next number.
-    ///
-    /// Numbers increase across restarts.
+    /// Returns the next number; numbers increase across restarts.
     mutating func nextNumber(_ now: GatewayTime) -> UInt64 {
         lastNumber = max(lastNumber + 1, UInt64(max(0, now)) << 20)
         return lastNumber

@@ -371,7 +371,6 @@ extension ShardCore {
         answer(origin, .feed(.refused(refusal)))
     }
 
-    /// Returns a state with the numbers that consumers see.
     fileprivate func shown(_ state: FeedState) -> FeedState {
         var shown = state
         (shown.last, shown.acked) = (history.cursor(state.last), history.cursor(state.acked))
@@ -393,7 +392,6 @@ extension ShardCore {
         feed.isStored = true
     }
 
-    /// Reads rows and passes the reply to `work`.
     fileprivate mutating func readForFeeds(
         _ requests: [StoreRead], then work: @escaping (inout FeedTable, inout ShardCore, StoreReply) -> Void
     ) {

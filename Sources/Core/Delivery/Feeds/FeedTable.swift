@@ -2,7 +2,7 @@ internal import Wire
 
 /// An exponential backoff: `FeedBounds.lookAgain` at first, doubled after each failure up to a limit.
 ///
-/// The limit for unreadable data is lower than for damaged data because it may become readable at any time.
+/// The limit is lower for unreadable data than for damaged data, because unreadable data may become readable at any time.
 struct FeedBackoff {
     private var length: GatewayTime = 0
     private(set) var until: GatewayTime = 0
@@ -19,7 +19,6 @@ struct FeedBackoff {
 
 /// The heads of this shard's feeds in memory, and the waiting consumers.
 struct FeedTable {
-    /// A consumer that waits for a first item.
     struct Waiter {
         var read: FeedRead
         var origin: Origin
@@ -39,13 +38,10 @@ struct FeedTable {
         /// The time of the oldest row with unacked items; 0: none, or unknown.
         var oldestAt: GatewayTime = 0
 
-        /// The number of unacked items.
-        ///
-        /// Acked items that share a row with others do not count.
+        /// The number of unacked items; acked items that share a row with others do not count.
         var unreadCount: Int { Int(min(state.count, state.last - min(state.last, state.acked))) }
     }
 
-    /// Work that waits for a feed's head.
     typealias Work = (inout FeedTable, inout ShardCore, Bool) -> Void
 
     private(set) var feeds: [FeedName: Feed] = [:]
@@ -118,7 +114,6 @@ struct FeedTable {
     /// Returns whether a caller may read the head now; false shortly after a failure.
     func mayLook(for name: FeedName, at now: GatewayTime) -> Bool { unseen[name].map { $0.rest.until <= now } ?? true }
 
-    /// Records a failed read of a head.
     mutating func lookFailed(_ name: FeedName, isDamaged: Bool = false, at now: GatewayTime) {
         var head = unseen[name] ?? UnseenHead(isDamaged: isDamaged)
         if isDamaged, !head.isDamaged { storeReadsAgain(at: now) }
@@ -192,7 +187,6 @@ struct FeedTable {
 
     // MARK: Waiters
 
-    /// Removes the waiters of a feed.
     mutating func takeWaiters(of name: FeedName) -> [Waiter] {
         guard let waiters = feeds[name]?.waiters, !waiters.isEmpty else { return [] }
         feeds[name]?.waiters = []

@@ -14,7 +14,6 @@ package struct FeedName: Hashable, Sendable, Codable {
     package var app: AppKey
     package var kind: FeedKind
     package init(_ app: AppKey, _ kind: FeedKind) { (self.app, self.kind) = (app, kind) }
-    /// The bucket of the feed's rows.
     package var home: Bucket { app.home }
 }
 
@@ -37,7 +36,6 @@ package struct FeedLimits: Sendable, Equatable {
     package init() {}
 }
 
-/// An item of a feed.
 package struct FeedItem: Sendable, Equatable, Codable {
     /// Raw values are stored; those of a message's end are `FinalState`'s.
     package enum Kind: UInt8, Sendable, CaseIterable, Codable {
@@ -145,12 +143,10 @@ package struct FeedState: Sendable, Equatable, Codable {
 package struct FeedPage: Sendable, Equatable, Codable {
     /// The number of dropped items after the cursor: expired, or beyond the limits.
     package var missed: UInt64 = 0
-    /// The number of the first item.
     package var first: UInt64
     package var items: [FeedItem] = []
     package var state: FeedState
     package init(first: UInt64, state: FeedState) { (self.first, self.state) = (first, state) }
-    /// The cursor after the page.
     package var next: UInt64 { first &+ UInt64(items.count) &- 1 }
     package var isEmpty: Bool { items.isEmpty && missed == 0 }
 }
@@ -160,9 +156,7 @@ package enum FeedBounds {
     package static let pageItems = 1_000
     package static let pageByteCount = 256 << 10
     package static let waitMilliseconds: Int64 = 30_000
-    /// The maximum number of long polls per feed.
-    ///
-    /// Further ones are answered immediately.
+    /// The maximum number of long polls per feed; further ones are answered immediately.
     static let waiters = 8
     /// The maximum number of commands that wait for heads.
     static let waitingCommands = 4_096

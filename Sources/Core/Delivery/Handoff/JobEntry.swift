@@ -11,9 +11,7 @@ struct JobEntry {
     var place = Place.none
     /// The message's slot, if the message is in memory.
     var message = MessageSlot.none
-    /// The links in the app's due list.
     var dueLinks = SlotLinks<JobEntry>()
-    /// The links among the device's jobs.
     var deviceLinks = SlotLinks<JobEntry>()
     /// The alarm of the job's row as last written; 0 without a row.
     var storedWakeAt: GatewayTime = 0

@@ -32,7 +32,6 @@ struct JobTable: ~Copyable {
 
     private var entries = Slab<JobEntry>()
     private var index = WideMap()
-    /// The lists, ordered by app.
     private var lists: [DueList]
     private var timers: SlotTimers<JobEntry>
     private(set) var dueCount = 0
@@ -68,7 +67,6 @@ struct JobTable: ~Copyable {
         return slot
     }
 
-    /// Removes a job from memory and from its lists.
     mutating func remove(_ slot: JobSlot, of device: Place<Device>) {
         unplace(slot)
         let id = at(slot).value.row.facts.message

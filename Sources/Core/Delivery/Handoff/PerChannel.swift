@@ -1,8 +1,6 @@
 package import Wire
 
-/// A value for each channel.
-///
-/// Not an array, so access costs no more than a single value.
+/// A value for each channel; not an array, so access costs no more than a single value.
 package struct PerChannel<Value> {
     private var apns: Value
 
@@ -21,10 +19,8 @@ package struct PerChannel<Value> {
         }
     }
 
-    /// Visits the values in channel order.
     package func forEach(_ body: (Value) -> Void) { body(apns) }
 
-    /// Changes each value in place, in channel order.
     package mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
 
     package func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
@@ -35,9 +31,7 @@ package struct PerChannel<Value> {
 }
 
 extension VendorChannel {
-    /// The channel's index among all known channels.
-    ///
-    /// Stored numbers may have gaps.
+    /// The channel's index among all known channels; stored numbers may have gaps.
     var place: Int {
         switch self {
         case .apns: 0

@@ -40,9 +40,7 @@ package struct ReceiptEvent: Sendable, Equatable, Codable {
 package enum EventVerdict: Sendable, Equatable, CaseIterable, Codable {
     /// Recorded and counted, durably.
     case recorded
-    /// Already recorded.
-    ///
-    /// Nothing changed.
+    /// Already recorded; nothing changed.
     case repeated
     /// Not the device's message, an unknown message, an invalid action number, or too many actions.
     case ignored

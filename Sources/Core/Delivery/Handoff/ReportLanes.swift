@@ -80,7 +80,6 @@ struct ReportLanes {
         waitingCount -= 1
     }
 
-    /// Returns the messages of the session's waiting reports.
     func messages(of session: SessionRef) -> Set<MessageID> {
         var messages: Set<MessageID> = []
         for case .report(let report) in lanes[session]?.waiting ?? [] { messages.insert(report.message) }
@@ -124,7 +123,6 @@ struct ReportLanes {
     /// Counts a write that the next Pong must wait for, and creates the lane if needed.
     mutating func awaitDisk(_ session: SessionRef) { lanes[session, default: Lane()].undurable += 1 }
 
-    /// Counts a durable write.
     mutating func durable(_ session: SessionRef, isPong: Bool) {
         guard var lane = lanes.removeValue(forKey: session) else { return }
         lane.undurable -= 1

@@ -24,7 +24,6 @@ extension Shard {
 
     // MARK: Asking
 
-    /// The next time at which a group is due.
     var nextGroupAlarm: GatewayTime {
         var next = GatewayTime.max
         for group in store.alarmGroups { next = min(next, nextAlarm(of: group)) }

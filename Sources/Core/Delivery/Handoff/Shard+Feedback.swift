@@ -6,7 +6,6 @@
 internal import Structures
 internal import Wire
 
-/// An event that a device reports, in a frame or in a receipt.
 struct DeviceReport {
     var kind: Feedback.Kind
     var action: UInt32
@@ -23,7 +22,6 @@ struct ReportedMessage {
     var isVendor: Bool
     /// Whether the job was ever leased.
     var wasLeased: Bool
-    /// The events in the job's row or the trace.
     var events: Set<TraceEvent>
     /// Whether the message is pending and an open of its notification ends it.
     var endsWhenOpened = false
@@ -263,7 +261,7 @@ extension Shard {
         if let finding = reports.finding(message, of: devices.at(slot).value.session) {
             return completion(&self, finding)
         }
-        // The message may exist. The next search is possible a second later.
+        // The message may exist, so the report is retried. The next search is possible a second later.
         guard maySearchQueue(of: slot) else { return completion(&self, .unreadable) }
         devices.at(slot).value.queuedSearchAt = now
         searchQueue(of: slot, for: wanted(message, slot), until: { _, _ in false }) { shard, search in

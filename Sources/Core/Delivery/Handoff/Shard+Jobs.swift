@@ -131,7 +131,6 @@ extension Shard {
         return slot
     }
 
-    /// Writes a job's row in the open batch.
     mutating func writeJob(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         let wakeAt = entry.value.row.wakeAt
@@ -272,7 +271,6 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Handles a lease that lapsed without a result.
     private mutating func lapse(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.leasesLapsed &+= 1 }

@@ -1,7 +1,6 @@
 internal import Structures
 package import Wire
 
-/// The state of a lease while its devices and messages are read.
 private final class LeaseOperation {
     let command: LeaseCommand
     var items: [MessageID] = []

@@ -4,7 +4,6 @@
 internal import Structures
 package import Wire
 
-/// The verdicts of one call, in request order.
 private final class VerdictOperation {
     let origin: Origin
     /// The apps that the caller may access; `nil`: all.
@@ -112,7 +111,6 @@ extension Shard {
         }
     }
 
-    /// Finds the trace of an ended message and records the verdict.
     private mutating func withEnded(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
         _ ended:

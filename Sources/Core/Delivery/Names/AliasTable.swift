@@ -91,9 +91,7 @@ struct AliasTable {
         }
     }
 
-    /// Finds an alias's row, in memory or by a read.
-    ///
-    /// Work for the same row keeps its order.
+    /// Finds an alias's row, in memory or by a read; work for the same row keeps its order.
     private mutating func lookUp(_ name: AliasName, _ core: inout ShardCore, _ work: @escaping AliasWork) {
         if waiting[name] != nil {
             guard core.waitingCount < core.limits.waitingInAll else { return work(&self, &core, .unreadable) }
@@ -116,7 +114,6 @@ struct AliasTable {
         }
     }
 
-    /// Does the work that waited for a read.
     private mutating func take(
         _ reply: StoreReply, _ name: AliasName, _ key: StoreKey, first: @escaping AliasWork, _ core: inout ShardCore
     ) {

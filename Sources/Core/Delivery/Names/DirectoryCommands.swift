@@ -133,9 +133,7 @@ package enum DirectoryReply: Sendable, Equatable, Codable {
     case device(DeviceDetail)
     case count(Int)
     case unknown
-    /// The store could not be read or accepts no writes.
-    ///
-    /// Nothing changed, and the caller retries.
+    /// The store could not be read or accepts no writes; nothing changed, and the caller retries.
     case failed
 }
 

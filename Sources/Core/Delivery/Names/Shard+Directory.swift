@@ -201,7 +201,6 @@ extension Shard {
 }
 
 extension DirectoryStep {
-    /// Whether the step writes rows.
     var isChange: Bool {
         switch self {
         case .members, .holds, .describe, .count: false

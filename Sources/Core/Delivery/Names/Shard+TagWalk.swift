@@ -1,6 +1,5 @@
 internal import Wire
 
-/// The result of a walk over tag rows.
 enum TagWalkEnd {
     case whole, unreadable
     /// The walk was not started.
@@ -55,7 +54,6 @@ extension Shard {
         later { $0.merge(walk, take, finish: finish) }
     }
 
-    /// Handles `DirectoryStep.count`.
     mutating func count(_ command: DirectoryCommand, _ expression: TagExpression, first: Int, stride: Int) {
         let origin = command.origin
         let counted = Counted()

@@ -83,9 +83,7 @@ extension Shard {
 }
 
 extension DeviceToken {
-    /// Returns whether both are the same token text, in any case.
-    ///
-    /// Such a token has one owner.
+    /// Returns whether both are the same token text, in any case; such a token has one owner.
     fileprivate func isOneToken(with other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind
             && (token == other.token || token.lowercased() == other.token.lowercased())

@@ -49,9 +49,7 @@ package struct TagExpression: Sendable, Equatable {
         return groups.count <= Self.groupLimit
     }
 
-    /// Adds a group unless others imply it.
-    ///
-    /// Fewer groups make walks faster.
+    /// Adds a group unless others imply it; fewer groups make walks faster.
     private mutating func insert(_ group: Group) {
         switch group.combination {
         case .all, .none: merge(group)

@@ -6,7 +6,6 @@
 
 internal import Wire
 
-/// One partition of tag rows, read page by page.
 private struct Lane {
     let partition: StoreKey
     var devices: [DeviceID] = []

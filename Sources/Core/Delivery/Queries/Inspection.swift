@@ -38,7 +38,6 @@ package enum DeviceChange: UInt8, Sendable, Codable {
     case disconnect
 }
 
-/// A cursor in an app's list of devices.
 package struct DeviceCursor: Sendable, Hashable, Codable, Comparable {
     package var bucket: Bucket
     /// The low word of the cid, which orders the devices of a bucket.

@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// A search of the messages in memory by id.
 struct MemorySearch {
     var message: MessageID
     var origin: Origin
@@ -9,9 +8,7 @@ struct MemorySearch {
     var next = MessageSlot.first
 }
 
-/// A search on disk for a message by id.
-///
-/// No row leads from the id to the device.
+/// A search on disk for a message by id, because no row leads from the id to the device.
 struct MessageSearch {
     var message: MessageID
     var bucket: Bucket

@@ -1,6 +1,5 @@
 package import Wire
 
-/// A publish that made no message, and the reason.
 package struct RefusedPublish: Sendable, Equatable, Codable {
     /// Raw values are sent between gateways.
     package enum Reason: UInt8, Sendable, CaseIterable, Codable {
@@ -45,7 +44,6 @@ struct RefusalLog {
         }
     }
 
-    /// Returns matching refusals, newest first, at most `limit`.
     func find(limit: Int, where isMeant: (RefusedPublish) -> Bool) -> [RefusedPublish] {
         var found: [RefusedPublish] = []
         for index in 0..<entries.count where found.count < limit {

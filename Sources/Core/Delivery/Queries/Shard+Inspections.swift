@@ -4,7 +4,6 @@
 internal import Structures
 internal import Wire
 
-/// The pending messages of a device read so far.
 private final class PendingTraces {
     let limit: Int
     var traces: [MessageTrace] = []
@@ -25,7 +24,6 @@ private final class PendingTraces {
     }
 }
 
-/// A look-up of requests by their rows.
 private final class RequestSearch {
     let app: AppKey
     let tasks: Set<TaskID>
@@ -42,7 +40,6 @@ private final class RequestSearch {
     }
 }
 
-/// The devices of an app read so far.
 private final class DeviceList {
     let app: AppKey
     let limit: Int
@@ -273,7 +270,6 @@ extension Shard {
 }
 
 extension JobRow {
-    /// The reason of the last failed attempt.
     fileprivate var lastReason: String {
         let failures: Set<TraceEvent> = [.vendorRetry, .vendorRejected, .badToken, .leaseLapsed, .unsent]
         return steps.last { failures.contains($0.event) }?.detail ?? ""

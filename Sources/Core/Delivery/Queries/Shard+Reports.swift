@@ -20,7 +20,6 @@ private final class TaskScan {
     static let rowLimit = 128
 }
 
-/// A running stop of a task in one shard.
 private final class Sweep {
     var ended = 0
     var outstanding = 1
@@ -249,7 +248,6 @@ extension Shard {
         }
     }
 
-    /// Returns the answer to a request that ends one message.
     static func swept(_ ended: Found<Bool>) -> TaskAnswer {
         switch ended {
         case .found: .swept(1)

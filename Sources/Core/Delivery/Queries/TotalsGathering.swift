@@ -1,6 +1,5 @@
 internal import Wire
 
-/// The state of a report with reads in progress.
 final class TotalsGathering {
     private struct Marks: OptionSet {
         let rawValue: UInt8

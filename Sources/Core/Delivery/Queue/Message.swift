@@ -42,7 +42,6 @@ struct Message {
 
     init(facts: MessageFacts, device: DeviceSlot) { (self.facts, self.device) = (facts, device) }
 
-    /// Creates a message whose bytes are only on disk.
     init(cold facts: MessageFacts, device: DeviceSlot) {
         self.init(facts: facts, device: device)
         flags = [.cold]

@@ -15,7 +15,6 @@ package enum MessageBounds {
     package static let vendorVoIPBodyByteCount = 5_120
     /// Apple's limit for apns-collapse-id.
     package static let vendorCollapseIDByteCount = 64
-    /// The bytes of all parts of the largest message.
     package static let byteCount =
         payloadByteCount + collapseKeyByteCount + alertByteCount
         + VendorChannel.allCases.count * (vendorVoIPBodyByteCount + vendorCollapseIDByteCount)
@@ -29,14 +28,10 @@ package enum RowBounds {
     /// Returns the bytes of a name with a configured maximum length: up to four bytes per character, cut at 255.
     static func textByteCount(characters: Int) -> Int { 1 + min(255, 4 * characters) }
 
-    /// The bytes of a step's detail.
-    ///
-    /// The vendor's text is cut at 64; the gateway's own texts are shorter.
+    /// The bytes of a step's detail: the vendor's text is cut at 64, and the gateway's own texts are shorter.
     static let stepDetailByteCount = 64
-    /// The bytes of all steps of a message with their details.
     static let denseStepsByteCount =
         RowWriter.varintByteCount + JobRow.stepLimit * (1 + RowWriter.varintByteCount + 1 + stepDetailByteCount)
-    /// The bytes of the leases that a job remembers.
     static let leasesByteCount = 1 + LeaseBytes.leaseByteCount * JobRow.leaseLimit
     /// The bytes of a final reason: a client's reason and the gateway's prefix.
     static let reasonByteCount = 1 + Limits.reasonByteCount + 32

@@ -98,7 +98,6 @@ extension Shard {
         }
     }
 
-    /// Reads the trace row of an ended message.
     mutating func readTrace(
         _ message: MessageID, bucket: Bucket, completion: @escaping (inout Shard, Found<TraceRow>) -> Void
     ) {

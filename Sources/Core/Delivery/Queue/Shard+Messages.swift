@@ -2,7 +2,6 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Adds a message to memory and to its device's list.
     mutating func list(_ value: Message) -> MessageSlot {
         let slot = messages.insert(value, of: devices.at(value.device))
         if let job = jobs.find(value.facts.message) {
@@ -37,7 +36,6 @@ extension Shard {
         messages.find(table: table, item: item, of: devices.at(device))
     }
 
-    /// Sets the message's timer to its next event.
     mutating func armTimer(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         var time = entry.value.facts.expiresAt
@@ -203,9 +201,7 @@ extension Shard {
         }
     }
 
-    /// Handles a message whose row is now only on disk.
-    ///
-    /// Unless the message is in flight, it leaves memory.
+    /// Handles a message whose row is now only on disk; unless the message is in flight, it leaves memory.
     mutating func messageCooled(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         guard let deviceSlot = knownDevice(cid),

@@ -72,7 +72,6 @@ extension Shard {
         result.count += 1
     }
 
-    /// Makes a job due now that waits for a later attempt.
     private mutating func replay(_ row: Scanned, _ slot: DeviceSlot, _ result: inout DeviceChangeResult) {
         guard row.isJobStored, let state = row.job, state.state == .due, state.dueAt > now else { return }
         let job = jobs.find(row.facts.message) ?? adoptJob(of: row)

@@ -16,7 +16,6 @@ struct Excess {
     }
 }
 
-/// The state of a publish that searches the rows on disk for messages to drop.
 private final class Overflow {
     let kept: KeptPublish
     let hash: UInt64
@@ -30,7 +29,6 @@ private final class Overflow {
     }
 }
 
-/// The state of a search for a collapse key in rows on disk.
 private final class ColdSearch {
     let hash: UInt64
     /// The loaded messages under the key.
@@ -41,7 +39,6 @@ private final class ColdSearch {
     init(hash: UInt64) { self.hash = hash }
 }
 
-/// The state of shrinking a queue on disk.
 private final class Shedding {
     let completion: (inout Shard, Reading) -> Void
     /// The messages of the vendor table, which are not ordered by acceptance.

@@ -83,9 +83,7 @@ extension StoreBreach: CustomStringConvertible {
 public enum PriorRow: Sendable, Equatable {
     /// No row has ever existed under this key; a later delete of the young row needs no write to disk.
     case none
-    /// A row may exist.
-    ///
-    /// `wakeAt` is its alarm, 0 for none; the store clears that alarm.
+    /// A row may exist; `wakeAt` is its alarm, 0 for none, and the store clears that alarm.
     case maybe(wakeAt: Int64)
 }
 
@@ -127,7 +125,6 @@ package typealias ReadToken = UInt64
     case traces(bucket: Bucket, limit: Int, matches: @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool)
 }
 
-/// The result of one `StoreRead`.
 package enum StoreReadResult {
     case row(StoredRow?)
     /// `isComplete` is false if a limit ended the scan before the end of the partition.
@@ -189,9 +186,7 @@ package protocol ShardStore: AnyObject {
     /// The maximum size of a batch, including a header of `StoreBounds.operationByteCount` per operation.
     var batchByteCount: Int { get }
 
-    /// Begins a batch of rows of one bucket.
-    ///
-    /// Batches do not nest.
+    /// Begins a batch of rows of one bucket; batches do not nest.
     func beginBatch(_ bucket: Bucket)
 
     /// Adds a row to the open batch.
@@ -236,7 +231,6 @@ package protocol ShardStore: AnyObject {
     /// Whether most of that room is used; the remainder is for apps below their share.
     var isShortOfRoom: Bool { get }
 
-    /// Returns the value of a young row.
     func value(at location: ValueLocation) -> UnsafeRawBufferPointer
 
     /// Looks up a young row (written since the last restart and not yet cooled); never reads the disk.
@@ -285,7 +279,6 @@ extension ShardStore {
     }
 }
 
-/// The result of a look-up in memory.
 package enum YoungLookup: Equatable, Sendable {
     case found(ValueLocation, wakeAt: Int64)
     /// The row was deleted and the disk may still have it; the shard must not read the disk.

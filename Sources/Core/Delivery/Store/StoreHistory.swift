@@ -52,9 +52,7 @@ package struct StoreHistory: Hashable, Sendable {
 
     // MARK: Cursors of feeds
 
-    /// Returns the number of a feed's item for its consumer.
-    ///
-    /// No two histories have one in common.
+    /// Returns the number of a feed's item for its consumer; no two histories have one in common.
     package func cursor(_ number: UInt64) -> UInt64 { number &+ began }
 
     /// Returns the stored number of a consumer's cursor; `nil` for a cursor of an earlier history.

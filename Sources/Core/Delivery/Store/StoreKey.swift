@@ -6,83 +6,46 @@ public import Wire
 public struct StoreKey: Hashable, Comparable, Sendable {
     /// The tables; raw values are part of the stored format and must never be reused.
     public enum Table: UInt8, Sendable, CaseIterable {
-        /// The device's record.
-        ///
-        /// Owner: cid; item 0.
+        /// The device's record (owner: cid; item 0).
         case device = 1
-        /// A message that may travel on the live channel; never rewritten.
-        ///
-        /// Owner: cid; item: the sequence in stream 0.
+        /// A message that may travel on the live channel; never rewritten (owner: cid; item: the sequence in stream 0).
         case message = 2
-        /// A message of strategy 2 or 4 that only the vendor may carry so far.
-        ///
-        /// Owner: cid; item: low word of the msgId.
+        /// A message of strategy 2 or 4 that only the vendor may carry so far (owner: cid; item: low word of the msgId).
         case vendorMessage = 3
-        /// A queued message's job: its state and its steps.
-        ///
-        /// Owner: msgId; item 0.
+        /// A queued message's job: its state and its steps (owner: msgId; item 0).
         case job = 4
-        /// Absolute counts of one bucket, app and UTC day.
-        ///
-        /// Owner: (app key, day); item 0.
+        /// Absolute counts of one bucket, app and UTC day (owner: (app key, day); item 0).
         case counters = 5
-        /// The answer to a request id.
-        ///
-        /// Owner: digest of (app, endpoint, request id); item 0. Ephemeral.
+        /// The answer to a request id, ephemeral (owner: digest of (app, endpoint, request id); item 0).
         case request = 6
-        /// The trace of an ended message.
-        ///
-        /// Owner: msgId; item 0. Ephemeral.
+        /// The trace of an ended message, ephemeral (owner: msgId; item 0).
         case trace = 7
-        /// Small facts of the gateway, such as revoked tokens.
-        ///
-        /// Owner and item are free. Bucket 0 only.
+        /// Small facts of the gateway, such as revoked tokens, in bucket 0 only (owner and item are free).
         case meta = 8
-        /// The devices that may have an alias.
-        ///
-        /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0.
+        /// The devices that may have an alias (owner: the alias's digest, whose first 12 bits are the bucket; item 0).
         case alias = 9
-        /// A device's tag.
-        ///
-        /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid.
+        /// A device's tag (owner: (app key, tag digest or 0 for the roster); item: low word of the cid).
         case tag = 10
-        /// A list message with its state and schedule.
-        ///
-        /// Owner: taskId; item 0; in the task's home bucket.
+        /// A list message with its state and schedule, in the task's home bucket (owner: taskId; item 0).
         case task = 16
-        /// The outcome of one message of a task.
-        ///
-        /// Owner: taskId; item: low word of the msgId; in the device's bucket.
+        /// The outcome of one message of a task, in the device's bucket (owner: taskId; item: low word of the msgId).
         case taskMessage = 17
-        /// A user's action on a message.
-        ///
-        /// Owner: taskId; item: 48 bits of the msgId's low word and an event's number.
+        /// A user's action on a message (owner: taskId; item: 48 bits of the msgId's low word and an event's number).
         case taskEvent = 18
-        /// The devices of a scheduled task.
-        ///
-        /// Owner: taskId; item: an increasing number; in the task's home bucket.
+        /// The devices of a scheduled task, in the task's home bucket (owner: taskId; item: an increasing number).
         case taskTargets = 19
-        /// The tasks of a group.
-        ///
-        /// Owner: digest of (app, group name); item: low word of the taskId.
+        /// The tasks of a group (owner: digest of (app, group name); item: low word of the taskId).
         case taskGroup = 20
-        /// An app's log of live broadcasts.
-        ///
-        /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket.
+        /// An app's log of live broadcasts, in the app's home bucket (owner: (app key, 0); item: a broadcast's number).
         ///
         /// Each row is a task's row. The row at item 0 holds the highest assigned number.
         case broadcast = 21
-        /// A feed.
-        ///
-        /// Owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the head; in the app's home bucket.
+        /// A feed, in the app's home bucket (owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the
+        /// head).
         case feed = 22
-        /// The numbers of a device's latest upstream messages.
-        ///
-        /// Owner: cid; item 0; in the app's home bucket.
+        /// The numbers of a device's latest upstream messages, in the app's home bucket (owner: cid; item 0).
         case upstream = 23
-        /// An event that its feed does not have yet.
-        ///
-        /// Owner: (app key, 0); item: an increasing number; in the device's bucket.
+        /// An event that its feed does not have yet, in the device's bucket (owner: (app key, 0); item: an increasing number).
         case event = 24
 
         /// Whether the store drops the rows after a day, or earlier at its size budget.
@@ -93,9 +56,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         /// Whether a start reads every row of the table; the rows are few and small, and stored apart from those of messages.
         public var isReadAtStart: Bool { self == .counters || self == .meta || self == .broadcast }
 
-        /// Whether partitions have several rows.
-        ///
-        /// In the other tables the item is 0.
+        /// Whether partitions have several rows; in the other tables the item is 0.
         @inlinable public var hasItems: Bool {
             switch self {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,

@@ -10,7 +10,6 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Returns whether the state results from an ack or an open.
     static func isFirstAck(_ state: FinalState) -> Bool {
         state == .delivered || state == .deliveredOffline || state == .opened
     }

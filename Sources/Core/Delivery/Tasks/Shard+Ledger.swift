@@ -43,7 +43,6 @@ extension Shard {
         facts.table == .broadcast ? facts.expiresAt : ledgerEnd(facts)
     }
 
-    /// Returns the alarm of a pending message's row.
     func ledgerAlarm(_ facts: MessageFacts, isAlertCounted: Bool) -> GatewayTime {
         isAlertCounted ? alertedAlarm(facts) : ledgerAlarm(facts)
     }

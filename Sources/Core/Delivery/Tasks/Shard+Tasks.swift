@@ -52,9 +52,7 @@ extension Shard {
         }
     }
 
-    /// Whether the shard knows the folded days.
-    ///
-    /// Until then it answers no queries for day counters.
+    /// Whether the shard knows the folded days; until then it answers no queries for day counters.
     package var knowsFold: Bool { counters.knowsFold }
 
     /// Sets the folded days, as reported by the owner of bucket 0 (`CounterFold`).

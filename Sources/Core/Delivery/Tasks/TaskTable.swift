@@ -26,7 +26,7 @@ struct TaskTable: ~Copyable {
         var key: StoreKey
     }
 
-    /// The time at which a call's runner counts as lost.
+    /// The time after which a call's runner counts as lost.
     struct Overdue {
         var at: GatewayTime
         var key: CallKey
@@ -82,7 +82,6 @@ struct TaskTable: ~Copyable {
     /// Refuses the task's messages until this time, which must exceed the longest wait in a mailbox or for a record.
     mutating func stop(_ task: TaskID, until time: GatewayTime) { stopped[task] = max(stopped[task] ?? 0, time) }
 
-    /// Removes expired stops if there are many.
     mutating func forgetStops(_ now: GatewayTime) {
         guard stopped.count > stoppedLimit else { return }
         stopped = stopped.filter { $0.value > now }
@@ -155,7 +154,6 @@ struct TaskTable: ~Copyable {
         return freshFirstAcks
     }
 
-    /// Schedules another look at a ledger row.
     mutating func watch(_ key: StoreKey, until time: GatewayTime) { unsettled.append(Unsettled(at: time, key: key)) }
 
     /// Removes the next ledger row whose first ack is overdue for settlement.

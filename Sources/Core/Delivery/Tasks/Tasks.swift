@@ -32,7 +32,6 @@ package enum TaskState: UInt8, Sendable, CaseIterable, Codable {
     case ended
 }
 
-/// A task's row.
 package struct TaskRecord: Sendable, Equatable {
     package var id: TaskID
     package var app: AppKey
@@ -64,9 +63,7 @@ package struct TaskRecord: Sendable, Equatable {
 package struct LoopShare: Sendable, Equatable, Codable {
     package var index: Int
     package var count: Int
-    /// The number of buckets.
-    ///
-    /// Simulations use few, so that scans of all of them stay short.
+    /// The number of buckets; simulations use few, so that scans of all of them stay short.
     package var bucketCount: Int
     package init(index: Int, count: Int, bucketCount: Int = Bucket.count) {
         (self.index, self.count, self.bucketCount) = (index, count, bucketCount)
@@ -116,9 +113,7 @@ package enum TaskCommand: Sendable {
     case endSibling(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
     /// Record that the siblings of this message have ended.
     case settleFirstAck(FirstAck)
-    /// Begin a call to several devices, durably and once.
-    ///
-    /// Repetitions get the same ids.
+    /// Begin a call to several devices, durably and once; repetitions get the same ids.
     case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
     /// End a call with its outcomes, or as unfinished (`nil`); its repetitions get the answer.
     case end(CallKey, [PublishOutcome]?)
@@ -138,7 +133,6 @@ package enum TaskCommand: Sendable {
 package struct FirstAck: Sendable, Equatable, Codable {
     package var task: TaskID
     package var app: AppKey
-    /// The acked message.
     package var message: MessageID
     package init(task: TaskID, app: AppKey, message: MessageID) {
         (self.task, self.app, self.message) = (task, app, message)
@@ -150,7 +144,6 @@ package struct CallKey: Hashable, Sendable, Codable {
     package var high: UInt64
     package var low: UInt64
     package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
-    /// The bucket of the call's rows.
     package var bucket: Bucket { Bucket(digest: high) }
 }
 

@@ -28,9 +28,7 @@ package enum Effect {
     indirect case leased(Origin, [Job])
     /// One verdict per result, in the order of the results.
     indirect case settled(Origin, [ResultVerdict])
-    /// A channel got its first due jobs.
-    ///
-    /// Long polls that wait for the channel may lease now.
+    /// A channel got its first due jobs; long polls that wait for the channel may lease now.
     case jobsAvailable(VendorChannel)
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, TraceAnswer)
@@ -109,9 +107,7 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
         case requestConflict
         /// The same request is still in progress; the caller retries later.
         case requestPending
-        /// The store or a command queue is full.
-        ///
-        /// The shard accepted nothing; the caller retries later.
+        /// The store or a command queue is full; the shard accepted nothing, and the caller retries later.
         case busy
         /// A read failed; the shard accepted nothing; the caller retries later.
         case storeFailed
@@ -153,7 +149,6 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     }
 }
 
-/// A leased handoff job with all data for the vendor.
 package struct Job: Sendable {
     package var channel: VendorChannel
     package var message: MessageID  // Also the job's id.
@@ -210,7 +205,6 @@ package struct ResultVerdict: Sendable, Equatable, Codable {
     package init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
 }
 
-/// The answer to a query for a message.
 package enum TraceAnswer: Sendable, Codable {
     case known(MessageTrace)
     /// There is no such message, or its trace is past retention.
@@ -225,7 +219,6 @@ package enum TraceAnswer: Sendable, Codable {
     }
 }
 
-/// The answer to a query for a device.
 package enum DeviceAnswer: Sendable, Codable {
     case known(DeviceStatus)
     /// No such device in this app.
@@ -258,7 +251,6 @@ package struct DeviceStatus: Sendable, Codable {
             (self.token, self.activity, self.isQuarantined) = (token, activity, isQuarantined)
         }
     }
-    /// The app's limits for the device's queue.
     package struct QueueBounds: Sendable, Codable {
         package var messageCount: Int
         package var byteCount: Int
@@ -329,7 +321,6 @@ package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }
 
-/// The steps of one message, in order.
 package struct MessageTrace: Sendable, Codable {
     package struct Step: Sendable, Equatable, Codable {
         /// The event of the step; docs/use/Errors.md, "Trace events", lists the events.

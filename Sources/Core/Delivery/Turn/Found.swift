@@ -25,6 +25,5 @@ struct FoundRow {
 /// The result of work that reads any number of rows.
 enum Reading: Equatable {
     case whole
-    /// Some rows could not be read.
     case unreadable
 }

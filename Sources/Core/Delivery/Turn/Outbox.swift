@@ -5,9 +5,7 @@ internal import Wire
 struct Outbox: ~Copyable {
     private var effects: [Effect] = []
     private var waiting = Ring<PendingEffect>(capacity: 256)
-    /// Whether a release loop is running.
-    ///
-    /// Effects added by a release leave in that loop, not in a nested one.
+    /// Whether a release loop is running; effects added by a release leave in that loop, not in a nested one.
     private var isReleasing = false
     /// The ticket of the last batch; a new effect may depend on it.
     private(set) var lastTicket: Ticket
@@ -17,7 +15,6 @@ struct Outbox: ~Copyable {
         (lastTicket, self.committedTicket) = (committedTicket, committedTicket)
     }
 
-    /// Records that a batch was passed to the store.
     mutating func wrote(_ ticket: Ticket) { lastTicket = ticket }
 
     /// Records that all batches up to `ticket` are on disk.
@@ -43,7 +40,6 @@ struct Outbox: ~Copyable {
         waiting.append(PendingEffect(ticket: ticket ?? lastTicket, kind: kind))
     }
 
-    /// Replaces the queued effect at an index.
     mutating func replace(at place: Int, _ kind: PendingEffect.Kind) { waiting[place].kind = kind }
 
     func kind(at place: Int) -> PendingEffect.Kind { waiting[place].kind }

@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// The open batch.
 struct OpenBatch {
     var device: DeviceSlot = .none
     /// The device of the open series of batches.
@@ -14,9 +13,7 @@ struct OpenBatch {
 
     var isOpen: Bool { device != .none }
 
-    /// The number of rows after which a series continues in a new batch.
-    ///
-    /// Fewer rows fit into one block of the journal.
+    /// The number of rows after which a series continues in a new batch; such a batch fits into one block of the journal.
     static let rowLimit = 96
 }
 
@@ -32,7 +29,6 @@ extension Shard {
         return result
     }
 
-    /// Writes the device's row in a batch without other rows.
     mutating func save(_ device: DeviceSlot) {
         inBatch(of: device) { $0.devices.at(device).value.needsRow() }
     }

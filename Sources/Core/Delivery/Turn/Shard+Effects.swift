@@ -2,7 +2,6 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Releases the effects whose batches are durable.
     mutating func releaseDue() {
         // A released Welcome can make the shard evaluate a broadcast, whose effect would be released in a nested call. After a
         // reconnect storm the nesting would be thousands of calls deep.
@@ -22,7 +21,6 @@ extension Shard {
         whenDurable(.directoryReply(origin, reply))
     }
 
-    /// Sends a task answer after everything written so far is durable.
     mutating func answer(_ origin: Origin, _ answer: TaskAnswer) {
         whenDurable(.taskAnswer(origin, answer))
     }

@@ -6,7 +6,6 @@ internal import Structures
 extension Shard {
     typealias Slice = (inout Shard) -> Void
 
-    /// Runs a closure in a later turn.
     mutating func later(_ slice: @escaping Slice) {
         core.slices.append(slice)
         hasSlicesAtHand = true
@@ -23,7 +22,6 @@ extension Shard {
     /// Whether work is left for the next turn; if so, the gateway calls `continueWork`.
     package var hasWorkAtHand: Bool { mutating get { hasSlicesAtHand || hasBroadcastsAtHand } }
 
-    /// Does the next slice of pending work.
     package mutating func continueWork(now: Int64) {
         begin(now)
         goOn()
@@ -31,7 +29,6 @@ extension Shard {
         releaseDue()
     }
 
-    /// Handles fired timers and runs the slices of earlier turns.
     mutating func goOn() {
         runSlices()
         fireTimers()

@@ -3,9 +3,7 @@ internal import Structures
 /// The timers of a table's slots, one per slot; the shard handles fired timers in slices, one slice per turn.
 struct SlotTimers<Element>: ~Copyable {
     private var wheel: TimerWheel
-    /// Fired timers.
-    ///
-    /// Those before `head` are already handled.
+    /// The fired timers; entries before `head` are already handled.
     private var fired: [UInt32] = []
     private var head = 0
     /// The capacity that is kept when all fired timers are handled.

@@ -1,8 +1,6 @@
 internal import Wire
 
-/// The devices that may have an alias.
-///
-/// This is an index; the device's own row shows whether it has the alias.
+/// The devices that may have an alias: an index, because the device's own row shows whether it has the alias.
 struct AliasRow: Equatable {
     static let version: UInt8 = 1
 

@@ -13,7 +13,6 @@ extension PublishCommand {
 }
 
 extension VendorContent {
-    /// The collapse id; may be empty.
     var collapseText: String { unsafe String(decoding: collapseID, as: UTF8.self) }
     var bodyBytes: [UInt8] { unsafe [UInt8](body) }
     @inline(__always) var textByteCount: Int { unsafe body.count + collapseID.count }

@@ -6,9 +6,7 @@ internal import Wire
 package struct CounterChange: Equatable, Sendable {
     /// The fields: accepted, the nine final states, and the raw values of `Extra`.
     static let fieldCount = 1 + 9 + 12
-    /// The size of the largest change.
-    ///
-    /// Amounts of a batch are at most 65,535.
+    /// The size of the largest change, with amounts of at most 65,535.
     package static let largestByteCount = 3 + 3 * fieldCount
 
     private var fields: UInt32 = 0

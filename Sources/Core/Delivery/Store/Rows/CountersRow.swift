@@ -15,13 +15,11 @@ package struct CountersRow: Equatable, Sendable {
         case shownLive, clickedLive, shownVendor, clickedVendor
         /// Devices that registered, that connected on the day, and that were removed.
         case registered, active, collected
-        /// The blocks of messages at acceptance and at their end (`QueuedBlocks`).
-        ///
-        /// Both wrap around.
+        /// The blocks of messages at acceptance and at their end (`QueuedBlocks`); both wrap around.
         case acceptedBlocks, endedBlocks
     }
 
-    /// The channels on which a message was sent that are not counted yet.
+    /// The channels of a sent message that are not counted yet.
     struct Reach: OptionSet {
         let rawValue: UInt8
         static let sent = Reach(rawValue: 1)
@@ -114,7 +112,6 @@ package struct CountersRow: Equatable, Sendable {
         return sum
     }
 
-    /// The app's holdings by the counters of this row.
     var holdings: CountedHoldings {
         CountedHoldings(
             messages: Int64(bitPattern: accepted &- ended),

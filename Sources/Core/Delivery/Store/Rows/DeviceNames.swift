@@ -6,9 +6,7 @@ struct DeviceNames: Equatable {
     static let version: UInt8 = 1
     /// The version for several aliases with types.
     static let typedVersion: UInt8 = 2
-    /// The number of given-up aliases remembered individually.
-    ///
-    /// Further ones raise `givenUpFloor`.
+    /// The number of given-up aliases remembered individually; further ones raise `givenUpFloor`.
     static let givenUpLimit = 16
 
     struct GivenUp: Equatable {
@@ -18,7 +16,6 @@ struct DeviceNames: Equatable {
 
     struct HeldAlias: Equatable {
         var name: AliasName
-        /// The stamp of the alias's reservation.
         var stamp: GatewayTime
     }
 
@@ -104,9 +101,7 @@ struct DeviceNames: Equatable {
         }
     }
 
-    /// Reads to the end of the row.
-    ///
-    /// No bytes mean no names; invalid bytes give `nil`.
+    /// Reads to the end of the row; no bytes mean no names, and invalid bytes give `nil`.
     init?(_ reader: inout RowReader) {
         if reader.isAtEnd { return }
         guard let version = reader.next(UInt8.self), (Self.version...Self.typedVersion).contains(version),

@@ -1,6 +1,5 @@
 package import Wire
 
-/// A feed's head row with the feed's state.
 package enum FeedHeadRow {
     static let version: UInt8 = 1
     package static let byteCount = 48
@@ -94,7 +93,6 @@ package enum FeedRow {
         return items
     }
 
-    /// Returns the number of items in a row, and the time of the last one.
     package static func glance(_ bytes: UnsafeRawBufferPointer) -> (count: Int, at: GatewayTime)? {
         guard let items = unsafe read(bytes), let last = items.last else { return nil }
         return (items.count, last.at)
@@ -125,7 +123,6 @@ package struct UpstreamRow {
     }
 
     var app: AppKey
-    /// The entries, oldest first.
     package private(set) var entries: [Entry] = []
 
     package static func key(_ cid: DeviceID, of app: AppKey) -> StoreKey { StoreKey(app.home, .upstream, cid) }
@@ -144,7 +141,6 @@ package struct UpstreamRow {
         }
     }
 
-    /// Returns the number and bytes of unacked entries.
     func unread(beyond acked: UInt64) -> (count: Int, byteCount: Int) {
         entries.reduce(into: (0, 0)) { sum, entry in
             guard entry.number > acked else { return }

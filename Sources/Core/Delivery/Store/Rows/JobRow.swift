@@ -12,9 +12,7 @@ package struct JobRow {
     static let stepLimit = 48
     /// The number of leases remembered; see `hasForgottenLeases` for results of other leases.
     static let leaseLimit = 16
-    /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits.
-    ///
-    /// No channel has this number.
+    /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits; no channel has this number.
     static let carriesAllBit: UInt16 = 1 << 15
 
     var facts: MessageFacts
@@ -39,7 +37,6 @@ package struct JobRow {
     var badgeRound: UInt8 = 0
     /// Whether the badge change was reverted because the vendor will not show the alert.
     var isBadgeTakenBack = false
-    /// Whether the counters include the vendor's acceptance.
     var isAlertCounted = false
     /// Whether a newer message under the collapse key replaces this one when it leaves flight.
     var isCollapsed = false
@@ -76,7 +73,6 @@ package struct JobRow {
         note(.jobDue, facts.jobDueAt)
     }
 
-    /// The alarm of the stored row.
     package var wakeAt: GatewayTime {
         switch state {
         case .due: min(dueAt, facts.expiresAt)
@@ -114,7 +110,6 @@ package struct JobRow {
     /// Whether leases were removed from the row, so an unknown lease may be valid.
     var hasForgottenLeases: Bool { leases.first?.isAfterForgotten ?? false }
 
-    /// Records the outcome of a lease.
     mutating func settle(_ lease: (UInt64, UInt64), _ outcome: JobResult.Outcome) {
         (settledLease, settledOutcome) = (lease, outcome.rawValue)
         if let index = leases.firstIndex(where: { $0.id == lease }) { leases[index].take(outcome) }
@@ -254,7 +249,6 @@ package struct JobRow {
         var expiresAt: GatewayTime
         var dueAt: GatewayTime
 
-        /// Reads the fields after the version.
         init?(_ reader: inout RowReader) {
             guard let state = State(rawValue: reader.next() ?? 0),
                 let strategy = Strategy(rawValue: reader.next() ?? 0),

@@ -1,13 +1,11 @@
 internal import Wire
 
 extension JobRow {
-    /// The part of a job that a reader of alarms needs.
     struct Summary {
         var app: AppKey
         /// Whether the job is due, or leased and therefore due when the lease lapses.
         var isWaiting: Bool
         private var expiresAt: GatewayTime
-        /// The alarm group of the job.
         var group = AlarmGroup.Kind.due
         private var waitsForVendorSince: GatewayTime?
 

@@ -6,7 +6,6 @@ package import Wire
 package struct LedgerRow: Equatable {
     static let version: UInt8 = 1
     package static let fixedByteCount = 72
-    /// The queued blocks of a broadcast's message.
     static let queuedBlocks = QueuedBlocks.count(MessageRow.charge(fixedByteCount))
 
     struct Flags: OptionSet, Equatable {

@@ -36,7 +36,6 @@ internal import Wire
         unsafe self.init(byteCount: bytes.count) { unsafe $0.copyBytes(from: bytes) }
     }
 
-    /// Creates a message row outside the store.
     convenience init(byteCount: Int, _ texts: MessageRow.Texts, _ facts: MessageFacts) {
         unsafe self.init(byteCount: byteCount) { unsafe MessageRow.write(texts, facts: facts, into: $0) }
     }
@@ -73,7 +72,6 @@ extension StoreRead {
     }
 }
 
-/// A row that can be read from its bytes alone.
 protocol RowOfBytes {
     /// - Returns: `nil` unless the bytes are such a row of a known version.
     init?(_ bytes: UnsafeRawBufferPointer)
@@ -85,7 +83,6 @@ extension RowOfBytes {
 
 extension MessageRow: RowOfBytes {
     var lent: LentBytes { unsafe LentBytes(bytes) }
-    /// The digest of the collapse key; 0 without one.
     var collapseHash: UInt64 { unsafe collapseKey.isEmpty ? 0 : Fingerprint.of(collapseKey) }
 }
 
@@ -281,7 +278,6 @@ extension ByteCells {
 }
 
 extension DeviceProfile {
-    /// Calls `body` with the profile's stored form.
     func withBytes(_ body: (LentBytes) -> Void) {
         unsafe withUnsafeTemporaryAllocation(byteCount: byteCount, alignment: 1) { buffer in
             var writer = unsafe RowWriter(buffer)

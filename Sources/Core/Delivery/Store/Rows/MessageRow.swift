@@ -198,9 +198,7 @@ extension MessageRow {
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
         + VendorChannel.allCases.count * ContentBytes.overheadByteCount
 
-    /// The charge of a message in addition to its row: its keys and its memory.
-    ///
-    /// The total is at least 128 bytes per message.
+    /// The charge of a message besides its row, for its keys and memory; the smallest row makes 128 bytes in total.
     static let chargeBesideRow = 128 - smallestByteCount
 
     /// Returns the charge of a row against its device's queue.

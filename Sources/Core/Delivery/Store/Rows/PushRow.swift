@@ -136,7 +136,6 @@ extension TaskID {
 }
 
 extension RowReader {
-    /// Returns a task whose random bits are in the row's key.
     fileprivate mutating func nextTask(of key: StoreKey) -> TaskID? {
         guard let head = next(UInt16.self), key.ownerHigh >> 32 == 0 else { return nil }
         return Self.task(head, random: key.ownerHigh, key.ownerLow)

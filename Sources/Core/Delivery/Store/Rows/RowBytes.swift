@@ -62,7 +62,6 @@ internal import Wire
         return unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + byteCount]))
     }
 
-    /// Returns the bytes read since an offset.
     func bytes(from start: Int) -> LentBytes {
         unsafe LentBytes(UnsafeRawBufferPointer(rebasing: bytes[start..<offset]))
     }

@@ -11,9 +11,7 @@ private func encode(
     try container.encode(bytes)
 }
 
-/// Decodes the bytes of a row.
-///
-/// Throws if `read` returns `nil`.
+/// Decodes the bytes of a row; throws if `read` returns `nil`.
 private func decode<Value>(
     from decoder: any Decoder, _ read: (UnsafeRawBufferPointer) -> Value?
 ) throws -> Value {

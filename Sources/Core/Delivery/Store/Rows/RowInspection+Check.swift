@@ -27,7 +27,6 @@ extension RowInspection {
         }
     }
 
-    /// Returns whether the bytes are a call or the answer to one.
     private static func isCall(_ bytes: UnsafeRawBufferPointer) -> Bool {
         // The list of targets follows the call's head.
         if bytes.count >= CallRow.byteCount(targets: []), unsafe CallRow.read(bytes) != nil { return true }

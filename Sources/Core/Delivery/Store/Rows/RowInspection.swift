@@ -130,7 +130,6 @@ package enum RowInspection {
         return index > 0 && index <= LateEventRow.events.count ? LateEventRow.events[index - 1] : nil
     }
 
-    /// Returns the message of a row in the trace table.
     package static func tracedMessage(_ key: StoreKey) -> MessageID {
         MessageID(high: key.ownerHigh & ~(15 << 60), low: key.ownerLow)
     }

@@ -12,13 +12,11 @@ package struct TraceRow {
     var isOffline: Bool
     /// Whether the device was reachable at acceptance and the accepting batch counted the send.
     var wasSentLive: Bool
-    /// Whether the alert's badge change was reverted.
     var isBadgeTakenBack: Bool
     /// The last settled lease and its outcome, to detect repeated results after the end.
     var settledLease: (UInt64, UInt64) = (0, 0)
     var settledOutcome: UInt8 = 0
     var attempts: UInt16 = 0
-    /// The leases given to senders for the job.
     var leases: [GivenLease] = []
     /// The job's channel; `nil` without a job, or if only a later version knows the channel.
     var channel: VendorChannel?
@@ -88,7 +86,6 @@ package struct TraceRow {
     static let fixedByteCount =
         headByteCount + 2 * 16 + 8 + 6 * RowWriter.varintByteCount + 3 + SettledLease.byteCountLimit + 1
 
-    /// Returns the size of the row that `write` fills.
     static func byteCount(
         _ facts: MessageFacts, sentAt: GatewayTime, endedAt: GatewayTime, job: JobRow?, reason: String
     ) -> Int {
@@ -273,9 +270,7 @@ enum DenseSteps {
 package enum LateEventRow {
     static let version: UInt8 = 1
 
-    /// The events with such a row.
-    ///
-    /// `trace(of:)` looks each of them up.
+    /// The events with such a row; `trace(of:)` looks each of them up.
     static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice, .action]
 
     package static func byteCount(_ steps: [MessageTrace.Step]) -> Int { 1 + StepBytes.byteCount(steps) }

@@ -27,8 +27,8 @@ package struct ShardStatistics: Sendable {
     package var deliversResent: UInt64 = 0
     /// Deliver frames of broadcasts; they also count in `deliversSent`.
     ///
-    /// The next three count messages made from broadcasts on the live channel, messages made by the enumerator, and devices that
-    /// a broadcast skipped because of tags, blacklist or absence.
+    /// `broadcastMessages` counts the messages that broadcasts became. `broadcastEnumerated` counts those of them that the
+    /// enumerator made. `broadcastPassed` counts devices that a broadcast skipped because of tags, blacklist or absence.
     package var broadcastDelivers: UInt64 = 0
     package var broadcastMessages: UInt64 = 0
     package var broadcastEnumerated: UInt64 = 0

@@ -59,7 +59,7 @@ extension Shard {
     /// Runs a publish through its stages, in order.
     ///
     /// A stage returns whether the publish continues immediately. Otherwise the stage has answered the publish, or it waits for
-    /// the disk or a later turn and then calls this function with the next stage.
+    /// the disk or a later turn. A waiting stage then calls this function with the next stage.
     mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot, from stage: PublishStage) {
         let hash = command.collapseHash
         switch stage {

@@ -1,7 +1,7 @@
 // Rate limiting by app when the journal is short of room: the shard first refuses apps above their share.
 //
-// The share is not enforced while there is room. When room is short, an app whose recent messages take more than an equal part
-// gets `busy`. The equal part is the total divided by the number of publishing apps.
+// The share is not enforced while there is room. An app whose recent messages take more than an equal part gets `busy` while room
+// is short. The equal part is the total divided by the number of publishing apps.
 
 package import Wire
 

@@ -2,8 +2,8 @@ internal import Wire
 
 /// The schedule of the shard's alarm reads, and the alarms whose row could not be read.
 ///
-/// The shard requests one batch of alarms at a time. After a failed read it waits a second: the next alarm stays in the past, and
-/// an immediate retry would busy-loop on a failing disk. A failed read of one group does not delay other alarms.
+/// The shard requests one batch of alarms at a time. The shard waits a second after a failed read. The next alarm is then still
+/// in the past, and an immediate retry would busy-loop on a failing disk. A failed read of one group does not delay other alarms.
 struct AlarmReading {
     enum Turn {
         /// Alarms outside all groups.

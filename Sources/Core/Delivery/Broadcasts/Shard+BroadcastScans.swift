@@ -292,8 +292,8 @@ extension Shard {
 
     /// Evaluates a broadcast and all earlier live ones for an unreachable device.
     ///
-    /// A device has messages only for numbers up to `broadcastEvaluated`. If the device has become reachable, the earlier
-    /// broadcasts are sent live.
+    /// A device has messages only for numbers up to `broadcastEvaluated`. The earlier broadcasts are sent live if the device has
+    /// become reachable.
     mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: DeviceSlot, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.at(slot).value.broadcastEvaluated && earlier.number < broadcast.number {

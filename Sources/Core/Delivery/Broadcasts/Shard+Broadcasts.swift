@@ -9,11 +9,11 @@
 //    `evaluate` and `pass` move it. A resolution moves it to the highest number with a ledger row: rows are written in
 //    number order, so all lower numbers are evaluated. A client's position does not move it past an unevaluated
 //    broadcast that is for the device.
-// 2. `broadcastSettled` is below every pending message. On reconnect the shard reads the ledger only for live broadcasts
-//    above it. It moves only while the device is resolved, because only then all pending messages are in memory.
-// 3. `resolved` means that every pending message of a live broadcast is in memory. A connected device is resolved.
-//    `leaveToStore` removes the flag, and is refused while the device is connected or busy. A message that a step saw
-//    in memory therefore stays there until the step ends. If a message ends during a resolution, the resolution restarts.
+// 2. `broadcastSettled` is below every pending message. The shard reads the ledger on reconnect only for live broadcasts above
+//    it. `broadcastSettled` moves only while the device is resolved, because only then all pending messages are in memory.
+// 3. `resolved` means that every pending message of a live broadcast is in memory. A connected device is resolved. `leaveToStore`
+//    removes the flag, and is refused while the device is connected or busy. A message that a step saw in memory therefore stays
+//    there until the step ends. A resolution restarts if a message ends during it.
 // 4. A session sends pending messages in number order. It *passes over* a message only for a reason that is still known
 //    after a restart: the message expired, its broadcast ended, or its one attempt is over. A position is therefore
 //    evidence for every number that it names except those (`isEvidence`).
@@ -193,7 +193,7 @@ extension Shard {
 
     /// Ends, in the open batch, the device's older broadcasts under the same key.
     ///
-    /// The log drops the newer broadcast at its end. After that no row would show that it replaced them.
+    /// The log drops the newer broadcast at its end. No row would then show that it replaced them.
     private mutating func collapseOlder(than broadcast: LiveBroadcast, _ slot: DeviceSlot) {
         guard broadcast.collapseHash != 0, !isPlanted(.replacedCastSent) else { return }
         var next = devices.at(slot).value.firstBroadcast

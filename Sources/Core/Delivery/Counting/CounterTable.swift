@@ -92,7 +92,7 @@ struct CounterTable: ~Copyable {
 
     /// Counts the channels of a sent message on the day of its acceptance.
     ///
-    /// A day's messages and targets are thus the same set. If that day is before yesterday, the message counts today.
+    /// A day's messages and targets are thus the same set. The message counts today if that day is before yesterday.
     mutating func count(_ reach: CountersRow.Reach, of facts: MessageFacts, now: GatewayTime) {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)

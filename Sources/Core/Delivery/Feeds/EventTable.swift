@@ -3,8 +3,8 @@ package import Wire
 /// The events of this shard's devices that their feed does not have yet.
 ///
 /// Each event has a row in its device's bucket, written in the batch of the change. The row is deleted when the feed's home has
-/// the event. A *sweep* finds rows of an earlier process, bucket after bucket. Until a bucket is swept, a new event there is only
-/// a row, so that it does not overtake older ones. Events beyond the memory limit are also swept up later.
+/// the event. A *sweep* finds rows of an earlier process, bucket after bucket. A new event in an unswept bucket is only a row, so
+/// that it does not overtake older ones. Events beyond the memory limit are also swept up later.
 struct EventTable {
     struct Entry {
         var bucket: Bucket

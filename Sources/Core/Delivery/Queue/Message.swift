@@ -75,7 +75,7 @@ extension Place<Message> {
 
     /// Makes a sent message unsent again.
     ///
-    /// While the session continues an ack may be in transit, so the message stays `sentHere`.
+    /// The message stays `sentHere` while the session continues, because an ack may be in transit.
     func recall(from device: Place<Device>, isSessionOver: Bool) {
         if isSessionOver { value.flags.remove(.sentHere) }
         guard value.flags.contains(.inFlight) else { return }

@@ -250,7 +250,7 @@ extension Shard {
 
     /// Makes all in-flight messages unsent because the session ended, or because the app may have dropped them.
     ///
-    /// A collapsed message ends here because its attempt is over. While the session continues, sent messages stay in memory
+    /// A collapsed message ends here because its attempt is over. Sent messages stay in memory while the session continues,
     /// because an ack may be in transit.
     mutating func recallInFlight(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.at(deviceSlot)

@@ -7,9 +7,9 @@
 // Rows have two ages. *Young* rows are in the journal and in memory; reading one is a look-up. *Cold* rows are in the ordered
 // store on disk; reading one is a request to a reader thread, answered with a `StoreReply`. After a restart every row is cold.
 //
-// A row may have an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). While the row is young, Delivery keeps the
-// deadline in its own timer wheel. When the row turns cold, the store calls `storeCooled`. From then on the store reports the
-// alarm, once, when it is due and Delivery requests alarms (`requestAlarms`). Alarms therefore never need a scan of queues.
+// A row may have an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). Delivery keeps the deadline of a young row in
+// its own timer wheel. The store calls `storeCooled` when the row turns cold. It then reports the alarm once, when the alarm is
+// due and Delivery requests alarms (`requestAlarms`). Alarms therefore never need a scan of queues.
 
 package import Wire
 
@@ -31,7 +31,7 @@ public struct ValueLocation: Sendable, Equatable {
 /// A store's own limit of a batch's bytes is `ShardStore.batchByteCount`.
 ///
 /// Delivery refuses larger input at admission, before it changes anything, and a test computes that no accepted input exceeds the
-/// limits. If a store gets more, it neither ends the process nor drops the write: see `StoreBreach`.
+/// limits. A store that gets more does not end the process; it reports a `StoreBreach`.
 public enum StoreBounds {
     /// The maximum size of a row's value: the largest message with its vendor content, and a reserve.
     public static let valueByteCount = 128 << 10

@@ -2,9 +2,9 @@
 // others (siblings).
 //
 // The devices of a task belong to several loops, so one write cannot end all messages. The batch that ends the first message also
-// marks its ledger row, whose alarm becomes a retry delay. When the batch is durable, the gateway ends the siblings one by one,
-// in separate batches, and then settles the row. Ending a sibling is idempotent. After a crash in between, the alarm repeats the
-// procedure.
+// marks its ledger row, whose alarm becomes a retry delay. The gateway waits until the batch is durable. It then ends the
+// siblings one by one, in separate batches, and settles the row. Ending a sibling is idempotent. After a crash in between, the
+// alarm repeats the procedure.
 
 internal import Structures
 internal import Wire

@@ -283,7 +283,7 @@ package struct DeviceStatus: Sendable, Codable {
     package var badge: Int32
     package var pushModeOff: Bool
     package var isBlacklisted: Bool
-    /// Whether the device was absent for so long that publishes ignore it.
+    /// Whether publishes ignore the device because it is blacklisted or was absent for too long.
     package var isInactive: Bool
     package var tokens: [Token]
     /// The vendor's last failure; `nil` if the vendor accepted the last offered message, or no message was offered.

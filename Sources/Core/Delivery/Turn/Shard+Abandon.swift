@@ -19,7 +19,7 @@ extension Shard {
         for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
         for origin in feeds.dropWaiters() { outbox.send(.task(origin, .busy)) }
         refuseWaitingCommands()
-        // A failed read ends most steps. If a step starts another read, that read fails, too.
+        // A failed read ends most steps. Another read that a step starts fails, too.
         while !core.continuations.isEmpty || !core.slices.isEmpty || searches.hasMemorySearches {
             while let search = searches.popMemorySearch() {
                 outbox.send(.messageTrace(search.origin, .unreadable))

@@ -85,8 +85,8 @@ extension Shard {
 
     /// Stops the device's stream until the last closed batch is durable.
     ///
-    /// Later messages move the device's position past the ended message. If a crash lost the end, that position would settle the
-    /// message: it would count as delivered and never be sent.
+    /// Later messages move the device's position past the ended message. A crash that loses the end would leave that position,
+    /// which would settle the message as delivered without a delivery.
     private mutating func raiseBarrier(_ slot: DeviceSlot) {
         barriers[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))

@@ -2,7 +2,7 @@ internal import Wire
 
 /// The variable-length data of a device: its secret, tokens and names.
 ///
-/// In memory it is kept as the bytes of the row because most devices are rarely used. `DeviceToken` has the rules for tokens.
+/// Memory keeps the profile as the bytes of the row because most devices are rarely used. `DeviceToken` has the rules for tokens.
 package struct DeviceProfile {
     package var secret: [UInt8]
     /// The tokens, last registered last.

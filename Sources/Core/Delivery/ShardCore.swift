@@ -23,7 +23,7 @@ struct ShardCore: ~Copyable {
     /// Replies and frames whose bytes stay valid until the next call.
     var heldReplies: [StoreReply] = []
     var heldFrames: [LentFrame] = []
-    /// Whether all reads fail because the shard is given up (`Shard.abandon`).
+    /// Whether all reads fail because the shard is abandoned (`Shard.abandon`).
     var isAbandoned = false
 
     /// Begins a call; bytes lent by earlier calls become invalid.

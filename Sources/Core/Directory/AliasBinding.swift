@@ -9,7 +9,7 @@ struct AliasBinding: Sendable {
     private enum Phase {
         case idle
         case reserving
-        /// The row was full; the operation asks its devices whether they still have the alias.
+        /// The row was full; the operation checks whether its devices still have the alias.
         case verifying([AliasEntry], open: Int, stale: [AliasEntry])
         case pruning
         case setting(stamp: GatewayTime)

@@ -212,7 +212,7 @@ final class LiveBroadcast {
     private var allowedAt: GatewayTime
 
     var isOver: Bool { endsAs != nil }
-    /// The task in its current state, so that a shard that learns it sends no stopped or expired broadcast.
+    /// The task in its current state, so that a shard that receives it sends no stopped or expired broadcast.
     var presentRecord: TaskRecord {
         var record = record
         if record.state == .open, let endsAs { record.state = endsAs == .revoked ? .stopping : .ending }

@@ -285,7 +285,7 @@ extension Shard {
         }
     }
 
-    /// Withdraws a due job of a broadcast that must not be sent to the vendor anymore.
+    /// Withdraws a due job of a broadcast that must no longer be sent to the vendor.
     mutating func withdrawLease(_ slot: JobSlot, isSuperseded: Bool) {
         let entry = jobs.at(slot)
         let device = entry.value.device

@@ -17,7 +17,7 @@ package struct CounterDay: Hashable, Sendable, Codable {
 
 /// The folded days of all apps, kept by the loop of bucket 0.
 package struct CounterFold: Sendable, Equatable {
-    /// The kind of a fold row in the table `meta`: the first word of its key's owner, stored.
+    /// The kind of a fold row in the table `meta`; the raw value is the first word of the stored key's owner.
     package enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
 
     package struct Change: Sendable, Equatable {

@@ -279,7 +279,7 @@ struct Device {
 
     mutating func noteHeldInStore() { flags.insert(.heldInStore) }
 
-    /// Records that no held job is in the store anymore.
+    /// Records that the store has no held jobs left.
     ///
     /// - Returns: false if none was.
     mutating func takeHeldInStore() -> Bool {

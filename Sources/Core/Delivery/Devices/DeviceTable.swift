@@ -55,7 +55,8 @@ struct DeviceTable: ~Copyable {
         return nil
     }
 
-    /// Returns the device's likely address without checking the record, because a check would wait for the memory to prefetch.
+    /// Returns the device's likely address without checking the record, because the check would stall on the memory that the
+    /// caller prefetches.
     func likelyAddress(_ cid: DeviceID) -> Place<Device>? {
         var probe = index.probe(cid.high, cid.low)
         return index.next(&probe).map { entries.unchecked(DeviceSlot(number: $0)) }

@@ -7,7 +7,7 @@ package import Wire
 extension Shard {
     // `mutating`: a call from another module that borrows the shard gets a copy of its kilobytes.
 
-    /// Returns the likely address of a device's record; a check would wait for the memory to prefetch.
+    /// Returns the likely address of a device's record; a check would stall on the memory that the caller prefetches.
     package mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
         unsafe devices.likelyAddress(cid).map { unsafe $0.bytes }
     }

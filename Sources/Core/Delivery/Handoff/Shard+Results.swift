@@ -215,7 +215,7 @@ extension Shard {
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
         if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.value.row.state = .accepted
-        // The vendor showed a message that the gateway had given up, so its badge change applies again.
+        // The vendor may accept a message whose job had ended. Its reverted badge change then applies again.
         moveBadge(slot, isTakenBack: false)
         var verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
         // A newer message under the collapse key replaces the part that the alert did not carry.

@@ -67,7 +67,7 @@ struct Outbox: ~Copyable {
 
     mutating func endRelease() { isReleasing = false }
 
-    /// Removes the next queued effect whether it is durable or not, for a shard that is given up.
+    /// Removes the next queued effect whether it is durable or not, for an abandoned shard.
     mutating func popWaiting() -> PendingEffect? { waiting.popFirst() }
 
     /// Removes the next effect whose ticket is durable; with `beforeSync` (a planted fault), the next one.

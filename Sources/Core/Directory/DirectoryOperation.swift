@@ -52,7 +52,6 @@ package struct DirectoryOperation: Sendable {
         case bind([AliasItem])
         case unbind([AliasItem])
         case unbindAll(AliasName)
-        /// Find the devices of each alias, for queries and pushes.
         case resolve([AliasName])
         case each([DevicePlace], EachStep)
         case count(TagExpression)
@@ -60,7 +59,6 @@ package struct DirectoryOperation: Sendable {
         case tokens(TokenNews)
     }
 
-    /// A step that involves only the device's own bucket.
     package enum EachStep: Sendable {
         case replaceTags([TagName]), addTag(TagName), removeTag(TagName), setBlacklisted(Bool), setBadge(BadgeChange),
             describe

@@ -67,7 +67,6 @@ extension VendorContent {
     var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
 }
 
-/// The names of Live Activities, for contents and tokens.
 package enum Activity {
     /// Returns the word that represents a name in contents and rows; 0 for the empty name.
     package static func word(_ name: some Collection<UInt8>) -> UInt64 {
@@ -134,7 +133,6 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
 }
 
 extension PublishCommand {
-    /// The content that the message's row contains.
     package var vendor: VendorContent? { contents.first }
 }
 

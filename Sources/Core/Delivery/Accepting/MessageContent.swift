@@ -36,7 +36,6 @@ package struct MessageContent: Sendable, Equatable {
         package var collapseKey = 0
         package var alertTitle = 0
         package var alertBody = 0
-        /// The lengths of the first vendor content.
         package var vendorBody = 0
         package var vendorCollapseID = 0
         package init() {}
@@ -167,7 +166,6 @@ package struct MessageContent: Sendable, Equatable {
     /// The bytes of a further content besides its pieces.
     static let furtherByteCount = 32
 
-    /// The flags in the second byte of the row.
     private struct RowFlags: OptionSet {
         let rawValue: UInt8
         static let vendor = RowFlags(rawValue: 1)

@@ -207,7 +207,6 @@ extension TraceRow {
             || steps.contains { $0.event == .sent }
     }
 
-    /// Whether the device may have seen the message.
     var wasSeen: Bool {
         switch finalState {
         case .delivered, .deliveredOffline, .opened, .handedOff: true

@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// The stages of a publish after the device's record is in memory.
 enum PublishStage {
     /// Check that the device belongs to the command's app and may get messages.
     case known

@@ -22,7 +22,6 @@ struct AppUsage {
         total += byteCount + Self.rowsByteCount
     }
 
-    /// Halves the recorded bytes once a second.
     mutating func age(_ now: GatewayTime) {
         guard now >= agedAt + 1_000 else { return }
         agedAt = now

@@ -69,14 +69,11 @@ extension Strategy {
 
 // MARK: Acceptance
 
-/// The input for the decision how to accept a message.
 package struct Submission {
     package var now: GatewayTime
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
-    /// Whether the message has vendor content.
     package var hasContent: Bool
-    /// Whether the device has a usable token of the content's kind.
     package var hasToken: Bool
     package var isReachable: Bool
     package var isPushModeOff: Bool
@@ -103,7 +100,6 @@ package struct Acceptance {
     package var expiresAt: GatewayTime = 0
     /// The end of the live attempt; 0: no attempt.
     package var fallbackAt: GatewayTime = 0
-    /// Whether the gateway sends the message immediately.
     package var isLive = false
     /// Whether the message has a job, due at `fallbackAt` or immediately.
     package var isArmed = false

@@ -14,7 +14,6 @@ package struct VendorContents {
 
     package subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
 
-    /// The content of the lowest channel.
     var first: VendorContent? {
         var first: VendorContent?
         places.forEach { if first == nil { first = $0 } }

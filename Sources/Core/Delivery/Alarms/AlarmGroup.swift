@@ -31,7 +31,6 @@ extension AlarmGroup: Comparable {
 }
 
 package struct AlarmRequest: Sendable {
-    /// The decision of a reader about a due row.
     package enum Verdict: Equatable, Sendable {
         case take
         /// The row stays in the store; the reader returns to the row with its group, not before `until` unless `isEager`.
@@ -45,7 +44,6 @@ package struct AlarmRequest: Sendable {
     package var group: AlarmGroup?
     /// Whether the group's alarms are read before their `until`.
     package var isEager = false
-    /// Apps that have no room for due jobs in memory.
     package var fullApps: [AppKey] = []
     /// The time in ms after which a strategy 4 message goes live if no sender leased its job.
     var vendorTimeout: Int64 = .max

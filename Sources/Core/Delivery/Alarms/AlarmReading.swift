@@ -19,7 +19,6 @@ struct AlarmReading {
     /// The number of reported rows that the shard is working on.
     private var underWay = 0
     private var isGroupsTurn = false
-    /// The index of the last group that was read.
     private var hand = 0
     /// Alarms whose row could not be read; the store does not report them again.
     private var failed: [(key: StoreKey, at: GatewayTime)] = []

@@ -41,7 +41,6 @@ struct BroadcastTable {
         return log.given
     }
 
-    /// Returns the highest number assigned or known.
     func highest(of app: AppKey) -> UInt64 { max(logs[app]?.given ?? 0, logs[app]?.head ?? 0) }
 
     mutating func raiseHead(of app: AppKey, to head: UInt64) {
@@ -53,7 +52,6 @@ struct BroadcastTable {
     /// Makes the next number of an app skip `count` numbers, for a log that was written under another history.
     mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
-    /// Inserts a live broadcast in number order.
     mutating func keep(_ record: TaskRecord) {
         guard let live = LiveBroadcast(record, encoder: encoder) else { return }
         var log = logs[record.app] ?? BroadcastLog(skipped: step)
@@ -114,7 +112,6 @@ struct BroadcastTable {
         }
     }
 
-    /// Closes a broadcast: none of its messages is sent from now on.
     func close(_ task: TaskID, _ app: AppKey, as state: FinalState) {
         logs[app]?.live.first { $0.task == task }?.endsAs = state
     }
@@ -168,7 +165,6 @@ struct BroadcastTable {
     /// The apps with a scan, in deterministic order.
     var scannedApps: [AppKey] { scans.isEmpty ? [] : scans.keys.sorted { $0.word < $1.word } }
 
-    /// The time of the next scan step.
     var nextStep: GatewayTime { scans.isEmpty ? .max : scans.values.reduce(.max) { min($0, $1.pausedUntil) } }
 
     // MARK: Cursors

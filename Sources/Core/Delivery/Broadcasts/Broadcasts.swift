@@ -99,11 +99,9 @@ package struct BroadcastStart: Sendable {
 
     fileprivate(set) var heads: [AppKey: Head] = [:]
     fileprivate(set) var records: [TaskRecord] = []
-    /// The buckets whose scans the shard resumes.
     var share = LoopShare(index: 0, count: 1)
     /// Whether logs of other shards are missing; those shards send them later (`Shard.learn`).
     var hasOwnOnly = false
-    /// The number of rows with invalid bytes.
     package private(set) var damagedRows = 0
 
     package init() {}
@@ -144,13 +142,11 @@ package struct AppBroadcasts: Sendable, Codable {
         (self.app, self.head, self.records) = (app, head, records)
     }
 
-    /// Creates a piece that begins after a number.
     package init(app: AppKey, head: UInt64, after: UInt64) {
         self.init(app: app, head: head, records: [])
         (self.after, through) = (after, head)
     }
 
-    /// Ends the piece with a number.
     package mutating func end(with number: UInt64) { through = number }
 
     /// The exclusive lower and inclusive upper bound of the numbers; `nil` if they are out of order.
@@ -180,7 +176,6 @@ package struct BroadcastPiece: Sendable, Equatable, Codable {
     }
 }
 
-/// One app's broadcasts as known to a shard.
 struct BroadcastLog {
     var head: UInt64 = 0
     /// The count of numbers after the head that an earlier history may have assigned to lost broadcasts.
@@ -261,7 +256,6 @@ final class LiveBroadcast {
         }
     }
 
-    /// Returns whether the only live attempt of a one-shot broadcast is over.
     func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {
         record.content.timeToLive <= 0 && now >= plan.launchedAt + deadline
     }
@@ -300,7 +294,6 @@ final class LentFrame {
     }
 }
 
-/// The scan of this loop's sessions that evaluates an app's new broadcasts.
 struct SessionScan {
     var place = 0
     var left = 0

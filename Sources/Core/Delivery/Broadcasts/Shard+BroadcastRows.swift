@@ -4,7 +4,6 @@
 internal import Structures
 internal import Wire
 
-/// The state of a resolution with reads in progress.
 private final class Resolution {
     var found: [(facts: MessageFacts, wasLive: Bool)] = []
     var highest: UInt64 = 0
@@ -96,7 +95,6 @@ extension Shard {
         return facts
     }
 
-    /// Loads the jobs of the found messages, then lists the messages.
     private mutating func resolved(_ resolution: Resolution, _ slot: DeviceSlot) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1

@@ -4,7 +4,6 @@
 internal import Structures
 package import Wire
 
-/// A step of a row scan that may wait for device reads.
 private final class ScanStep {
     let scan: BroadcastScan
     let origin: Origin
@@ -242,7 +241,6 @@ extension Shard {
         }
     }
 
-    /// Makes the job of a device for which the broadcast is not evaluated.
     private mutating func enumerate(_ slot: DeviceSlot, _ step: ScanStep) {
         let app = step.scan.record.app
         guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app),
@@ -274,7 +272,6 @@ extension Shard {
         leaveBroadcasts(slot)
     }
 
-    /// Ends a broadcast for a device that has it pending or unevaluated.
     private mutating func closeFor(_ slot: DeviceSlot, _ state: FinalState, _ step: ScanStep) {
         let app = step.scan.record.app
         guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {

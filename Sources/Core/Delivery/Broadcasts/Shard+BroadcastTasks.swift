@@ -5,7 +5,6 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Returns false if the app has reached its limit of live broadcasts.
     func mayBroadcast(_ record: TaskRecord) -> Bool {
         guard record.broadcast != nil else { return true }
         return broadcasts.liveCount(of: record.app) < limits.liveBroadcasts

@@ -24,7 +24,6 @@ package import Wire
 extension Shard {
     // MARK: Lists
 
-    /// Returns whether the app's log is known.
     package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
 
     func broadcastLog(_ device: Place<Device>) -> BroadcastLog? {
@@ -84,7 +83,6 @@ extension Shard {
         return count
     }
 
-    /// Moves the cursor after all broadcasts up to this number were evaluated.
     private mutating func pass(_ slot: DeviceSlot, to number: UInt64) {
         let device = devices.at(slot)
         guard number > device.value.broadcastEvaluated else { return }

@@ -154,7 +154,6 @@ struct CountedHoldings: Equatable {
     var messages: Int64 = 0
     /// The sizes of the pending messages, see `QueuedBlocks`.
     var blocks: Int64 = 0
-    /// The number of registered devices that were not removed.
     var devices: Int64 = 0
 
     static func += (sum: inout CountedHoldings, more: CountedHoldings) {

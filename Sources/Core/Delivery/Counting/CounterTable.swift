@@ -15,7 +15,6 @@ struct CounterTable: ~Copyable {
         var day: UInt32 { CountersRow.day(of: now) }
     }
 
-    /// The progress of removing the unfolded rows of folded days.
     private struct Removal {
         var days: [CounterDay]
         var buckets: [Bucket]

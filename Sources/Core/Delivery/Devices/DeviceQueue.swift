@@ -7,7 +7,6 @@ internal import Structures
 struct DeviceQueue {
     /// The pool of the records, also set in the shared record.
     let pool: Place<DeviceQueuePool>
-    /// The next free record, if this one is free.
     var nextFree: Place<DeviceQueue>?
 
     /// The first listed message of the live stream that was not offered to this session.
@@ -55,7 +54,6 @@ extension Place<DeviceQueue> {
     @inline(__always)
     var isNone: Bool { value.pool.value.none == self }
 
-    /// Whether all values equal those of the shared empty record.
     @inline(__always)
     var isEmpty: Bool {
         value.messageCount | value.vendorCount | Int32(value.inFlightCount) == 0
@@ -186,7 +184,6 @@ extension Device {
         if messageCount + vendorCount == 0 { queue.value.mayHaveJobRows = false }
     }
 
-    /// Sets a table's counters to the rows that a load found.
     mutating func setMeasured(_ table: StoreKey.Table, count: Int, byteCount: Int) {
         guard mayWrite(count == 0) else { return }
         if table == .message {
@@ -283,7 +280,6 @@ extension Device {
         needsRow()
     }
 
-    /// Resets the counts, which the Welcome carries.
     mutating func clearDropped() {
         loadDropped(DroppedCounts())
         needsRow()

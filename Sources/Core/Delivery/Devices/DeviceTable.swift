@@ -129,7 +129,6 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Profiles
 
-    /// Copies a row's profile into the slot and sets the token flags.
     mutating func loadProfile(_ slot: DeviceSlot, _ bytes: LentBytes) {
         let device = at(slot)
         let (place, isCell) = profiles.put(bytes)

@@ -42,7 +42,6 @@ struct DeviceToken: Equatable {
     }
 }
 
-/// The kind of token that a content needs.
 struct TokenNeed: Equatable {
     var channel: VendorChannel
     var kind: TokenKind

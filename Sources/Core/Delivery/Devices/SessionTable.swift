@@ -6,7 +6,6 @@ struct SessionTable: ~Copyable {
     private struct Place: BitwiseCopyable {
         /// The shard is checking the Hello and the connection is still open.
         static var awaited: DeviceSlot { .none }
-        /// The slot has no session.
         static var over: DeviceSlot { DeviceSlot(number: .max - 1) }
 
         var stamp: UInt32 = 0
@@ -66,7 +65,6 @@ struct SessionTable: ~Copyable {
         countByApp[app] -= 1
     }
 
-    /// Ends an expected session without a device.
     mutating func forget(_ session: SessionRef) {
         if places[session.slot].stamp == session.stamp { places.at(session.slot).value.device = Place.over }
     }

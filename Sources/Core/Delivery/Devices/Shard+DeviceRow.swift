@@ -58,7 +58,6 @@ extension Shard {
         }
     }
 
-    /// Adds a device to its app's roster, in the open batch.
     func enlist(_ device: Place<Device>) { writeTag(device, 0) }
 
     /// Removes a device from the roster and from its tags' rows, in the open batch.

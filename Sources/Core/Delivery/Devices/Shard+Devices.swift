@@ -28,7 +28,6 @@ extension Shard {
         knownDevice(cid).map { devices.at($0).value.isConnected } ?? false
     }
 
-    /// Returns whether the slot still belongs to this device.
     func isDevice(_ slot: DeviceSlot, _ cid: DeviceID) -> Bool {
         devices.isOccupied(slot) && devices.at(slot).value.cid == cid
     }
@@ -60,10 +59,8 @@ extension Shard {
 
     /// A 16-bit index must also cover the served apps (`ManagedApps.lifetimeAppCount`).
     static let unlistedAppLimit = 32_000
-    /// A key that no app has.
     static let crowdedOut = AppKey(0)
 
-    /// Adds an entry for the app to every table that is indexed by app.
     mutating func addApp(_ app: AppEntry) {
         // Reserves the shared index before the limit is reached.
         if apps.count == Self.unlistedAppLimit, app.key != Self.crowdedOut, apps.index(of: Self.crowdedOut) == nil {

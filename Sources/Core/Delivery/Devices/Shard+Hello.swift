@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// A Hello between its acceptance and its Welcome.
 private struct Arrival {
     var command: HelloCommand
     var slot: DeviceSlot
@@ -31,7 +30,6 @@ extension Shard {
             evictIdle()
             return
         }
-        // Load the device's record.
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             // The device may have disconnected during the load.
             guard shard.sessions.isAwaited(command.session) else { return }
@@ -150,7 +148,6 @@ extension Shard {
         return !skew.overflow && skew.partialValue.magnitude <= limits.clockTolerance.magnitude
     }
 
-    /// Accepts the Hello and ends an older session of the device.
     private mutating func replaceSession(_ command: HelloCommand, _ slot: DeviceSlot) {
         let device = devices.at(slot)
         device.value.admitHello(timestamp: command.hello.timestamp)

@@ -148,7 +148,6 @@ extension Shard {
 
     // MARK: Leaving memory
 
-    /// Frees a slot without record, job and command.
     mutating func freeIfEmpty(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isIdle, !device.value.isLoaded else { return }

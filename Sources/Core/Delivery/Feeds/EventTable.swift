@@ -34,7 +34,6 @@ struct EventTable {
         /// Events counted while it was unknown whether the app has the feed; they have no rows.
         var unsure: UInt64 = 0
 
-        /// Adds an event whose row is in the open batch.
         mutating func note(_ entry: Entry) {
             rowCount += 1
             guard Int(entry.bucket.index) < sweptBelow else { return }

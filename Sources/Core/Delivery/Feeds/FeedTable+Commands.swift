@@ -7,7 +7,6 @@
 internal import Wire
 
 extension FeedTable {
-    /// Handles a command for a feed whose home is this shard.
     mutating func handle(_ command: FeedCommand, _ origin: Origin, _ core: inout ShardCore) {
         let name = command.feed
         withFeed(name, &core) { feeds, core, isRead in

@@ -29,7 +29,6 @@ struct FeedTable {
         var state: FeedState
         /// A lower bound of the numbers of stored rows.
         var first: UInt64
-        /// Whether the head has a row.
         var isStored: Bool
         var waiters: [Waiter] = []
         var isTrimming = false
@@ -146,7 +145,6 @@ struct FeedTable {
 
     var itemCount: Int { feeds.values.reduce(0) { $0 + $1.unreadCount } }
 
-    /// Returns the age of the oldest unacked item of all feeds.
     func longestWait(at now: GatewayTime) -> GatewayTime {
         feeds.values.reduce(0) { max($0, Self.wait($1, now)) }
     }

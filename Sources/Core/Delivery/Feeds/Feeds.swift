@@ -17,7 +17,6 @@ package struct FeedName: Hashable, Sendable, Codable {
     package var home: Bucket { app.home }
 }
 
-/// The retention limits of a feed.
 package struct FeedLimits: Sendable, Equatable {
     package static let counts: ClosedRange<Int64> = 1...10_000_000
     package static let byteCounts: ClosedRange<Int64> = (64 << 10)...(64 << 30)
@@ -25,7 +24,6 @@ package struct FeedLimits: Sendable, Equatable {
     package static let deviceCounts: ClosedRange<Int64> = 1...Int64(UpstreamRow.entryLimit)
     package static let deviceByteCounts: ClosedRange<Int64> = Int64(MessageBounds.payloadByteCount)...(16 << 20)
 
-    /// The maximum number of unacked items.
     package var count = 100_000
     package var byteCount = 64 << 20
     /// The age in milliseconds at which an unread item is dropped.
@@ -91,7 +89,6 @@ package enum FeedCommand: Sendable, Codable {
     /// Append events in this order; `lost`: the number of missing events before them.
     case append(FeedName, [FeedItem], lost: UInt64)
     case read(FeedRead)
-    /// Move the consumer's cursor to this number.
     case acknowledge(FeedName, upTo: UInt64)
     case state(FeedName)
 
@@ -128,13 +125,10 @@ package enum FeedRefusal: UInt8, Sendable, Codable, CaseIterable {
     case numberReused
 }
 
-/// The progress of a feed.
 package struct FeedState: Sendable, Equatable, Codable {
-    /// The highest assigned number.
     package var last: UInt64 = 0
     /// The consumer's cursor: the last acked number.
     package var acked: UInt64 = 0
-    /// The stored items and bytes.
     package var count: UInt64 = 0
     package var byteCount: UInt64 = 0
     package init() {}
@@ -160,7 +154,6 @@ package enum FeedBounds {
     static let waiters = 8
     /// The maximum number of commands that wait for heads.
     static let waitingCommands = 4_096
-    /// The number of rows that one step deletes.
     static let trimmedRows = 64
     /// The interval in ms of the check for expired items.
     static let ageCheck: Int64 = 10_000

@@ -45,7 +45,6 @@ extension Shard {
         events.apps[app, default: .init()].note(entry)
     }
 
-    /// Writes an event when a device's session begins or ends.
     mutating func notePresence(_ kind: FeedItem.Kind, of slot: DeviceSlot) {
         guard apps[Int(devices.at(slot).value.appIndex)].mayHaveEvents, !batch.isOpen, batch.series == .none else {
             return
@@ -65,6 +64,5 @@ extension Shard {
         events.told(batch, isTold: isTold, &core)
     }
 
-    /// Whether an app of this shard has the feed.
     package var hasEvents: Bool { apps.entries.contains { $0.mayHaveEvents } }
 }

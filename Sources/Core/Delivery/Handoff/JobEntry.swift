@@ -9,7 +9,6 @@ struct JobEntry {
     var device: DeviceSlot
     var appIndex: UInt16
     var place = Place.none
-    /// The message's slot, if the message is in memory.
     var message = MessageSlot.none
     var dueLinks = SlotLinks<JobEntry>()
     var deviceLinks = SlotLinks<JobEntry>()

@@ -19,7 +19,6 @@ struct JobTable: ~Copyable {
         static func setLinks(_ job: Place<JobEntry>, _ links: SlotLinks<JobEntry>) { job.value.deviceLinks = links }
     }
 
-    /// The due jobs of one app, channel and kind, oldest first.
     private struct DueList {
         var ends = SlotEnds<JobEntry>()
         var count = 0

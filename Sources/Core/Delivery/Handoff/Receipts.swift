@@ -36,7 +36,6 @@ package struct ReceiptEvent: Sendable, Equatable, Codable {
     }
 }
 
-/// The result of one reported event.
 package enum EventVerdict: Sendable, Equatable, CaseIterable, Codable {
     /// Recorded and counted, durably.
     case recorded

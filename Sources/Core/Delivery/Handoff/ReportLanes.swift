@@ -7,7 +7,6 @@ internal import Wire
 struct ReportLanes {
     enum Entry {
         case report(DeviceReport)
-        /// A Ping with its nonce.
         case ping(UInt64)
         /// The device has half-closed its connection; the session ends after all earlier entries are answered.
         case end
@@ -21,7 +20,6 @@ struct ReportLanes {
         var restsUntil: GatewayTime = 0
         /// The number of handled entries that wait for their commit.
         var undurable = 0
-        /// The number of unanswered Pings.
         var owedPongs = 0
         /// The time of the last keep-alive Ping, or of the Ping that began the wait.
         var pingedAt: GatewayTime = 0
@@ -86,7 +84,6 @@ struct ReportLanes {
         return messages
     }
 
-    /// Replaces the search results of the session if it has a lane.
     mutating func keep(_ findings: [MessageID: Found<ReportedMessage>], of session: SessionRef) {
         if has(session) { lanes[session]?.findings = findings }
     }
@@ -113,7 +110,6 @@ struct ReportLanes {
         return !lane.waiting.isEmpty && lane.restsUntil <= now
     }
 
-    /// Delays the first entry after a failure.
     mutating func rest(_ session: SessionRef, at now: GatewayTime) {
         guard lanes[session] != nil else { return }
         lanes[session]?.restsUntil = now + Self.rest

@@ -8,7 +8,6 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// The number of due jobs that each app may always have in memory.
     private var dueShare: Int {
         max(limits.dueJobReadAhead / max(1, apps.count), min(limits.dueJobReadAhead, ShardLimits.smallestDueShare))
     }
@@ -104,7 +103,6 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// Returns a held job to the store if too many are in memory.
     mutating func leaveIfHeld(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place == .held, entry.value.wasReported, entry.value.isCold,

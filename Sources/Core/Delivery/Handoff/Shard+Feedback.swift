@@ -23,7 +23,6 @@ struct ReportedMessage {
     /// Whether the job was ever leased.
     var wasLeased: Bool
     var events: Set<TraceEvent>
-    /// Whether the message is pending and an open of its notification ends it.
     var endsWhenOpened = false
 }
 
@@ -173,7 +172,6 @@ extension Shard {
 
     // MARK: Events
 
-    /// Records an event of one of the device's messages, once.
     private mutating func note(
         _ event: TraceEvent, _ report: DeviceReport, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, EventVerdict) -> Void

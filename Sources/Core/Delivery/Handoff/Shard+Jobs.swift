@@ -10,7 +10,6 @@
 internal import Structures
 internal import Wire
 
-/// A job in memory whose device is ready.
 struct LoadedJob {
     var slot: JobSlot
     var device: DeviceSlot

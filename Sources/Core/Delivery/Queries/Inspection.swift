@@ -14,7 +14,6 @@ package enum Inspection: Sendable, Codable {
     case requests(AppKey, [CallKey], tasks: [TaskID], LoopShare)
     /// The task of a call to several devices, by the digest of its request.
     case call(CallKey)
-    /// The message of a single push.
     case single(TaskID, AppKey)
     /// Devices of the app after a cursor, in bucket order.
     case devices(AppKey, after: DeviceCursor?, limit: Int, LoopShare)
@@ -28,7 +27,6 @@ package enum Inspection: Sendable, Codable {
     package static let keyLimit = 64
 }
 
-/// A command of an operator for a device.
 package enum DeviceChange: UInt8, Sendable, Codable {
     /// End every pending message as `revoked`, except those in flight or leased.
     case purge
@@ -79,7 +77,6 @@ package struct DeviceChangeResult: Sendable, Equatable, Codable {
 }
 
 package struct JobOverview: Sendable, Codable {
-    /// The number of jobs of an app for a channel.
     package struct Queue: Sendable, Codable {
         package var app: AppKey
         package var channel: VendorChannel

@@ -4,7 +4,6 @@ internal import Wire
 struct MemorySearch {
     var message: MessageID
     var origin: Origin
-    /// The slot where the search continues.
     var next = MessageSlot.first
 }
 
@@ -17,7 +16,6 @@ struct MessageSearch {
 
 /// Searches for messages by id alone: in memory a slice per turn, on disk one at a time.
 struct MessageSearches {
-    /// The maximum number of waiting searches of each kind.
     private static let waitingCount = 64
 
     /// The number of messages in memory compared per turn.
@@ -38,7 +36,6 @@ struct MessageSearches {
 
     enum Admission { case now, later, tooManyWait }
 
-    /// Starts a search, or queues it if one is running.
     mutating func admit(_ search: MessageSearch) -> Admission {
         guard isSearching else {
             isSearching = true

@@ -15,7 +15,6 @@ private final class PendingTraces {
         if traces.count >= 2 * limit + 64 { trim() }
     }
 
-    /// Keeps the newest messages, up to the limit.
     func trim() {
         traces.sort { ($1.acceptedAt, $1.sequence) < ($0.acceptedAt, $0.sequence) }
         guard traces.count > limit else { return }

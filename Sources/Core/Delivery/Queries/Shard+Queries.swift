@@ -69,7 +69,6 @@ extension Shard {
         look(MemorySearch(message: message, origin: origin))
     }
 
-    /// Continues the oldest search of the messages in memory.
     mutating func searchMemory() {
         if let search = searches.popMemorySearch() { look(search) }
     }
@@ -93,7 +92,6 @@ extension Shard {
         addLateEvents(pendingTrace(slot), origin)
     }
 
-    /// Returns the steps of a message in memory.
     func pendingTrace(_ slot: MessageSlot) -> MessageTrace {
         let entry = messages.at(slot)
         let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
@@ -105,7 +103,6 @@ extension Shard {
             entry.value.facts, steps: steps, attempts: row?.attempts ?? 0, isOffline: entry.value.isOffline)
     }
 
-    /// Returns the steps of a message that is only on disk.
     static func pendingTrace(_ facts: MessageFacts, _ job: JobRow?, at now: GatewayTime) -> MessageTrace {
         // The same rule as in `adoptMessage`.
         let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= now
@@ -244,7 +241,6 @@ extension Shard {
         return trace
     }
 
-    /// Answers with a trace and its late events.
     private mutating func addLateEvents(_ trace: MessageTrace, _ origin: Origin) {
         lateEvents(of: trace.message) { shard, late, _ in
             var told = trace

@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// A scan of a task's partitions in many buckets, some at a time.
 private final class TaskScan {
     var left: [StoreKey]
     var visit: (inout Shard, [StoredRow]) -> Void
@@ -15,7 +14,6 @@ private final class TaskScan {
         (self.visit, self.finish) = (visit, finish)
     }
 
-    /// The number of partitions per round.
     static let partitionLimit = 64
     static let rowLimit = 128
 }
@@ -117,7 +115,6 @@ extension Shard {
         }
     }
 
-    /// Adds the device's reports to the totals of a single push and answers.
     private mutating func answerSingle(
         _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool, _ origin: Origin
     ) {

@@ -33,7 +33,6 @@ package enum RowBounds {
     static let denseStepsByteCount =
         RowWriter.varintByteCount + JobRow.stepLimit * (1 + RowWriter.varintByteCount + 1 + stepDetailByteCount)
     static let leasesByteCount = 1 + LeaseBytes.leaseByteCount * JobRow.leaseLimit
-    /// The bytes of a final reason: a client's reason and the gateway's prefix.
     static let reasonByteCount = 1 + Limits.reasonByteCount + 32
 
     /// Returns the largest value of a table's rows; `nil` for `meta`, whose rows have no common form.

@@ -99,7 +99,6 @@ extension Shard {
                 return
             }
             if messages.at(next).value.flags.contains(.cold) {
-                // A recalled message whose bytes are only on disk.
                 device.value.flags.insert(.coldAhead)
                 askForPage(slot)
                 return
@@ -184,7 +183,6 @@ extension Shard {
         return 0
     }
 
-    /// Ends an expired message in memory, unless its job is leased.
     mutating func expireListed(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         let job = entry.value.job

@@ -8,7 +8,6 @@ private final class ChangeUnderWay {
 }
 
 extension Shard {
-    /// The rows per page, which are changed in one or two batches.
     private static var changePageRowCount: Int { 128 }
 
     mutating func change(_ place: DeviceAddress, _ change: DeviceChange, _ origin: Origin) {

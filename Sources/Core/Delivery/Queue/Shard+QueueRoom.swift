@@ -5,7 +5,6 @@
 internal import Structures
 internal import Wire
 
-/// The amount by which a queue exceeds its bounds.
 struct Excess {
     var count: Int
     var bytes: Int
@@ -31,7 +30,6 @@ private final class Overflow {
 
 private final class ColdSearch {
     let hash: UInt64
-    /// The loaded messages under the key.
     var brought: [MessageID] = []
     /// The keys found; see `Shard.keyBit`.
     var keys: UInt64 = 0
@@ -47,7 +45,6 @@ private final class Shedding {
     init(_ completion: @escaping (inout Shard, Reading) -> Void) { self.completion = completion }
 }
 
-/// The position at which the next turn continues with a queue in memory.
 private struct ShedPlace {
     var isVendor = false
     var slot = MessageSlot.none
@@ -176,7 +173,6 @@ extension Shard {
         return dropping
     }
 
-    /// Returns the excess of the queue with the new message.
     private func excess(
         with command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, _ settings: AppSettings
     ) -> Excess {
@@ -261,7 +257,6 @@ extension Shard {
         leaveBrought(overflow.brought, of: slot)
     }
 
-    /// Returns the room that the collapse frees.
     private func collapsible(_ slot: DeviceSlot, hash: UInt64) -> Excess {
         var sum = Excess(count: 0, bytes: 0)
         for message in messages(under: hash, of: slot) {
@@ -275,7 +270,6 @@ extension Shard {
 
     // MARK: A bound that was lowered
 
-    /// The rows per page, which end in one or two batches.
     private static var shedPageRowCount: Int { 128 }
     /// The number of retained messages that cost as much of a slice as one end.
     private static var shedLooksPerEnd: Int { 16 }
@@ -407,7 +401,6 @@ extension Shard {
         }
     }
 
-    /// Ends the chosen messages of a page while the queue exceeds its bounds.
     private mutating func endPage(_ rows: [Scanned], _ slot: DeviceSlot, where isChosen: (MessageFacts) -> Bool) {
         inBatches(of: slot) { shard in
             for row in rows where isChosen(row.facts) && shard.standingExcess(slot).isAny {

@@ -99,7 +99,6 @@ public enum PriorRow: Sendable, Equatable {
     }
 }
 
-/// The number of a request to a reader thread, repeated in its reply.
 package typealias ReadToken = UInt64
 
 /// One read.
@@ -268,12 +267,10 @@ package protocol ShardStore: AnyObject {
     /// The group reports it again, not before `until` unless a recall or an eager request comes first.
     func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64)
 
-    /// Makes the group's alarms of a bucket due now.
     func recallAlarms(of group: AlarmGroup, in bucket: Bucket)
 }
 
 extension ShardStore {
-    /// Requests alarms of all apps.
     package func requestAlarms(upTo time: Int64, limit: Int) -> ReadToken {
         requestAlarms(AlarmRequest(upTo: time, limit: limit))
     }

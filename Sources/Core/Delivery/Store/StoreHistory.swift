@@ -16,7 +16,6 @@ package struct StoreHistory: Hashable, Sendable {
     ///   - began: see the property.
     package init(id: UInt64, began: UInt64) { (self.id, self.began) = (max(id, 1), min(began, Self.latest)) }
 
-    /// Creates the history of a store that was never rolled back.
     package init(ofNewStore id: UInt64) { self.init(id: id, began: 0) }
 
     /// Returns the history that follows this one.

@@ -22,7 +22,6 @@ extension Shard {
         facts.table == .broadcast ? facts.wakeAt : ledgerEnd(facts)
     }
 
-    /// Writes the ledger row of an accepted message in the open batch.
     mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome) {
         guard facts.task.hasLedger else { return }
         acceptances.insert(facts.task, facts.message.low, now: now)

@@ -4,12 +4,10 @@
 internal import Structures
 internal import Wire
 
-/// A running call to several devices.
 struct RunningCall {
     var digest: UInt64
     var task: TaskID
     var waiting: [Origin] = []
-    /// The start of the current runner.
     var since: GatewayTime = 0
 }
 
@@ -43,12 +41,10 @@ struct TaskTable: ~Copyable {
     /// The number of stopped tasks at which expired ones are removed.
     private var stoppedLimit = TaskTable.smallestStoppedLimit
     private static let smallestStoppedLimit = 4_096
-    /// The running calls, with the repetitions that wait for the same answer.
     private(set) var calls: [CallKey: RunningCall] = [:]
     /// Ordered by time; may contain calls that have ended.
     private var overdue = Ring<Overdue>()
     private var lastPage: UInt64 = 0
-    /// The first acks of the open batch.
     private var freshFirstAcks: [FirstAck] = []
     /// Ordered by time.
     private var unsettled = Ring<Unsettled>()
@@ -72,7 +68,6 @@ struct TaskTable: ~Copyable {
         schedule(task, at: now)
     }
 
-    /// Returns true once for a task that a restart resumes.
     mutating func takeResumed(_ task: TaskID) -> Bool { resumed.remove(task) != nil }
 
     // MARK: Stops
@@ -122,14 +117,12 @@ struct TaskTable: ~Copyable {
         return nil
     }
 
-    /// Removes the running calls and returns their repetitions.
     mutating func dropCalls() -> [Origin] {
         defer { calls.removeAll() }
         return calls.values.flatMap(\.waiting)
     }
 
     mutating func wait(for key: CallKey, _ origin: Origin) { calls[key]?.waiting.append(origin) }
-    /// Sets the call's task id to that of its first attempt.
     mutating func rename(_ key: CallKey, _ task: TaskID) { calls[key]?.task = task }
     @discardableResult
     mutating func end(_ key: CallKey) -> RunningCall? { calls.removeValue(forKey: key) }
@@ -156,7 +149,6 @@ struct TaskTable: ~Copyable {
 
     mutating func watch(_ key: StoreKey, until time: GatewayTime) { unsettled.append(Unsettled(at: time, key: key)) }
 
-    /// Removes the next ledger row whose first ack is overdue for settlement.
     mutating func popUnsettled(_ now: GatewayTime) -> StoreKey? {
         guard let first = unsettled.first, first.at <= now else { return nil }
         return unsettled.popFirst()?.key

@@ -2,7 +2,6 @@
 
 package import Wire
 
-/// The bounds of calls to many devices, derived from the size of a row.
 package enum TaskBounds {
     /// The maximum length of a group's name, as in Getui.
     package static let groupByteCount = 100
@@ -59,7 +58,6 @@ package struct TaskRecord: Sendable, Equatable {
     }
 }
 
-/// The buckets of one loop.
 package struct LoopShare: Sendable, Equatable, Codable {
     package var index: Int
     package var count: Int
@@ -81,18 +79,14 @@ package enum TaskCommand: Sendable {
     case load(TaskID, AppKey)
     /// Move a task to its next state; the answer to an impossible change is the current state.
     case change(TaskID, AppKey, TaskChange)
-    /// Store devices for a scheduled task.
     case park(TaskID, AppKey, [DeviceID])
-    /// Return a page of a scheduled task's devices.
     case targets(TaskID, from: UInt64)
-    /// Scan a broadcast's devices in some buckets.
     case scan(BroadcastScan)
     /// Record the position of a broadcast's scan; `Bucket.count` means completed.
     case advance(TaskID, AppKey, position: Int, during: TaskState)
     /// End every pending message of a task in these buckets, and refuse later ones.
     case sweep(TaskID, AppKey, LoopShare)
     case totals(TaskID, AppKey, LoopShare)
-    /// Return this shard's counters of an app on a day.
     case day(AppKey, day: UInt32)
     /// Return this shard's counters of days that may be folded; `busy` if the caller's day has not begun here.
     ///
@@ -103,9 +97,7 @@ package enum TaskCommand: Sendable {
     /// With `isCounted` the shard of bucket 0 counts these days from now on, and all other shards drop their counters of them. A
     /// shard in a cluster may have started with or without the folded sums, so days would otherwise count twice or not at all.
     case removeCounters([CounterDay], LoopShare, isCounted: Bool)
-    /// Return the number of connected devices of each app.
     case online
-    /// End the pending message of a single push.
     case stopSingle(TaskID, AppKey)
     /// Store the devices of a task with `firstAckWins`; `targets` returns them.
     case keepSiblings(TaskID, [DeviceID])
@@ -121,7 +113,6 @@ package enum TaskCommand: Sendable {
     case group(bucket: Bucket, owner: (UInt64, UInt64))
     /// Run an operator's query or command, which need not concern a task.
     case inspect(Inspection)
-    /// Run a feed command in the app's home bucket.
     case feed(FeedCommand)
     /// Return the live broadcasts of the logs in these buckets, for a shard that starts elsewhere, in pieces.
     case liveBroadcasts(LoopShare, BroadcastPiece)
@@ -238,7 +229,6 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     package var ended: Int { finals.reduce(0, +) }
     package var pending: Int { accepted - ended }
 
-    /// Counts the channels on which one message was sent.
     mutating func takeOut(wasSent: Bool, wasAlerted: Bool) {
         live.sent += wasSent ? 1 : 0
         vendor.sent += wasAlerted ? 1 : 0
@@ -274,7 +264,6 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     }
 }
 
-/// The totals of an app on one day, or a part of them.
 package struct DayTotals: Sendable, Equatable, Codable {
     package var messages = TaskTotals()
     package var registered = 0

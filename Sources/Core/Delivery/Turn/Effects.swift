@@ -343,7 +343,6 @@ package struct MessageTrace: Sendable, Codable {
     /// The final state; `nil` while the message is pending.
     package var finalState: FinalState?
     package var finalReason: String
-    /// The fallback in the answer to the message's publish.
     package var fallback = PublishOutcome.Fallback.none
     package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of the job; `nil` without a job, or if only a later version knows the channel.

@@ -22,7 +22,6 @@ struct FoundRow {
     var wakeAt: GatewayTime
 }
 
-/// The result of work that reads any number of rows.
 enum Reading: Equatable {
     case whole
     case unreadable

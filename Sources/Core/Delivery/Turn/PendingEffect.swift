@@ -1,7 +1,6 @@
 internal import Structures
 internal import Wire
 
-/// An effect that is released when its ticket is durable.
 struct PendingEffect {
     /// Rare cases are indirect because each queue element is as large as the largest case.
     enum Kind {

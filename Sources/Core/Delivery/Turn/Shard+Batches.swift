@@ -53,7 +53,6 @@ extension Shard {
         openBatch(device)
     }
 
-    /// Writes rows that belong to no device, as one batch of their bucket.
     @discardableResult
     mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout Shard) -> Result) -> Result {
         core.beginBatch(bucket)
@@ -117,7 +116,6 @@ extension Shard {
         apps.countAccepted(app, blocks: Int64(blocks), day: CountersRow.day(of: now))
     }
 
-    /// Counts, in the open batch, that the size of a pending message changed.
     mutating func countResized(_ old: MessageFacts, as new: MessageFacts) {
         guard old.queuedBlocks != new.queuedBlocks else { return }
         counters.countResized(counterScope, from: old.queuedBlocks, to: new.queuedBlocks)
@@ -125,7 +123,6 @@ extension Shard {
         apps.figures[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
     }
 
-    /// Counts, in the open batch, the channels on which a message was sent.
     mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
         counters.count(reach, of: facts, now: now)
     }

@@ -2,7 +2,6 @@ internal import Wire
 
 // Inlined, because a call would copy the command.
 extension PublishCommand {
-    /// The bytes of the texts, without the vendor contents.
     @inline(__always) var textByteCount: Int {
         unsafe payload.count + collapseKey.count + alertTitle.count + alertBody.count
     }

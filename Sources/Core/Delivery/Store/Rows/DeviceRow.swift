@@ -55,7 +55,6 @@ package struct DeviceProfile {
     }
 }
 
-/// A device's record: fixed fields, then the bytes of the profile.
 package struct DeviceRow {
     static let version: UInt8 = 1
     package static let headerByteCount = 93
@@ -88,7 +87,6 @@ package struct DeviceRow {
     var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.
     var badgeRound: UInt8 = 0
-    /// The messages that ended unseen since the last session.
     var dropped = DroppedCounts()
 
     package func write(profile: UnsafeRawBufferPointer, into bytes: UnsafeMutableRawBufferPointer) {
@@ -140,7 +138,6 @@ package struct DeviceRow {
     }
 }
 
-/// The messages that ended before the device saw them on the live channel.
 struct DroppedCounts: Equatable {
     var expired: UInt32 = 0
     var collapsed: UInt32 = 0

@@ -36,7 +36,6 @@ package enum FeedHeadRow {
 package enum FeedRow {
     static let version: UInt8 = 1
     static let headByteCount = 4
-    /// The size of an item without its payload.
     static let itemByteCount = 1 + 8 + 16 + 16 + 16 + 4 + 4
     /// The size up to which further items are added to a row; a row has at least one item.
     static let targetByteCount = 32 << 10
@@ -104,7 +103,6 @@ package struct UpstreamRow {
     static let version: UInt8 = 1
     /// The number of entries that are always remembered.
     static let memory = 64
-    /// The maximum number of entries.
     static let entryLimit = 256
     static let headByteCount = 12
     static let entryByteCount = 4 + 8 + 8 + 4
@@ -113,7 +111,6 @@ package struct UpstreamRow {
         var request: UInt32
         /// The digest of the payload and the task.
         var digest: UInt64
-        /// The item's number in the feed.
         var number: UInt64
         var byteCount: UInt32
 

@@ -57,7 +57,6 @@ package struct JobRow {
     /// The job's channel; `nil` if only a later version knows it, so no sender gets the job here.
     var channel: VendorChannel? { ChannelByte.channel(channelAndKind) }
 
-    /// The channel in its stored form, in the high four bits.
     var channelBits: UInt8 { channelAndKind & 0xF0 }
 
     /// The kind of the last leased token.
@@ -234,7 +233,6 @@ package struct JobRow {
         self.init(&reader)
     }
 
-    /// The fields that readers of alarms need, stored first.
     struct Head {
         var state: State
         var strategy: Strategy
@@ -396,7 +394,6 @@ struct SettledLease {
     }
 }
 
-/// The stored form of leases, after the steps of job and trace rows.
 enum LeaseBytes {
     static let leaseByteCount = 17
 

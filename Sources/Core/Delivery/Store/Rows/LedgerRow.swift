@@ -13,7 +13,6 @@ package struct LedgerRow: Equatable {
         static let live = Flags(rawValue: 1)
         /// The message was sent on the live channel.
         static let sent = Flags(rawValue: 2)
-        /// The vendor accepted the message.
         static let alerted = Flags(rawValue: 4)
         /// The first acked message of a task with `firstAckWins`; see Shard+FirstAck.swift.
         static let firstAck = Flags(rawValue: 8)

@@ -57,12 +57,10 @@ extension ShardStore {
 }
 
 extension StoreRead {
-    /// Returns a read that finds a message's row by its id.
     static func search(_ bucket: Bucket, table: StoreKey.Table, _ message: MessageID) -> StoreRead {
         unsafe .search(bucket: bucket, table: table) { unsafe MessageRow($0)?.messageID == message }
     }
 
-    /// Returns a read that finds the newest traces of a device's messages.
     static func traces(of cid: DeviceID, in bucket: Bucket, limit: Int) -> StoreRead {
         // The table also contains late events, whose keys have a number in the id's top bits.
         unsafe .traces(bucket: bucket, limit: limit) { key, bytes in
@@ -193,7 +191,6 @@ extension ShardStore {
         }
     }
 
-    /// Adds to a counters row whose sum is in memory.
     @inline(__always)
     func addCounts(_ key: StoreKey, _ change: CounterChange, to row: Place<CountersRow>) {
         unsafe add(key, change) { unsafe row.value.write(into: $0) }

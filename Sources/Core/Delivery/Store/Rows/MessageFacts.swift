@@ -43,7 +43,6 @@ struct MessageFacts {
     var timeToLive: Int64
     /// The charge against the device's queue and window, see `MessageRow.charge`.
     var byteCount: UInt32
-    /// The channels with vendor content.
     var channels: ChannelSet = []
 
     /// The charge against the app's queued bytes, in blocks.
@@ -58,7 +57,6 @@ struct MessageFacts {
     var jobKey: StoreKey { StoreKey(bucket, .job, message) }
     /// The sequence; 0 without a place in a stream.
     var sequence: UInt64 { table == .vendorMessage ? 0 : item }
-    /// Whether the message has exactly one live attempt.
     var isOneShot: Bool { timeToLive <= 0 }
 
     /// The time from which an armed message's job is due: its deadline, or its acceptance.
@@ -75,7 +73,6 @@ struct MessageFacts {
     /// The first alarm of the message's row: its job, or its expiry without one.
     var firstAlarm: GatewayTime { flags.contains(.isArmed) ? jobDueAt : expiresAt }
 
-    /// The fallback in the answer to the message's publish.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {
         strategy.answered(
             isArmed: flags.contains(.isArmed), wasReachable: fallbackAt > 0, table: table, timeToLive: timeToLive,

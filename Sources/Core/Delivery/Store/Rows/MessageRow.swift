@@ -22,10 +22,8 @@ package import Wire
     private let fallbackAt: GatewayTime
     private let wakeAt: GatewayTime
     private let places: Places
-    /// The channels with content, including unknown ones.
     private let channels: ChannelSet
 
-    /// The offsets of the texts.
     private struct Places {
         var payload = 0
         var payloadEnd = 0
@@ -193,7 +191,6 @@ package import Wire
 extension MessageRow {
     /// The size of the smallest row: a plain task, an expiry that follows from the TTL, and no text.
     static let smallestByteCount = 4 + 16 + 14 + 8 + 1
-    /// The maximum size of a row without the publisher's texts.
     package static let overheadByteCount =
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
         + VendorChannel.allCases.count * ContentBytes.overheadByteCount
@@ -201,10 +198,8 @@ extension MessageRow {
     /// The charge of a message besides its row, for its keys and memory; the smallest row makes 128 bytes in total.
     static let chargeBesideRow = 128 - smallestByteCount
 
-    /// Returns the charge of a row against its device's queue.
     static func charge(_ byteCount: Int) -> UInt32 { UInt32(truncatingIfNeeded: byteCount + chargeBesideRow) }
 
-    /// Returns the maximum size of a command's row, before its times are known.
     static func byteCountLimit(_ command: borrowing PublishCommand) -> Int {
         // Stored times of up to six bytes cover 69 years.
         let texts = Texts(command)

@@ -32,12 +32,10 @@ package struct PushRow {
         (self.outcome, self.digest, self.app, self.table, self.item) = (outcome, digest, app, table, item)
     }
 
-    /// Returns the key of a single push's row by its task id.
     package static func key(_ task: TaskID, in bucket: Bucket) -> StoreKey {
         StoreKey(bucket, .request, ownerHigh: task.high & 0xFFFF_FFFF, ownerLow: task.low)
     }
 
-    /// Returns the key by the digest of the request.
     static func key(of request: (UInt64, UInt64), in bucket: Bucket) -> StoreKey {
         StoreKey(
             bucket, .request, ownerHigh: UInt64(bucket.index) << 20 | request.0 & 0xF_FFFF, ownerLow: request.1)

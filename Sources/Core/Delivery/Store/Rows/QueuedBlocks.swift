@@ -10,7 +10,6 @@ package enum QueuedBlocks {
     /// Above 128 GiB the difference would become negative.
     package static let byteCountLimit = Int(Int32.max) * blockByteCount
 
-    /// Returns the blocks of a message by its charge.
     package static func count(_ charge: UInt32) -> UInt16 {
         UInt16(truncatingIfNeeded: (Int(charge) + blockByteCount - 1) / blockByteCount)
     }
@@ -18,7 +17,6 @@ package enum QueuedBlocks {
     /// Returns additions minus removals for a row whose sums wrap around.
     static func difference(_ came: UInt32, _ went: UInt32) -> Int64 { Int64(Int32(bitPattern: came &- went)) }
 
-    /// The maximum charge of one message.
     package static let largestMessageByteCount =
         Int(count(MessageRow.charge(StoreBounds.valueByteCount))) * blockByteCount
 }

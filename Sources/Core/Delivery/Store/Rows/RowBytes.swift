@@ -49,7 +49,6 @@ internal import Wire
         return unsafe Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
     }
 
-    /// Skips the next byte if it has this value.
     mutating func skip(_ byte: UInt8) -> Bool {
         guard unsafe offset < bytes.count, unsafe bytes[offset] == byte else { return false }
         offset += 1
@@ -112,7 +111,6 @@ extension RowWriter {
 
     private static func folded(_ value: Int64) -> UInt64 { UInt64(bitPattern: value << 1 ^ value >> 63) }
 
-    /// The maximum size of a varint.
     static let varintByteCount = 10
 }
 

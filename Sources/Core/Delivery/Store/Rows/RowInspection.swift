@@ -51,7 +51,6 @@ package enum RowInspection {
         package var acceptedAt: GatewayTime
         /// Whether this was the first acked message of a task with `firstAckWins`.
         package var isFirstAck: Bool
-        /// Whether the vendor accepted the message.
         package var isAlerted: Bool
     }
 

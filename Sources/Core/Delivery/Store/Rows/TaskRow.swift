@@ -64,7 +64,6 @@ package enum TaskRow {
     }
 }
 
-/// The devices of a scheduled task.
 package enum TargetsRow {
     static let version: UInt8 = 1
 

@@ -20,7 +20,6 @@ package struct TraceRow {
     var leases: [GivenLease] = []
     /// The job's channel; `nil` without a job, or if only a later version knows the channel.
     var channel: VendorChannel?
-    /// The fallback in the answer to the message's publish.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)
     package var reason = ""
     package var steps: [MessageTrace.Step]

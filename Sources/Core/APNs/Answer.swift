@@ -1,20 +1,20 @@
-/// Apple's answer to one request.
+/// Apple's response to one request.
 package struct Answer: Sendable, Equatable {
     package var status: Int
-    /// The body's `reason`; empty when there was none.
+    /// The `reason` of the body, or empty without one.
     package var reason: String
-    /// With 410: since when the token has been invalid, in milliseconds.
+    /// With status 410: the time since which the token has been invalid, in milliseconds.
     package var timestamp: Int64
-    /// The header `retry-after`, in seconds.
+    /// The `retry-after` header, in seconds.
     package var retryAfter: Int64?
 
     package init(status: Int, reason: String = "", timestamp: Int64 = 0, retryAfter: Int64? = nil) {
         (self.status, self.reason, self.timestamp, self.retryAfter) = (status, reason, timestamp, retryAfter)
     }
 
-    /// What to do about it.
+    /// The action to take.
     ///
-    /// A reason that this version does not know is data: its status decides.
+    /// For an unknown reason the status decides.
     package var action: Action {
         if status == 200 { return .accept }
         if let known = Reason(rawValue: reason) { return known.action }
@@ -24,8 +24,8 @@ package struct Answer: Sendable, Equatable {
         case 429: return .slowDownToken
         case 413: return .reject
         case 500...599: return .retry
-        // What is refused for a reason that we do not know would be refused again. Without any reason it is no word of
-        // Apple's: a proxy or another server may stand in its place.
+        // A retry after an unknown reason would be rejected again. A response without any reason may come from a proxy or another
+        // server, so it is retried.
         case 400...499: return reason.isEmpty ? .retry : .reject
         default: return .retry
         }

@@ -1,4 +1,4 @@
-// Apple's rules over parsed JSON: gateway, sender and fake read bodies by them.
+// The rules of Apple for parsed JSON. The gateway, the sender and the test server all use them.
 
 package import JSON
 
@@ -23,7 +23,6 @@ extension BodyValue {
 }
 
 extension BodyFacts {
-    /// Reads a whole body.
     package init(_ body: JSONValue, isActivity: Bool) {
         self.init()
         isObject = body.kind == .object

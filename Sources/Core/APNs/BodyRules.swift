@@ -1,39 +1,44 @@
-// The forms of values that Apple reads in a push's `aps`, and what is taken for a value in another form. The gateway writes bodies by these
-// forms; the sender and the fake read the facts that follow from them.
+// The value forms that Apple reads in a push's `aps`, and conversions from other forms. The gateway converts bodies to these
+// forms. The sender and the test server read the resulting facts.
 
-/// A value of `aps`, as far as a rule looks at it.
+/// A value in `aps`, reduced to the properties that rules check.
 package enum BodyValue: Sendable, Equatable {
     case null
     case flag(Bool)
     case integer(Int64)
-    /// Any other number.
     case number(Double)
     case text(String)
-    /// A text of more than `Bounds.shortTextByteCount` bytes; no rule reads it.
+    /// A text of more than `Bounds.shortTextByteCount` bytes.
+    ///
+    /// No rule reads its content.
     case longText
     case list(isEmpty: Bool)
     case object(isEmpty: Bool)
 }
 
-/// The value that goes to Apple in place of a given one.
+/// The replacement for a given value in the body sent to Apple.
 package enum BodyReading: Sendable {
     case asGiven
     case integer(Int64)
     case number(Double)
     case text(String)
-    /// `{}`: PHP writes `[]` for it.
+    /// `{}`, because PHP encodes an empty object as `[]`.
     case emptyObject
-    /// An object's members, each by its key's form; other members go as they are.
+    /// The members of an object, converted by the forms of these keys.
+    ///
+    /// Other members are sent unchanged.
     case members(of: [BodyKey])
-    /// A list's elements, each in this form.
+    /// The elements of a list, each converted to this form.
     case elements(of: BodyForm)
-    /// Nothing: the value says nothing.
+    /// The value is empty and is omitted.
     case leftOut
-    /// No form that Apple reads; the text says which one it reads.
+    /// The value cannot be converted.
+    ///
+    /// The text describes the expected form.
     case refused(StaticString)
 }
 
-/// The forms of values that Apple reads.
+/// The value forms that Apple reads.
 package enum BodyForm: Sendable {
     case flag, badge, count, score, anyScore, volume, seconds, text, localizedText, level, event
     case sound, alert, activityAlert, texts, object
@@ -75,7 +80,7 @@ package enum BodyForm: Sendable {
         }
     }
 
-    /// Empty values, as SDKs send them for members that were not filled in, say nothing.
+    /// Omits empty values, which SDKs send for members that were not filled in, and refuses others.
     private static func leftOutIfEmpty(_ value: BodyValue, _ wanted: StaticString) -> BodyReading {
         switch value {
         case .null, .text(""), .list(isEmpty: true), .object(isEmpty: true): .leftOut
@@ -102,7 +107,7 @@ package enum BodyForm: Sendable {
         switch value {
         case .integer(let number): return range.contains(number) ? .asGiven : .refused(wanted)
         case .number(let number): found = Int64(exactly: number.rounded(.towardZero))
-        // A sign in front means a change elsewhere, so that it is no plain number here.
+        // A text with a sign is refused: elsewhere, a signed badge is an increment.
         case .text(let text) where text.utf8.first.map { $0 >= 0x30 && $0 <= 0x39 } == true: found = Int64(text)
         default: return leftOutIfEmpty(value, wanted)
         }
@@ -123,7 +128,9 @@ package enum BodyForm: Sendable {
         }
     }
 
-    /// True for digits with at most a sign and a point: no `inf`, no `0x1`.
+    /// Whether the text has only digits, signs and points.
+    ///
+    /// `inf` and `0x1` are excluded.
     private static func isDecimal(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == 0x2D || $0 == 0x2E }
     }
@@ -144,7 +151,7 @@ package enum BodyForm: Sendable {
 
     private static func sound(_ value: BodyValue) -> BodyReading {
         switch value {
-        // Getui's name for no sound. A phone without such a file would play its own sound.
+        // Getui's name for no sound. A phone without such a file would play its default sound.
         case .text(""), .text("com.gexin.ios.silence"): .leftOut
         case .object(isEmpty: false): .members(of: BodyKey.ofSound)
         case .object, .list: leftOutIfEmpty(value, "a text or an object")
@@ -155,7 +162,7 @@ package enum BodyForm: Sendable {
 }
 
 extension BodyReading {
-    /// The value that Apple gets; `nil`: none.
+    /// Returns the value sent to Apple, or `nil` if it is omitted.
     package func sent(for given: BodyValue) -> BodyValue? {
         switch self {
         case .asGiven: given
@@ -190,10 +197,10 @@ package struct BodyKey: Sendable {
         BodyKey("category", .text), BodyKey("thread-id", .text), BodyKey("target-content-id", .text),
         BodyKey("filter-criteria", .text), BodyKey("interruption-level", .level), BodyKey("url-args", .texts),
     ]
-    /// Of an alert, a background push or a VoIP push.
+    /// The keys of an alert, background or VoIP push.
     package static let ofNotification =
         [BodyKey("alert", .alert, .alert), BodyKey("relevance-score", .score)] + common
-    /// Of a Live Activity's push.
+    /// The keys of a Live Activity push.
     package static let ofActivity =
         [
             BodyKey("alert", .activityAlert, .alert), BodyKey("relevance-score", .anyScore),
@@ -217,16 +224,16 @@ package struct BodyKey: Sendable {
     static let ofSound = [BodyKey("critical", .flag), BodyKey("name", .text), BodyKey("volume", .volume)]
 }
 
-/// The members of a body on which its push type depends.
+/// The members of a body that its push type depends on.
 package struct BodyFacts: Sendable, Equatable {
     package var isObject = false
-    /// `aps` is an object.
+    /// Whether `aps` is an object.
     package var hasAps = false
     package var hasAlert = false
     package var hasSound = false
     package var hasBadge = false
     package var isContentAvailable = false
-    /// `aps.event` of a Live Activity.
+    /// The value of `aps.event` in a Live Activity push.
     package var event: String?
     package var hasTimestamp = false
     package var hasContentState = false
@@ -235,7 +242,7 @@ package struct BodyFacts: Sendable, Equatable {
 
     package init() {}
 
-    /// Notes a member of `aps` as Apple gets it.
+    /// Records a member of `aps` with the value sent to Apple.
     package mutating func note(_ key: BodyKey, _ value: BodyValue) {
         guard let fact = key.fact, value != .null else { return }
         switch (fact, value) {

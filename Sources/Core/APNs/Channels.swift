@@ -1,12 +1,14 @@
-// Apple's channels: one notification on a channel updates the Live Activities of all devices that subscribed to it.
+// Apple's broadcast channels: one notification on a channel updates the Live Activities of all subscribed devices.
 //
-// Sources: Apple's documentation "Sending channel management requests to APNs", "Sending broadcast push notification
-// requests to APNs" and "Handling error responses from Apple Push Notification service".
+// Sources: Apple's documentation "Sending channel management requests to APNs", "Sending broadcast push notification requests to
+// APNs" and "Handling error responses from Apple Push Notification service".
 
 internal import TextForms
 
 extension Environment {
-    /// Apple's host for the management of channels; broadcasts go to `host`.
+    /// Apple's host for channel management.
+    ///
+    /// Broadcasts go to `host`.
     package var channelHost: String {
         switch self {
         case .production: "api-manage-broadcast.push.apple.com"
@@ -22,10 +24,10 @@ extension Environment {
     }
 }
 
-/// What a channel keeps for devices that are offline; fixed when it is made.
+/// The storage policy of a channel for offline devices, fixed at its creation.
 package enum ChannelStorage: Int64, Sendable, CaseIterable {
     case none = 0
-    /// The last notification, for eight hours at most.
+    /// Apple stores the last notification for up to eight hours.
     case last = 1
 
     package var name: String {
@@ -44,9 +46,9 @@ package enum ChannelStorage: Int64, Sendable, CaseIterable {
 /// A notification for all subscribers of a channel.
 package struct Broadcast: Sendable, Equatable {
     package var channelID: String
-    /// Absolute Unix seconds; 0: Apple stores nothing.
+    /// The expiration in Unix seconds, or 0 for no storage.
     ///
-    /// A channel without storage takes only 0.
+    /// A channel without storage accepts only 0.
     package var expiration: Int64
     package var priority: Int
     package var body: [UInt8]
@@ -56,7 +58,7 @@ package struct Broadcast: Sendable, Equatable {
     }
 }
 
-/// One request about an app's channels.
+/// A request about an app's channels.
 package struct ChannelRequest: Sendable, Equatable {
     package enum Call: Sendable, Equatable {
         case create(ChannelStorage)
@@ -67,7 +69,9 @@ package struct ChannelRequest: Sendable, Equatable {
     }
 
     package static let broadcastByteCount = 5_120
-    /// Apple says to assume no size; this bounds what goes into a header field.
+    /// Apple documents no maximum.
+    ///
+    /// This bound limits the header field.
     package static let channelIDByteCount = 512
 
     /// The app's bundle id, without a suffix.
@@ -76,7 +80,7 @@ package struct ChannelRequest: Sendable, Equatable {
 
     package init(topic: String, call: Call) { (self.topic, self.call) = (topic, call) }
 
-    /// Goes to `Environment.channelHost` in place of `Environment.host`.
+    /// Whether the request goes to `Environment.channelHost` instead of `Environment.host`.
     package var isManagement: Bool {
         if case .broadcast = call { false } else { true }
     }
@@ -97,7 +101,7 @@ package struct ChannelRequest: Sendable, Equatable {
         }
     }
 
-    /// The header `apns-channel-id`.
+    /// The value of the header `apns-channel-id`.
     package var channelID: String? {
         switch call {
         case .create, .list: nil
@@ -115,8 +119,8 @@ package struct ChannelRequest: Sendable, Equatable {
         }
     }
 
-    /// - Parameter facts: of the body of a broadcast.
-    /// - Returns: the first breach of Apple's rules; `nil`: the request may go.
+    /// - Parameter facts: the facts of a broadcast's body.
+    /// - Returns: the first violation of Apple's rules, or `nil` if the request may be sent.
     package func breach(_ facts: BodyFacts) -> RuleBreach? {
         guard topic.isPlain(with: ".-"), (1...Bounds.topicByteCount).contains(topic.utf8.count),
             !topic.hasSuffix(".push-type.liveactivity"), !topic.hasSuffix(".voip")
@@ -143,7 +147,7 @@ package struct ChannelRequest: Sendable, Equatable {
             return RuleBreach(
                 reason: "BadRequestPayload", advice: "the body is an object whose aps has event and timestamp")
         }
-        // A broadcast cannot start an activity: the device has none that subscribed.
+        // A broadcast cannot start an activity, because only devices with a running activity are subscribed.
         guard facts.event == "update" || facts.event == "end" else {
             return RuleBreach(reason: "BadRequestPayload", advice: "aps.event of a broadcast is update or end")
         }

@@ -1,10 +1,14 @@
-/// The handoff API's bounds, for the gateway and for sender services.
+/// The handoff API's bounds, shared by the gateway and sender services.
 package enum HandoffBounds {
-    /// Jobs of one lease, and results of one call: both fit one committed batch a loop comfortably.
+    /// The maximum number of jobs per lease and of results per call.
+    ///
+    /// Both fit into one commit of the store.
     package static let jobCount = 500
     package static let leaseSeconds: ClosedRange<Int64> = 5...300
-    /// A sender may put off a retry for a day; a message is kept for three.
+    /// A sender may delay a retry by up to a day.
+    ///
+    /// Messages are kept for at most three days.
     package static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
-    /// Containers that a leased job may have around the body that a publisher nested.
+    /// The JSON nesting that a leased job adds around a publisher's body.
     package static let jobDepth = 3
 }

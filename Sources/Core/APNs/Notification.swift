@@ -1,16 +1,17 @@
-// APNs: what Apple's push service wants and what its answers mean. Pure: no socket, no clock, no random number.
+// Requests to Apple's push service and the meaning of its answers. This module uses no sockets, clocks or random numbers.
 //
 // Sources: Apple's documentation "Sending notification requests to APNs", "Handling notification responses from APNs",
 // "Establishing a token-based connection to APNs" and "Starting and updating Live Activities with ActivityKit push
 // notifications".
 
-/// One of Apple's two services: tokens of one mean nothing to the other.
+/// One of Apple's two services.
+///
+/// A device token is valid in one of them only.
 package enum Environment: String, Sendable, CaseIterable {
     case production, sandbox
 
     package var other: Environment { self == .production ? .sandbox : .production }
 
-    /// Apple's host.
     package var host: String {
         switch self {
         case .production: "api.push.apple.com"
@@ -19,28 +20,30 @@ package enum Environment: String, Sendable, CaseIterable {
     }
 }
 
-/// The header `apns-push-type`, as far as the gateway has jobs for it.
+/// The values of the header `apns-push-type` that the gateway uses.
 package enum PushType: String, Sendable, CaseIterable {
     case alert, background, voip, liveactivity
 }
 
-/// What a token is for; the names are those of the handoff API.
+/// The purpose of a device token.
+///
+/// The names are those of the handoff API.
 package enum TokenKind: String, Sendable, CaseIterable {
     case alert, voip, liveActivity, liveActivityStart
 }
 
-/// One request to Apple, as a handoff job describes it.
+/// A request to Apple, built from a handoff job.
 package struct Notification: Sendable, Equatable {
     package var token: String
     package var tokenKind: TokenKind
     package var environment: Environment
-    /// The app's own topic, or with the suffix already.
+    /// The app's topic, with or without the push type's suffix.
     package var topic: String
     package var pushType: PushType
     package var priority: Int
-    /// Absolute Unix seconds; 0: Apple must not store it.
+    /// The expiration in Unix seconds, or 0 for no storage at Apple.
     package var expiration: Int64
-    /// Empty: none.
+    /// The collapse id, or empty for none.
     package var collapseID: String
     /// A UUID in lower case.
     package var id: String
@@ -55,7 +58,9 @@ package struct Notification: Sendable, Equatable {
         (self.collapseID, self.id, self.body) = (collapseID, id, body)
     }
 
-    /// The header `apns-topic`: VoIP and Live Activities have topics of their own beside the app's.
+    /// The header `apns-topic`.
+    ///
+    /// VoIP and Live Activity pushes have a suffix after the app's topic.
     package var fullTopic: String {
         let suffix: String
         switch pushType {
@@ -66,21 +71,24 @@ package struct Notification: Sendable, Equatable {
         return topic.hasSuffix(suffix) ? topic : topic + suffix
     }
 
-    /// The header `apns-priority`: a background push with 10 would be refused.
+    /// The header `apns-priority`.
+    ///
+    /// Apple rejects a background push with priority 10.
     package var effectivePriority: Int { pushType == .background ? 5 : priority }
 }
 
-/// Apple's bounds.
 package enum Bounds {
     package static let bodyByteCount = 4_096
     package static let voipBodyByteCount = 5_120
     package static let collapseIDByteCount = 64
-    /// Tokens have 32 to 100 bytes today; Apple says to assume no length.
+    /// The allowed number of hexadecimal digits.
+    ///
+    /// Tokens have 32 to 100 bytes today, but Apple documents no fixed length.
     package static let tokenDigits = 2...512
     package static let topicByteCount = 255
-    /// The longest text that a rule about a value reads.
+    /// The maximum length of a text whose content a rule reads.
     package static let shortTextByteCount = 64
-    /// A time in seconds lies before it; a time in milliseconds would lie behind it.
+    /// An upper bound of times in seconds that excludes times in milliseconds.
     static let latestSecond: Int64 = 99_999_999_999
     static let anyScore = Double.greatestFiniteMagnitude
 

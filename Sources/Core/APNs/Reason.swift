@@ -1,4 +1,6 @@
-/// A reason that Apple documents; an answer with another one is treated by its status.
+/// A reason that Apple documents.
+///
+/// An answer with another reason is handled by its status.
 package enum Reason: String, Sendable, CaseIterable {
     case badCollapseID = "BadCollapseId"
     case badDeviceToken = "BadDeviceToken"
@@ -33,7 +35,7 @@ package enum Reason: String, Sendable, CaseIterable {
     case internalServerError = "InternalServerError"
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
-    // Of channels and broadcasts.
+    // Reasons for channels and broadcasts.
     case featureNotEnabled = "FeatureNotEnabled"
     case missingChannelID = "MissingChannelId"
     case badChannelID = "BadChannelId"
@@ -45,32 +47,32 @@ package enum Reason: String, Sendable, CaseIterable {
     case topicMismatch = "TopicMismatch"
 }
 
-/// What the sender does about an answer.
+/// The sender's reaction to an answer.
 package enum Action: Sendable, Equatable {
-    /// Apple has it.
+    /// Apple accepted the notification.
     case accept
-    /// This notification will never be taken.
+    /// Drop the notification: Apple would reject it again.
     case reject
-    /// The token is not valid for Apple any more.
+    /// Invalidate the token.
     case voidToken
-    /// The token may belong to the other environment: sent there once.
+    /// Retry once in the other environment, because the token may belong there.
     case tryOtherEnvironment
-    /// Later again, after the server's delay or ours.
+    /// Retry after the server's delay or the sender's backoff.
     case retry
-    /// One device gets too much: later again, and nothing else for this token meanwhile.
+    /// Retry later and send nothing else to this token until then: its device receives too many pushes.
     case slowDownToken
-    /// The provider token is too old: a new one, and the same request again.
+    /// Retry with a new provider token: the current one is too old.
     case renewProviderToken
-    /// Apple saw too many new provider tokens: the one there is stays in use, and requests rest.
+    /// Keep the provider token and pause requests: Apple counted too many token updates.
     case keepProviderToken
-    /// The key or the certificate is not accepted: its requests rest until it works again or is replaced.
+    /// Pause the requests of the rejected key or certificate until it is accepted again or replaced.
     case restCredential
-    /// The connection ends; the same request goes again on another.
+    /// Retry on another connection: this one ends.
     case reconnect
 }
 
 extension Action {
-    /// Apple looked at the notification, so that it took the credential.
+    /// Whether the answer implies that Apple accepted the credential.
     package var provesCredential: Bool {
         switch self {
         case .accept, .reject, .voidToken, .tryOtherEnvironment, .retry, .slowDownToken: true
@@ -80,7 +82,7 @@ extension Action {
 }
 
 extension Reason {
-    /// The status that Apple documents with it.
+    /// The status that Apple documents for this reason.
     package var status: Int {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
@@ -106,7 +108,7 @@ extension Reason {
         switch self {
         case .badDeviceToken: .tryOtherEnvironment
         case .expiredToken, .unregistered: .voidToken
-        // The token is good, for another app of the team: a wrong topic in the settings must not void every token.
+        // The token is valid for another app of the team. A wrong topic in the settings must not invalidate every token.
         case .deviceTokenNotForTopic: .reject
         case .expiredProviderToken: .renewProviderToken
         case .tooManyProviderTokenUpdates: .keepProviderToken
@@ -125,7 +127,7 @@ extension Reason {
         }
     }
 
-    /// What it means, in plain words, and what to do.
+    /// The meaning of the reason and the remedy.
     package var advice: StaticString {
         switch self {
         case .badCollapseID: "the collapse id has more than 64 bytes: shorten it"

@@ -1,8 +1,10 @@
-// Apple's rules that can be checked before a request is spent. The gateway applies those about contents when it accepts a push.
+// The gateway applies the rules about contents when it accepts a push. The sender applies all of them.
 
 internal import TextForms
 
-/// Why a job is not sent; the name is the result's reason, the text says what to change.
+/// A rule violation that prevents a job from being sent.
+///
+/// `reason` is the result's reason, `advice` describes the fix.
 package struct RuleBreach: Sendable, Equatable {
     package var reason: StaticString
     package var advice: StaticString
@@ -10,18 +12,19 @@ package struct RuleBreach: Sendable, Equatable {
     package static func == (left: RuleBreach, right: RuleBreach) -> Bool { "\(left.reason)" == "\(right.reason)" }
 }
 
-/// Apple's rules that can be checked before a request is spent: Apple answers some breaches with a reason that misleads,
-/// and drops others without a word.
+/// Apple's rules that can be checked before a request is sent.
+///
+/// Apple's answers to some violations are misleading, and it drops other pushes silently.
 package enum RequestRules {
-    /// - Returns: the first breach; `nil`: the request may go.
+    /// - Returns: the first violation, or `nil` if the request may be sent.
     package static func breach(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
         form(of: notification) ?? size(of: notification)
             ?? breach(of: body, notification.pushType, notification.tokenKind)
     }
 
-    /// Looks at a collapse id; an empty one is none.
+    /// Checks a collapse id.
     ///
-    /// It travels as an HTTP field, which has no line end and no blank at an end.
+    /// An empty one counts as none. It is sent as an HTTP field, which allows no line end and no leading or trailing space.
     package static func breach(ofCollapseID id: some BidirectionalCollection<UInt8>) -> RuleBreach? {
         let isTaken =
             id.count <= Bounds.collapseIDByteCount && id.allSatisfy { (0x20...0x7E).contains($0) } && id.first != 0x20
@@ -58,7 +61,7 @@ package enum RequestRules {
         return kind(of: notification)
     }
 
-    /// A token of one kind takes pushes of its own type only.
+    /// A push must match its token's kind.
     private static func kind(of notification: Notification) -> RuleBreach? {
         let expected: TokenKind
         switch (notification.pushType, notification.tokenKind) {
@@ -88,7 +91,7 @@ package enum RequestRules {
             advice: "Apple takes bodies of 4,096 bytes, for VoIP of 5,120: send ids, fetch the rest")
     }
 
-    /// Looks at what a body has; for Apple it depends on the push type and on the token that it goes to.
+    /// Checks a body's members, whose rules depend on the push type and the token's kind.
     package static func breach(of body: BodyFacts, _ type: PushType, _ kind: TokenKind) -> RuleBreach? {
         guard body.isObject else {
             return RuleBreach(reason: "BadBody", advice: "the body is no JSON object")

@@ -1,19 +1,21 @@
-/// What the sender remembers of single tokens, within a bound; the oldest entry goes first.
+/// A bounded cache of the sender's state per token.
 ///
-/// All of it may be lost at a restart: then a token costs one request more.
+/// The oldest entry is evicted first. The cache is not persisted. A lost entry costs one extra request.
 package struct TokenMemory: ~Copyable {
     struct Entry {
-        /// The environment that took the token in place of the one it was registered with.
+        /// The environment that accepted the token instead of the registered one.
         var environment: Environment?
-        /// Nothing is sent before this, in monotonic milliseconds.
+        /// The end of the token's pause, in monotonic milliseconds.
         var restsUntil: Int64 = 0
-        /// How often in a row Apple said that the token gets too much.
+        /// The number of consecutive answers that reported too many pushes to the token.
         var refusals = 0
     }
 
     private let limit: Int
     private var entries: [String: Entry] = [:]
-    /// Tokens in the order of their first entry; some may be gone.
+    /// Tokens in the order of their first entry.
+    ///
+    /// It may contain tokens whose entry was removed.
     private var order: [String] = []
     private var firstInOrder = 0
 
@@ -21,25 +23,25 @@ package struct TokenMemory: ~Copyable {
 
     package var count: Int { entries.count }
 
-    /// Where a token's requests go.
+    /// Returns the environment that receives the token's requests.
     package func environment(of token: String, registered: Environment) -> Environment {
         entries[token]?.environment ?? registered
     }
 
-    /// The token belongs to another environment than the one it was registered with.
+    /// Records that the token belongs to another environment than the registered one.
     package mutating func belongs(_ token: String, to environment: Environment) {
         change(token) { $0.environment = environment }
     }
 
-    /// Until when nothing is sent to the token; `nil`: it may get the next.
+    /// Returns the end of the token's pause, or `nil` if it is not paused.
     package func restsUntil(_ token: String, now: Int64) -> Int64? {
         guard let time = entries[token]?.restsUntil, time > now else { return nil }
         return time
     }
 
-    /// Apple said that the token gets too much.
+    /// Pauses a token after Apple reported too many pushes to it.
     ///
-    /// - Returns: the rest in milliseconds: what the server asked for, or one that doubles from a second to five minutes.
+    /// - Returns: the pause in milliseconds: the server's delay, or a backoff that doubles from one second to five minutes.
     package mutating func tooMuch(_ token: String, now: Int64, retryAfter: Int64?) -> Int64 {
         var rest: Int64 = 0
         change(token) { entry in
@@ -50,7 +52,7 @@ package struct TokenMemory: ~Copyable {
         return rest
     }
 
-    /// Apple took a notification for the token.
+    /// Records that Apple accepted a notification for the token.
     package mutating func took(_ token: String) {
         guard let entry = entries[token], entry.refusals > 0 else { return }
         if entry.environment == nil { entries[token] = nil } else { entries[token]?.refusals = 0 }
@@ -62,7 +64,7 @@ package struct TokenMemory: ~Copyable {
             order.append(token)
         }
         body(&entries[token, default: Entry()])
-        // Entries that went by themselves leave their places behind.
+        // `took` removes entries but leaves their tokens in `order`.
         if order.count - firstInOrder > 2 * limit + 16 { compact() }
     }
 

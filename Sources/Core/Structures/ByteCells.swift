@@ -1,21 +1,22 @@
-/// Small texts in memory, each with its length: short ones in cells of one size, without an allocator's header each.
+/// Storage for short byte strings, each with its length.
 ///
-/// A longer text has memory of its own, with its length in front.
+/// Short ones share cells of one size, which saves an allocator header each. A longer one has an allocation with the length in
+/// front.
 public struct ByteCells: ~Copyable {
-    /// Where a text is, until it is freed.
+    /// The address of a stored byte string, valid until it is freed.
     @safe public struct Place {
         fileprivate let pointer: UnsafeMutableRawPointer
     }
 
     private static let chunkCellCount = 512
 
-    /// One byte of it says how much is used.
+    /// The capacity of a cell plus the length byte.
     private let cellByteCount: Int
     private var chunks: [UnsafeMutableRawPointer] = []
     private var free: [UnsafeMutableRawPointer] = []
     private var fresh = 0
 
-    /// - Parameter capacity: the bytes of a text that has a cell, up to 255.
+    /// - Parameter capacity: the longest byte string that is stored in a cell, up to 255 bytes.
     public init(capacity: Int) {
         precondition(capacity <= 255, "one byte has the length")
         cellByteCount = capacity + 1
@@ -23,7 +24,6 @@ public struct ByteCells: ~Copyable {
 
     deinit { for chunk in chunks { chunk.deallocate() } }
 
-    /// Stores a copy of `bytes`, in a cell if they fit into one.
     public mutating func put(_ bytes: UnsafeRawBufferPointer) -> (place: Place, isCell: Bool) {
         guard bytes.count < cellByteCount else {
             let header = MemoryLayout<UInt32>.size
@@ -42,10 +42,10 @@ public struct ByteCells: ~Copyable {
         if isCell { free.append(place.pointer) } else { place.pointer.deallocate() }
     }
 
-    /// Frees a text that has no cell when the cells go, too.
+    /// Frees an allocated byte string when the cells are freed with it.
     public static func freeLong(_ place: Place) { place.pointer.deallocate() }
 
-    /// Valid until the text is freed.
+    /// Returns the bytes, valid until they are freed.
     public static func bytes(_ place: Place, isCell: Bool) -> UnsafeRawBufferPointer {
         let header = isCell ? 1 : MemoryLayout<UInt32>.size
         let count = isCell ? Int(place.pointer.load(as: UInt8.self)) : Int(place.pointer.load(as: UInt32.self))

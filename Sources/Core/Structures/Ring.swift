@@ -1,4 +1,6 @@
-/// A first-in, first-out queue in one buffer that grows by doubling and never shrinks.
+/// A ring buffer used as a first-in, first-out queue.
+///
+/// It grows by doubling and never shrinks.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var storage: UnsafeMutablePointer<Element>
     @usableFromInline var capacity: Int
@@ -7,7 +9,7 @@ public struct Ring<Element>: ~Copyable {
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount: Int = 0
 
-    /// - Parameter capacity: room to start with; rounded up to a power of two.
+    /// - Parameter capacity: the initial capacity, rounded up to a power of two.
     @inlinable public init(capacity: Int = 16) {
         var rounded = 4
         while rounded < capacity { rounded *= 2 }
@@ -28,7 +30,7 @@ public struct Ring<Element>: ~Copyable {
         usedCount += 1
     }
 
-    /// Takes the oldest value; `nil` when there is none.
+    /// Removes and returns the oldest value, or returns `nil` if the queue is empty.
     @inlinable public mutating func popFirst() -> Element? {
         guard count > 0 else { return nil }
         let value = (storage + head).move()
@@ -39,9 +41,9 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable public var first: Element? { count > 0 ? storage[head] : nil }
 
-    /// The value `index` places behind the oldest.
+    /// The value at position `index`, counted from the oldest.
     @inlinable public subscript(index: Int) -> Element {
-        // Addresses: a wide value is read in place.
+        // Addressors avoid a copy of a large value.
         unsafeAddress {
             precondition(index >= 0 && index < count, "no such place")
             return UnsafePointer(storage + ((head + index) & (capacity - 1)))

@@ -1,7 +1,7 @@
-/// Fixed places for values of one type, named by slots.
+/// An array of values of one type with a free list, addressed by slots.
 ///
-/// A slot is used again after its value was removed, and a value never moves: its place stays good until then.
-/// Memory comes in chunks and is kept for reuse, so that steady work allocates nothing.
+/// A value never moves until it is removed. Its slot is reused afterwards. Memory grows in chunks and is never returned, so
+/// steady work allocates nothing.
 public struct Slab<Element>: ~Copyable {
     @inlinable static var chunkShift: UInt32 { 9 }
     @inlinable static var chunkCount: Int { 1 << Int(chunkShift) }
@@ -9,18 +9,19 @@ public struct Slab<Element>: ~Copyable {
     @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>>
     @usableFromInline var chunkCapacity: Int
     @usableFromInline var allocatedChunks = 0
-    /// One bit a slot, set while it is occupied; room for as many chunks as `chunkCapacity` says.
+    /// One bit per slot, set while the slot is occupied.
+    ///
+    /// Its capacity is `chunkCapacity` chunks.
     @usableFromInline var occupied: UnsafeMutablePointer<UInt64>
     @usableFromInline var free: [Slot<Element>] = []
 
-    /// How many values are held.
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount: Int = 0
 
-    /// One above the highest slot ever used.
+    /// The highest slot ever used, plus one.
     @usableFromInline var usedSlots: UInt32 = 0
 
-    /// The slot that the next `insert` will give.
+    /// The slot that the next `insert` returns.
     @inlinable public var nextSlot: Slot<Element> { free.last ?? Slot(number: usedSlots) }
 
     @inlinable public init() {
@@ -36,7 +37,7 @@ public struct Slab<Element>: ~Copyable {
         occupied.deallocate()
     }
 
-    /// Stores a value; O(1) but for one chunk allocation every 512 new slots.
+    /// Stores a value in O(1), apart from one chunk allocation every 512 new slots.
     @inlinable public mutating func insert(_ value: consuming Element) -> Slot<Element> {
         let slot: Slot<Element>
         if let recycled = free.popLast() {
@@ -53,9 +54,10 @@ public struct Slab<Element>: ~Copyable {
         return slot
     }
 
-    /// Takes a value out; its slot may be used again at once.
+    /// Removes and returns a value.
     ///
-    /// In a debug build nothing is left there of a value with references: see `Place`.
+    /// Its slot may be reused immediately. A debug build overwrites the bytes of a value with references, as described in
+    /// `Place`.
     @discardableResult
     @inlinable public mutating func remove(_ slot: Slot<Element>) -> Element {
         precondition(isOccupied(slot), "empty slot")
@@ -72,20 +74,20 @@ public struct Slab<Element>: ~Copyable {
         slot.number < usedSlots && occupied[Int(slot.number >> 6)] & 1 << UInt64(slot.number & 63) != 0
     }
 
-    /// The slots ever used from a given one on, at most `limit`.
+    /// Returns at most `limit` slots from `first` on, occupied or not.
     public func slots(from first: Slot<Element> = .first, limit: UInt32 = .max) -> SlotRange<Element> {
         SlotRange(first: first.number, end: min(usedSlots, limit > .max - first.number ? .max : first.number + limit))
     }
 
-    /// The next slot in a circle of all that were ever used.
+    /// Returns the next slot and wraps around after the highest one ever used.
     @inlinable public func slot(after slot: Slot<Element>) -> Slot<Element> {
         slot.number + 1 < usedSlots ? Slot(number: slot.number + 1) : .first
     }
 
-    /// The value's place, good until the value is removed.
+    /// Returns the value's place, valid until the value is removed.
     @inlinable public func at(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(pointer(slot)) }
 
-    /// The same as a pointer.
+    /// Returns the same as `at`, as a pointer.
     @inlinable public func pointer(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
         precondition(isOccupied(slot), "empty slot")
         return address(slot)
@@ -96,7 +98,9 @@ public struct Slab<Element>: ~Copyable {
         nonmutating _modify { yield &pointer(slot).pointee }
     }
 
-    /// Where a slot that was used is, whether a value is in it now or not: for a table that knows, and for prefetching.
+    /// Returns the address of any slot ever used, occupied or not.
+    ///
+    /// It is for prefetching and for callers that track occupancy.
     @inlinable public func unchecked(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(address(slot)) }
 
     @inlinable func address(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
@@ -123,7 +127,7 @@ public struct Slab<Element>: ~Copyable {
             occupied = longer
             chunkCapacity *= 2
         }
-        // Values of whole lines of the cache begin with one.
+        // Values whose size is a multiple of a cache line (64 bytes) are aligned to it.
         let isAligned = MemoryLayout<Element>.stride % 64 == 0
         let memory = UnsafeMutableRawPointer.allocate(
             byteCount: MemoryLayout<Element>.stride * Self.chunkCount,

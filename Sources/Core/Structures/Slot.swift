@@ -1,19 +1,19 @@
-/// The number of a value in a `Slab`: 4 bytes, with a type of its own for each kind of value.
+/// The index of a value in a `Slab`: 4 bytes, typed by the kind of value.
 ///
-/// A device's slot where a message's is asked for does not compile. A caller that keeps a slot beyond the removal of its
-/// value may find another value of that kind there, and checks.
+/// The type prevents the use of a device's slot as a message's slot. A slot is reused, so a caller that keeps one after its value
+/// was removed must verify the value.
 public struct Slot<Element>: Hashable, BitwiseCopyable, Sendable {
-    /// For tables that keep plain numbers inside: indices and timers.
+    /// The plain index, for indices and timers that store integers.
     public let number: UInt32
 
     @_transparent public init(number: UInt32) { self.number = number }
 
-    /// No value's.
+    /// A slot that never refers to a value.
     public static var none: Slot { @_transparent get { Slot(number: .max) } }
-    /// The one that a slab gives first.
+    /// The first slot of every slab.
     public static var first: Slot { @_transparent get { Slot(number: 0) } }
 
-    // Written out: what the compiler makes of a generic structure is called, not inlined, in a debug build.
+    // Written out because a debug build calls the synthesized operator of a generic structure instead of inlining it.
     @_transparent public static func == (left: Slot, right: Slot) -> Bool { left.number == right.number }
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(number) }
 }
@@ -22,11 +22,11 @@ extension Slot: CustomStringConvertible {
     public var description: String { self == .none ? "no slot" : "slot \(number)" }
 }
 
-/// Slots one after the other, whether values are in them or not.
+/// Consecutive slots, occupied or not.
 public struct SlotRange<Element>: Sequence, IteratorProtocol, Sendable {
-    /// The first slot that is left; behind the last one when none is.
+    /// The next slot to return, or `end`.
     public private(set) var first: Slot<Element>
-    /// One behind the last.
+    /// The slot after the last one.
     public let end: Slot<Element>
 
     @usableFromInline init(first: UInt32, end: UInt32) {

@@ -1,13 +1,15 @@
-/// A hash table from two words to the slot of a record that holds them: 4 bytes a place, since the key stays in the record.
+/// A hash table from a 128-bit key to the slot of the record that holds the key, at 4 bytes an entry.
 ///
-/// Grows a segment at a time (extendible hashing): a segment of 1,024 places that is full becomes two, so that no table is
-/// ever copied as a whole and none leaves a hole of its size behind. A place has six bits of the hash beside the slot: a
-/// look at a record that is not the one that was sought is rare. The caller compares the keys; see `Probe`.
+/// The table uses extendible hashing: a full segment of 1,024 entries is split in two, so growth never copies the whole table.
+/// Each entry stores six bits of the hash beside the slot, so few records are read whose key differs. The caller compares the
+/// keys of the slots that a `Probe` returns.
 public struct SlotIndex: ~Copyable {
-    /// Slots must be below this.
+    /// The exclusive upper bound of a slot.
     @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
-    /// Visits the slots that may be the one sought; keep it for one look-up only.
+    /// The state of one lookup: it returns the candidate slots.
+    ///
+    /// Changes to the table invalidate it.
     public struct Probe {
         @usableFromInline var segment: UnsafeMutablePointer<UInt32>
         @usableFromInline var index: Int
@@ -23,18 +25,21 @@ public struct SlotIndex: ~Copyable {
     private static let fullCount = placeCount * 13 / 16
     @inlinable static var empty: UInt32 { .max }
 
-    /// Segments by the hash's upper bits; one that is less deep than the directory stands there several times.
+    /// The segments by the hash's upper bits.
+    ///
+    /// A segment of lower depth than the directory appears in it several times.
     @usableFromInline var directory: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
     @usableFromInline var depth = 0
 
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount = 0
 
-    /// Keys come from peers: without a secret in the hash, some thousand keys that are chosen to collide would split one segment
-    /// until no memory is left.
+    /// A random secret.
+    ///
+    /// Keys come from peers: without a secret, a few thousand colliding keys would split one segment until memory is exhausted.
     @usableFromInline let seed: (UInt64, UInt64)
 
-    /// - Parameter seed: random; tests may want the same each time.
+    /// - Parameter seed: random, or fixed in tests.
     public init(seed: (UInt64, UInt64) = (.random(in: 0...(.max)), .random(in: 0...(.max)))) {
         self.seed = seed
         directory = .allocate(capacity: 1)
@@ -58,7 +63,7 @@ public struct SlotIndex: ~Copyable {
         return Probe(segment: segment(hash), index: Self.home(hash), tag: Self.tag(hash))
     }
 
-    /// The next slot whose key may be the one sought; `nil` when there is none left.
+    /// Returns the next candidate slot, or `nil` if no candidate is left.
     @inlinable public func next(_ probe: inout Probe) -> UInt32? {
         while true {
             let place = probe.segment[probe.index]
@@ -72,7 +77,9 @@ public struct SlotIndex: ~Copyable {
 
     /// Adds a slot whose key is not in the table.
     ///
-    /// `key` says what key a slot's record holds; it is asked about those that move.
+    /// `key` returns the key of a slot's record.
+    ///
+    /// A split calls it for the slots it moves.
     public mutating func insert(
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
     ) {
@@ -83,7 +90,7 @@ public struct SlotIndex: ~Copyable {
         usedCount += 1
     }
 
-    /// Removes a slot; `false` when it was not there.
+    /// Removes a slot and returns whether it was present.
     @discardableResult
     public mutating func remove(
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
@@ -96,7 +103,7 @@ public struct SlotIndex: ~Copyable {
             if segment[gap] == Self.empty { return false }
             gap = (gap + 1) & mask
         }
-        // Close the gap: an entry that follows in the run and may stand here moves up.
+        // Deletion without tombstones: later entries of the run move into the gap if their home position allows it.
         var next = (gap + 1) & mask
         while segment[next] != Self.empty {
             let (itsHigh, itsLow) = key(segment[next] & (Self.slotLimit - 1))
@@ -132,7 +139,7 @@ public struct SlotIndex: ~Copyable {
             let itsHash = self.hash(high, low)
             Self.put(slot, itsHash, into: (itsHash << UInt64(oldDepth)) >> 63 == 0 ? lower : upper)
         }
-        // The run of directory places that named the old segment.
+        // All directory entries of the old segment are adjacent.
         let span = 1 << (depth - oldDepth)
         let first = directoryIndex(hash) & ~(span - 1)
         for index in first..<first + span { directory[index] = index < first + span / 2 ? lower : upper }
@@ -142,16 +149,21 @@ public struct SlotIndex: ~Copyable {
     // MARK: Hashes and places
 
     @inlinable func hash(_ high: UInt64, _ low: UInt64) -> UInt64 {
-        // A product of both words, each under its secret, folded: who does not know the secrets cannot choose equal ones.
+        // A folded full-width product of both words, each combined with its secret. A peer without the secrets cannot choose
+        // collisions.
         let product = (low ^ seed.0).multipliedFullWidth(by: high ^ seed.1)
         var mixed = product.high ^ product.low
         mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
         return mixed ^ mixed >> 32
     }
 
-    /// The hash's lower bits say where in the segment, the next ones the tag, the uppermost which segment.
+    /// Returns the first position to probe.
+    ///
+    /// The lowest hash bits give the position, the next six the tag, the highest the segment.
     @inlinable static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
-    /// 63 would make the last slot's place look empty; with one tag less that slot is as good as others.
+    /// Returns the tag.
+    ///
+    /// A tag of 63 would make the entry of the last slot equal `empty`, so the tag is at most 62.
     @inlinable static func tag(_ hash: UInt64) -> UInt32 {
         min(UInt32(truncatingIfNeeded: hash >> UInt64(placeBits)) & 63, 62)
     }
@@ -169,7 +181,9 @@ public struct SlotIndex: ~Copyable {
         used(segment).pointee += 1
     }
 
-    /// Behind the places: how many are used, and how deep the segment is.
+    /// Returns the address of the segment's entry count, stored after its entries.
+    ///
+    /// The depth follows it.
     private static func used(_ segment: UnsafeMutablePointer<UInt32>) -> UnsafeMutablePointer<UInt32> {
         segment + placeCount
     }

@@ -1,4 +1,4 @@
-/// A value's neighbours in a list of slots; `.none` where there is none.
+/// The neighbors of a value in a linked list of slots, or `.none` at an end.
 public struct SlotLinks<Element>: BitwiseCopyable, Sendable {
     public var next = Slot<Element>.none
     public var previous = Slot<Element>.none
@@ -7,7 +7,9 @@ public struct SlotLinks<Element>: BitwiseCopyable, Sendable {
     @inlinable init(next: Slot<Element>, previous: Slot<Element>) { (self.next, self.previous) = (next, previous) }
 }
 
-/// The ends of a list of slots: its values stand in a `Slab` and hold their `SlotLinks` themselves.
+/// The ends of a linked list of slots.
+///
+/// The values are in a `Slab` and store their own `SlotLinks`.
 public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
     public var first = Slot<Element>.none
     public var last = Slot<Element>.none
@@ -16,9 +18,9 @@ public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
     @inlinable public var isEmpty: Bool { first == .none }
 }
 
-/// A kind of list: where an element has its links of it.
+/// A kind of linked list, which defines the location of the links in an element.
 ///
-/// An element may stand in lists of several kinds.
+/// An element may be in several lists of different kinds.
 public protocol SlotChain {
     associatedtype Element
     static func links(_ element: Place<Element>) -> SlotLinks<Element>
@@ -26,13 +28,13 @@ public protocol SlotChain {
 }
 
 extension Slab {
-    /// Puts a value behind another one of the list, or, behind `.none`, at its head.
+    /// Inserts a value after another one of the list, or at the head if `earlier` is `.none`.
     ///
     /// - Parameters:
-    ///   - slot: a value that stands in no list of this kind.
-    ///   - earlier: one that stands in this list, or `.none`.
-    ///   - ends: the list's.
-    ///   - chain: its kind.
+    ///   - slot: a value that is in no list of this kind.
+    ///   - earlier: a value of this list, or `.none`.
+    ///   - ends: the ends of the list.
+    ///   - chain: the kind of the list.
     @inlinable
     public func link<Chain: SlotChain>(
         _ slot: Slot<Element>, behind earlier: Slot<Element>, in ends: inout SlotEnds<Element>, of chain: Chain.Type
@@ -43,7 +45,7 @@ extension Slab {
         if later == .none { ends.last = slot } else { setPrevious(later, slot, chain) }
     }
 
-    /// Takes a value out of its list.
+    /// Removes a value from its list.
     @inlinable
     public func unlink<Chain: SlotChain>(
         _ slot: Slot<Element>, from ends: inout SlotEnds<Element>, of chain: Chain.Type

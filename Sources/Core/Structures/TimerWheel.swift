@@ -1,10 +1,11 @@
-/// Many deadlines, one per id, in hierarchical slots: O(1) to set, move and cancel; amortised O(1) to expire.
+/// A hierarchical timer wheel with one deadline per id: O(1) to set, move and cancel, amortized O(1) to expire.
 ///
-/// An id is a small number of the caller's (a slab slot); each has at most one deadline. A deadline lies in the level
-/// of the highest bit in which it differs from the current tick, so a lower level's entries always come before a
-/// higher level's, and no slot ever wraps around.
+/// An id is a small number, such as a slab slot. A deadline is in the level of the highest 6-bit digit in which it differs from
+/// the current tick. Entries of a lower level are therefore always due before those of a higher level, and no slot wraps around.
 public struct TimerWheel: ~Copyable {
-    /// 16 bytes: a tick has 48 bits, as many as the levels can tell apart.
+    /// A deadline in 16 bytes.
+    ///
+    /// A tick has 48 bits, the range of eight levels of 6 bits.
     struct Node: BitwiseCopyable {
         private var lowTick: UInt32 = 0
         private var highTick: UInt16 = 0
@@ -27,18 +28,18 @@ public struct TimerWheel: ~Copyable {
     private let resolution: Int64
     private var current: Int64
     private var nodes = PagedArray(repeating: Node())
-    // `var`, though never replaced: the compiler emits invalid code for `|=` through a `let` pointer of a ~Copyable
-    // structure when it instruments for the thread sanitizer.
+    // `var` because the compiler, when it instruments for the thread sanitizer, emits invalid code for `|=` through a `let`
+    // pointer of a ~Copyable structure.
     private var heads: UnsafeMutablePointer<UInt32>
-    /// One bit a slot, one word a level: the slot has entries.
+    /// One word per level with one bit per slot, set while the slot has entries.
     private var occupancy: UnsafeMutablePointer<UInt64>
 
-    /// How many ids have a deadline.
+    /// The number of scheduled ids.
     public private(set) var count = 0
 
     /// - Parameters:
-    ///   - resolution: the length of one tick, in the unit of all times given here (milliseconds, as a rule).
-    ///   - now: where the wheel starts.
+    ///   - resolution: the length of a tick, in the unit of all times passed to the wheel (usually milliseconds).
+    ///   - now: the start time.
     public init(resolution: Int64, now: Int64) {
         precondition(resolution > 0, "a tick takes time")
         self.resolution = resolution
@@ -54,17 +55,19 @@ public struct TimerWheel: ~Copyable {
         occupancy.deallocate()
     }
 
-    /// Sets or moves the id's deadline; one that has passed already expires at the next `advance`.
+    /// Sets or moves the id's deadline.
+    ///
+    /// A deadline in the past expires at the next `advance`.
     public mutating func schedule(_ id: UInt32, at time: Int64) {
         let node = nodes.pointer(id)
         if node.pointee.list != .max { unlink(node) } else { count += 1 }
-        // Rounded up: nothing may expire before its time.
+        // Rounded up, so that no deadline expires early.
         let whole = time / resolution
         node.pointee.tick = time > whole * resolution ? whole + 1 : whole
         link(id, node)
     }
 
-    /// Forgets the id's deadline, if it has one.
+    /// Cancels the id's deadline, if any.
     public mutating func cancel(_ id: UInt32) {
         guard let node = nodes.existing(id), node.pointee.list != .max else { return }
         unlink(node)
@@ -73,19 +76,19 @@ public struct TimerWheel: ~Copyable {
 
     public func isScheduled(_ id: UInt32) -> Bool { nodes[id].list != .max }
 
-    /// The id's deadline, rounded up to a tick; `nil` when it has none.
+    /// Returns the id's deadline, rounded up to a tick, or `nil` if it has none.
     public func deadline(of id: UInt32) -> Int64? {
         isScheduled(id) ? nodes[id].tick * resolution : nil
     }
 
-    /// No deadline is earlier than this; `Int64.max` when there is none.
+    /// A lower bound of all deadlines, or `Int64.max` without any.
     public var earliest: Int64 {
         if heads[Int(Self.overdueList)] != .max { return current * resolution }
         guard let level = lowestLevel else { return .max }
         return slotStart(level: level) * resolution
     }
 
-    /// Moves the clock on and appends the ids whose deadline has come; they have none afterwards.
+    /// Advances the clock, appends the ids that are due and removes their deadlines.
     public mutating func advance(to time: Int64, expired: inout [UInt32]) {
         let target = max(current, time / resolution)
         drainOverdue(&expired)
@@ -138,7 +141,7 @@ public struct TimerWheel: ~Copyable {
     }
 
     private mutating func link(_ id: UInt32, _ node: UnsafeMutablePointer<Node>) {
-        // Beyond what the levels can tell apart an entry waits at the far end and is placed again from there.
+        // A deadline beyond the range of the levels is stored at the end of the range and placed again from there.
         let farthest = (Int64(1) << Int64(6 * Self.levelCount)) - 1
         let tick = min(node.pointee.tick, farthest)
         let list: UInt16

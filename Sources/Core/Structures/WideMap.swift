@@ -1,6 +1,6 @@
-/// A hash table from two words to a small number, in one flat buffer: open addressing, linear probing, no tombstones.
+/// A hash table from a 128-bit key to a number in one flat buffer, with open addressing, linear probing and no tombstones.
 ///
-/// Both words are mixed well enough for keys that differ in a few bits only, such as a bucket and a day.
+/// The hash mixes both words well enough for keys that differ in few bits, such as a bucket and a day.
 public struct WideMap: ~Copyable {
     private struct Place {
         var high: UInt64
@@ -13,13 +13,14 @@ public struct WideMap: ~Copyable {
 
     public private(set) var count = 0
 
-    /// Keys may derive from what a peer sends: without a secret in the hash, keys that are chosen to collide would make each
-    /// look-up a walk through all of them.
+    /// A random secret.
+    ///
+    /// Keys may derive from peers' input: without a secret, colliding keys would make each lookup linear.
     private let seed: (UInt64, UInt64)
 
     /// - Parameters:
-    ///   - capacity: keys that fit before the table grows.
-    ///   - seed: random; tests may want the same each time.
+    ///   - capacity: the number of keys that fit before the table grows.
+    ///   - seed: random, or fixed in tests.
     public init(capacity: Int = 64, seed: (UInt64, UInt64) = (.random(in: 0...(.max)), .random(in: 0...(.max)))) {
         self.seed = seed
         var rounded = 16
@@ -31,7 +32,6 @@ public struct WideMap: ~Copyable {
 
     deinit { places.deallocate() }
 
-    /// The number under a key, or `nil`.
     public subscript(high: UInt64, low: UInt64) -> UInt32? {
         var index = home(high, low)
         while places[index].value != .max {
@@ -41,7 +41,9 @@ public struct WideMap: ~Copyable {
         return nil
     }
 
-    /// Stores a number, replacing what was there; any number but `UInt32.max`, which marks empty places.
+    /// Inserts or replaces a value.
+    ///
+    /// `UInt32.max` is reserved for empty entries.
     public mutating func set(_ high: UInt64, _ low: UInt64, _ value: UInt32) {
         precondition(value != .max, "reserved for empty places")
         if (count + 1) * 4 > (mask + 1) * 3 { grow() }
@@ -57,7 +59,7 @@ public struct WideMap: ~Copyable {
         count += 1
     }
 
-    /// Removes a key and says what it held.
+    /// Removes a key and returns its value.
     @discardableResult
     public mutating func remove(_ high: UInt64, _ low: UInt64) -> UInt32? {
         var index = home(high, low)
@@ -66,7 +68,7 @@ public struct WideMap: ~Copyable {
             index = (index + 1) & mask
         }
         let value = places[index].value
-        // Close the gap: an entry that follows in the run and may stand here moves up.
+        // Later entries of the run move into the gap if their home position allows it.
         var gap = index
         var next = (index + 1) & mask
         while places[next].value != .max {

@@ -1,4 +1,3 @@
-/// The classes of ASCII characters that names, numbers and tokens are made of.
 extension UInt8 {
     @inlinable package var isDigit: Bool { 0x30...0x39 ~= self }
     @inlinable package var isLetter: Bool { 0x61...0x7A ~= self | 0x20 }
@@ -6,14 +5,12 @@ extension UInt8 {
 }
 
 extension StringProtocol {
-    /// Whether all characters are ASCII letters, ASCII digits or among `others`.
     @inlinable package func isPlain(with others: String = "") -> Bool {
         utf8.allSatisfy { $0.isDigit || $0.isLetter || others.utf8.contains($0) }
     }
 }
 
 extension String {
-    /// Whether the text has the form of a UUID.
     package var isUUID: Bool {
         var place = 0
         for byte in utf8 {
@@ -26,7 +23,7 @@ extension String {
 }
 
 extension Sequence<UInt8> {
-    /// The bytes of a percent-encoded text; `nil` where a `%` has no two digits of a hexadecimal number behind it.
+    /// Returns the bytes of a percent-encoded text, or `nil` if a `%` is not followed by two hexadecimal digits.
     package func percentDecoded() -> [UInt8]? {
         var bytes: [UInt8] = []
         var rest = Array(self)[...]

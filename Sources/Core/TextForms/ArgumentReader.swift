@@ -1,15 +1,14 @@
-/// One word of a command line.
 package enum ArgumentWord: Equatable, Sendable {
-    /// The name with its dashes, without a value behind `=`.
+    /// The name with its dashes, without a value after `=`.
     case option(String)
     case operand(String)
 }
 
-/// What is wrong with the option that was read last.
+/// An error in the option that was read last.
 package enum ArgumentFault: Error, Equatable, Sendable, CustomStringConvertible {
     case needsValue(option: String)
     case takesNoValue(option: String)
-    /// The value has another form than the option's.
+    /// The value cannot be converted to the option's type.
     case badValue(option: String, value: String)
 
     package var description: String {
@@ -21,10 +20,10 @@ package enum ArgumentFault: Error, Equatable, Sendable, CustomStringConvertible 
     }
 }
 
-/// Reads the words of a command line, one after another, for a program that says what each option means.
+/// Reads the words of a command line one after another.
 ///
-/// An option is `--name`, with its value behind `=` or as the next word, or one dash and what follows. All else is an
-/// operand, `-` and an empty word too. A value may begin with dashes.
+/// The program decides the meaning of each option. An option is `--name` with its value after `=` or in the next word, or one
+/// dash and any text. Every other word is an operand, including `-` and an empty word. A value may begin with dashes.
 ///
 ///     while let word = try reader.next() {
 ///         switch word {
@@ -37,20 +36,20 @@ package enum ArgumentFault: Error, Equatable, Sendable, CustomStringConvertible 
 package struct ArgumentReader<Failure: Error> {
     private var rest: ArraySlice<String>
     private var option = ""
-    /// What stands behind the option's `=`, until it is taken.
+    /// The value after the option's `=`, until it is taken.
     private var attached: String?
     private let failure: (ArgumentFault) -> Failure
 
     /// - Parameters:
-    ///   - words: without the program's own name.
-    ///   - failure: the program's own error for a fault.
+    ///   - words: the arguments without the program's name.
+    ///   - failure: converts a fault to the program's own error.
     package init(_ words: some Sequence<String>, failure: @escaping (ArgumentFault) -> Failure) {
         (rest, self.failure) = (Array(words)[...], failure)
     }
 
-    /// The next word; `nil` at the end.
+    /// Returns the next word, or `nil` at the end.
     ///
-    /// - Throws: when a value stands behind the `=` of the option before, and the program did not take it.
+    /// - Throws: when the previous option has a value after `=` that the program did not take.
     package mutating func next() throws(Failure) -> ArgumentWord? {
         try endOption()
         guard let word = rest.popFirst() else { return nil }
@@ -62,21 +61,23 @@ package struct ArgumentReader<Failure: Error> {
         return .option(option)
     }
 
-    /// The value of the option that `next` gave: behind its `=`, or the next word, whatever that is.
+    /// Returns the value of the current option: the text after `=`, or else the next word, whatever its form.
     package mutating func value() throws(Failure) -> String {
         defer { attached = nil }
         guard let value = attached ?? rest.popFirst() else { throw failure(.needsValue(option: option)) }
         return value
     }
 
-    /// The value of the option that `next` gave, as a number or another form that a text can have.
+    /// Returns the value of the current option, converted to `form`.
     package mutating func value<Form: LosslessStringConvertible>(as form: Form.Type) throws(Failure) -> Form {
         let text = try value()
         guard let value = Form(text) else { throw failure(.badValue(option: option, value: text)) }
         return value
     }
 
-    /// Refuses a value of the option that `next` gave; for a program that stops reading there.
+    /// Throws if the current option has a value that was not taken.
+    ///
+    /// It is for a program that stops reading there.
     package func endOption() throws(Failure) {
         guard attached == nil else { throw failure(.takesNoValue(option: option)) }
     }

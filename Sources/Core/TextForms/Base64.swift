@@ -1,4 +1,4 @@
-// Base 64 (RFC 4648), without Foundation: the standard alphabet with padding, and the URL alphabet without.
+// Base64 (RFC 4648) without Foundation: the standard alphabet with padding, the URL alphabet without padding.
 
 package enum Base64 {
     package enum Alphabet { case standard, url }
@@ -20,7 +20,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// `nil` for a foreign character, misplaced padding, an impossible length or bits set beyond the last byte.
+    /// Returns `nil` for an invalid character, misplaced padding, an impossible length or nonzero bits after the last byte.
     package static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
         var body = Array(text)
         if alphabet == .standard {

@@ -1,10 +1,10 @@
-/// What the commands say to try after a certificate was refused, by OpenSSL's and curl's words for it.
+/// Hints that the commands print after a rejected certificate, chosen by the error text of OpenSSL or curl.
 package enum CertificateHint {
-    /// `nil`: the words are not about a certificate.
+    /// Returns `nil` if the error is not about a certificate.
     package static func text(_ reason: String, host: String) -> String? {
         let reason = reason.lowercased()
         func has(_ words: String...) -> Bool { words.contains { reason.contains($0) } }
-        // The other side's alerts come first: they are about ours.
+        // Alerts sent by the peer come first: they are about this side's certificate.
         if has(" alert "), has("certificate", "unknown ca") {
             return
                 "Hint: the listener takes only clients with a certificate that its operator's authority signed: give it with "

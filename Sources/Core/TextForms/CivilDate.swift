@@ -1,20 +1,18 @@
-// The Gregorian calendar in UTC, in both directions, without a C library and without a clock.
-
-/// One day of the Gregorian calendar, which also counts for the days before it was introduced.
+/// A date of the Gregorian calendar in UTC, extended to the time before its introduction.
 package struct CivilDate: Equatable, Sendable, CustomStringConvertible {
-    /// The year 0 is the year before year 1.
+    /// The year; 0 is the year before year 1.
     package let year: Int
     /// 1 to 12.
     package let month: Int
     /// 1 to 31.
     package let day: Int
 
-    /// The date of a day, counted from 1 January 1970; negative before it.
+    /// Creates the date of a day counted from 1 January 1970, negative for earlier days.
     ///
-    /// - Parameter days: at most 10^17 on either side.
+    /// - Parameter days: between -10^17 and 10^17.
     package init(daysSince1970 days: Int) {
-        // The years of this computation start on 1 March, so that the leap day comes last. 719,468 days lie between
-        // 1 March of year 0 and 1970, and an era of 400 years has 146,097.
+        // Years start on 1 March in this computation, so the leap day is the last day. 1 March of year 0 is 719,468 days before
+        // 1970. An era of 400 years has 146,097 days.
         let (era, dayOfEra) = (days + 719_468).floorDivided(by: 146_097)
         let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
         let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
@@ -24,12 +22,13 @@ package struct CivilDate: Equatable, Sendable, CustomStringConvertible {
         year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
     }
 
-    /// The date of a time in milliseconds since 1970.
     package init(millisecondsSince1970 time: Int64) {
         self.init(daysSince1970: Int(time).floorDivided(by: CivilTime.millisecondsOfDay).quotient)
     }
 
-    /// Reads `yyyy-MM-dd`; `nil` for another form and for a day that the calendar does not have.
+    /// Parses `yyyy-MM-dd`.
+    ///
+    /// The result is `nil` for another form or a date that does not exist.
     package init?(_ text: String) {
         let bytes = Array(text.utf8)
         let dash = UInt8(ascii: "-")
@@ -39,13 +38,13 @@ package struct CivilDate: Equatable, Sendable, CustomStringConvertible {
         self.init(year: year, month: month, day: day)
     }
 
-    /// `nil` for a day that the calendar does not have.
+    /// Fails if the date does not exist.
     package init?(year: Int, month: Int, day: Int) {
         guard (1...12).contains(month), day >= 1, day <= Self.dayCount(ofMonth: month, year: year) else { return nil }
         (self.year, self.month, self.day) = (year, month, day)
     }
 
-    /// The days from 1 January 1970 to this one; negative before it.
+    /// The number of days since 1 January 1970, negative for earlier dates.
     package var daysSince1970: Int {
         let (era, yearOfEra) = (month <= 2 ? year - 1 : year).floorDivided(by: 400)
         let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
@@ -74,19 +73,19 @@ package struct CivilDate: Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-/// A moment in UTC, as people write it.
+/// A point in time in UTC, split into calendar fields.
 package struct CivilTime: Equatable, Sendable {
     package let date: CivilDate
     package let hour: Int
     package let minute: Int
     package let second: Int
     package let millisecond: Int
-    /// 0 is Sunday.
+    /// The day of the week; 0 is Sunday.
     package let weekday: Int
 
     fileprivate static let millisecondsOfDay = 86_400_000
 
-    /// The moment of a time in milliseconds; negative before 1970.
+    /// Creates the calendar fields of a time, negative before 1970.
     package init(millisecondsSince1970 time: Int64) {
         let (days, millisecondOfDay) = Int(time).floorDivided(by: Self.millisecondsOfDay)
         date = CivilDate(daysSince1970: days)
@@ -104,14 +103,13 @@ package struct CivilTime: Equatable, Sendable {
     package var timestamp: String { "\(date)T\(clock).\(padded(millisecond, 3))Z" }
 }
 
-/// A number with zeros in front, up to `width` characters.
 private func padded(_ number: Int, _ width: Int) -> String {
     let digits = String(number)
     return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
 }
 
 extension Int {
-    /// The quotient towards negative infinity, so that the remainder is never negative.
+    /// Divides rounding down, so that the remainder is never negative.
     fileprivate func floorDivided(by divisor: Int) -> (quotient: Int, remainder: Int) {
         let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
         return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)

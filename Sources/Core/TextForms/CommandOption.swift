@@ -1,11 +1,13 @@
-/// One option of a command: command lines are checked against it and help texts made of it, so the two cannot drift apart.
+/// An option of a command.
+///
+/// The parser and the help text both use it, so they cannot diverge.
 package struct CommandOption: Sendable {
-    /// Without dashes.
+    /// The name without dashes.
     package let name: String
-    /// `nil`: a flag without a value.
+    /// The name of the value in the help text, or `nil` for a flag.
     package let placeholder: String?
     package let help: String
-    /// Stands for the option behind a single dash.
+    /// The letter of the short form, such as `-h`.
     package let letter: Character?
 
     package static func flag(_ name: String, _ help: String, letter: Character? = nil) -> Self {
@@ -18,15 +20,14 @@ package struct CommandOption: Sendable {
         Self(name: name, placeholder: placeholder, help: help, letter: letter)
     }
 
-    /// Every command has it.
     package static let help = flag("help", "Show this text.", letter: "h")
 
-    /// The same with more to say.
+    /// Returns a copy with text appended to the help.
     package func adding(_ words: String) -> Self {
         Self(name: name, placeholder: placeholder, help: help + words, letter: letter)
     }
 
-    /// Its lines in a help text.
+    /// The option's lines in a help text.
     package var lines: [String] { HelpText.entry("--\(name)\(placeholder.map { " \($0)" } ?? "")", help) }
 
     fileprivate func isMeant(by word: String) -> Bool {
@@ -34,21 +35,21 @@ package struct CommandOption: Sendable {
     }
 }
 
-/// The words behind a command, checked against its options.
+/// The arguments of a command, checked against its options.
 package struct ParsedArguments: Sendable {
-    /// How a person calls it, for messages: `longwire push`.
+    /// The command as typed, such as `longwire push`, for messages.
     private let command: String
     package private(set) var wantsHelp = false
     package private(set) var operands: [String] = []
     private var values: [String: [String]] = [:]
 
-    /// Reads words up to their end, or to `--help`.
+    /// Parses words up to the end or `--help`.
     ///
     /// - Parameters:
-    ///   - words: what stands behind the command.
-    ///   - command: its name, for messages.
-    ///   - options: what it takes beside `--help`.
-    /// - Throws: a usage failure that names the word.
+    ///   - words: the arguments after the command.
+    ///   - command: the command as typed, for messages.
+    ///   - options: the allowed options besides `--help`.
+    /// - Throws: a usage failure that names the invalid word.
     package init(
         _ words: some Sequence<String>, of command: String, _ options: [CommandOption]
     ) throws(CommandFailure) {
@@ -82,27 +83,27 @@ package struct ParsedArguments: Sendable {
         .usage("\(message)\nTry: \(command) --help")
     }
 
-    /// The fault of the command line, and the command that prints help.
+    /// Returns a usage failure that also names the command's `--help`.
     package func usage(_ message: String) -> CommandFailure { Self.usage(message, command) }
 
-    /// Refuses more or fewer operands than these.
+    /// Throws unless the number of operands matches the names.
     package func expectOperands(_ names: [String]) throws(CommandFailure) {
         if operands.count < names.count { throw usage("\(names[operands.count]) is missing") }
         if operands.count > names.count { throw usage("\(operands[names.count]) is one word too many") }
     }
 
-    /// Refuses an option that is given twice, but for `repeatable`.
+    /// Throws if an option other than `repeatable` is given twice.
     package func refuseRepeats(but repeatable: String = "") throws(CommandFailure) {
         let twice = values.filter { $0.value.count > 1 && $0.key != repeatable }.keys.min()
         if let twice { throw usage("--\(twice) is given twice") }
     }
 
-    /// The options that are there, in the order of the alphabet.
+    /// The names of the given options, sorted.
     package var names: [String] { values.keys.sorted() }
 
     package func has(_ name: String) -> Bool { values[name] != nil }
 
-    /// The last one given: a later option overrides an earlier one.
+    /// Returns the option's last value: a later occurrence overrides an earlier one.
     package func text(_ name: String) -> String? { values[name]?.last }
 
     package func all(_ name: String) -> [String] { values[name] ?? [] }
@@ -112,28 +113,30 @@ package struct ParsedArguments: Sendable {
         return text
     }
 
-    /// A whole number within `range`, which may have its thousands apart (20,000 or 20_000); `nil` when it is absent.
+    /// Returns an integer within `range`, or `nil` if the option is absent.
+    ///
+    /// Digits may be grouped (20,000 or 20_000).
     package func number(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
         try parse(name, "a number from \(range.lowerBound) to \(range.upperBound)") {
             Int64($0.filter { $0 != "_" && $0 != "," }).flatMap { range.contains($0) ? $0 : nil }
         }
     }
 
-    /// A number within `range`; `nil` when it is absent.
+    /// Returns a number within `range`, or `nil` if the option is absent.
     package func decimal(_ name: String, in range: ClosedRange<Double>) throws(CommandFailure) -> Double? {
         try parse(name, "a number from \(range.lowerBound) to \(range.upperBound)") {
             Double($0.filter { $0 != "_" && $0 != "," }).flatMap { range.contains($0) ? $0 : nil }
         }
     }
 
-    /// One of a few words.
+    /// Returns the value of one of the given words, or `nil` if the option is absent.
     package func choice<Value>(_ name: String, _ choices: [(String, Value)]) throws(CommandFailure) -> Value? {
         try parse(name, "one of: \(choices.map(\.0).joined(separator: ", "))") { text in
             choices.first { $0.0 == text }?.1
         }
     }
 
-    /// A value that has a form of its own; `nil` when it is absent.
+    /// Returns the value that `read` parses, or `nil` if the option is absent.
     package func parse<Value>(
         _ name: String, _ form: String, _ read: (String) -> Value?
     ) throws(CommandFailure) -> Value? {
@@ -143,11 +146,11 @@ package struct ParsedArguments: Sendable {
     }
 }
 
-/// How help texts are laid out.
+/// The layout of help texts.
 package enum HelpText {
     private static let width = 96
 
-    /// A name, and behind it in a column of its own what it means.
+    /// Returns the lines of a name with its description in a second column.
     package static func entry(_ name: String, _ help: String, column: Int = 28) -> [String] {
         let wrapped = wrap(help, width: width - column)
         let head = "  " + name

@@ -1,25 +1,30 @@
-/// How the programs end (sysexits.h); part of their contract with scripts.
+/// The exit codes of the programs (sysexits.h).
+///
+/// Scripts depend on them.
 package enum ExitCode: Int32, Sendable, CaseIterable {
     case done = 0
-    /// The gateway, or what was looked at, said no; its message is printed.
+    /// A request was rejected or a check failed.
+    ///
+    /// The message is printed.
     case refused = 1
-    /// The command line makes no sense.
+    /// The command line is invalid.
     case usage = 64
-    /// Of `--check`: clients refuse a certificate, and nothing else is wrong; a start goes on with it.
+    /// The only fault that `--check` found is a certificate that clients reject.
+    ///
+    /// A gateway would start with it.
     case certificate = 65
-    /// No gateway answers at the address.
     case unreachable = 69
-    /// A fault of ours.
+    /// An internal error.
     case `internal` = 70
-    /// Standard output cannot be written, so what stands there is not all; or a gateway's store fails.
+    /// Standard output could not be written completely, or a gateway's store failed.
     case failedOutput = 74
-    /// The configuration, or an address that cannot be bound.
+    /// The configuration is invalid, or an address could not be bound.
     case configuration = 78
-    /// The reader of standard output has left: what a shell says of a program that SIGPIPE ended.
+    /// The reader of standard output closed it: the code a shell reports for SIGPIPE.
     case readerLeft = 141
 }
 
-/// Ends a command with a message for the terminal.
+/// An error that ends a command with an exit code and a message.
 package struct CommandFailure: Error, Equatable, CustomStringConvertible {
     package let code: ExitCode
     package let message: String

@@ -1,4 +1,4 @@
-/// Times as HTTP's field Date has them: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
+/// Dates in HTTP's `Date` format: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
 package enum HTTPDate {
     private static let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -10,7 +10,9 @@ package enum HTTPDate {
         return "\(days[moment.weekday]), \(day) \(months[date.month - 1]) \(date.year) \(moment.clock) GMT"
     }
 
-    /// Reads the form above; `nil` for another one, also for HTTP's two obsolete ones.
+    /// Parses this format.
+    ///
+    /// The result is `nil` for any other one, including HTTP's two obsolete formats.
     package static func secondsSince1970(_ text: some Sequence<UInt8>) -> Int64? {
         let parts = String(decoding: Array(text), as: UTF8.self).split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 6, parts[0].hasSuffix(","), days.contains(String(parts[0].dropLast())), parts[5] == "GMT",
@@ -21,7 +23,7 @@ package enum HTTPDate {
         let clock = parts[4].split(separator: ":", omittingEmptySubsequences: false)
         guard clock.count == 3, let hour = number(clock[0], width: 2), hour < 24,
             let minute = number(clock[1], width: 2), minute < 60,
-            // A leap second is possible.
+            // Seconds may be 60 because of leap seconds.
             let second = number(clock[2], width: 2), second <= 60
         else { return nil }
         return Int64(date.daysSince1970) * 86_400 + Int64(hour * 3_600 + minute * 60 + second)

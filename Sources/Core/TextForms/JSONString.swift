@@ -1,21 +1,18 @@
-// JSON strings, written as RFC 8259 asks for, and for readers that need more than that.
-
-/// Writes a text as a JSON string.
+/// Writes JSON strings (RFC 8259).
 ///
-/// Every text becomes valid JSON: what is no UTF-8 becomes U+FFFD, byte by byte.
+/// Every input becomes valid JSON: each byte of invalid UTF-8 is replaced by U+FFFD.
 package enum JSONString {
-    /// What a string shows as `\u` and four digits, besides what JSON demands: `"`, `\` and U+0000 to U+001F.
+    /// The characters escaped as `\u` and four digits besides the required ones: `"`, `\` and U+0000 to U+001F.
     package enum Escapes {
-        /// Nothing more: for programs.
+        /// No further characters; for programs.
         case required
-        /// Also U+007F and the two line ends of Unicode, which end a line for some readers of JSON lines.
+        /// U+007F and the line separators U+2028 and U+2029, which some readers of JSON lines treat as line ends.
         case lines
-        /// Also the control characters of C1 and marks of direction.
+        /// The characters of `lines`, C1 control characters and direction marks.
         ///
-        /// So a peer's text can neither break a line nor drive a terminal.
+        /// A peer's text can then neither break a line nor control a terminal.
         case terminal
 
-        /// Whether the character of `length` bytes at `place` is one of them.
         @inline(__always) fileprivate func contain(_ text: UnsafeRawBufferPointer, at place: Int, length: Int) -> Bool {
             switch self {
             case .required: return false
@@ -31,7 +28,7 @@ package enum JSONString {
         }
     }
 
-    /// The string with its quotes.
+    /// Returns the string with its quotes.
     package static func quoted(_ text: String, escaping escapes: Escapes = .required) -> String {
         var bytes = [UInt8(ascii: "\"")]
         var text = text
@@ -40,9 +37,9 @@ package enum JSONString {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Appends what stands between the quotes.
+    /// Appends the content between the quotes.
     ///
-    /// - Complexity: one pass; eight bytes at once where nothing is escaped.
+    /// - Complexity: one pass, eight bytes at once where nothing is escaped.
     package static func appendContent(
         _ text: UnsafeRawBufferPointer, escaping escapes: Escapes = .required, to output: inout [UInt8]
     ) {

@@ -1,6 +1,6 @@
-/// The word that a caller may have meant.
+/// Corrections for mistyped words.
 package enum Suggestion {
-    /// The nearest of the words, if it is near enough to be a slip of the fingers; case does not count.
+    /// Returns the closest word within an edit distance of 1 for up to four letters and 2 for longer words, ignoring case.
     package static func nearest(to word: String, among words: some Sequence<String>) -> String? {
         let bound = word.count < 5 ? 1 : 2
         let ranked = words.map { (word: $0, distance: distance(word.lowercased(), $0.lowercased())) }
@@ -9,15 +9,15 @@ package enum Suggestion {
         return best.word
     }
 
-    /// The end of a sentence that says what is wrong: "; did you mean X?", or nothing.
+    /// Returns the end of an error message, "; did you mean X?", or an empty string.
     package static func hint(for word: String, among words: some Sequence<String>) -> String {
         nearest(to: word, among: words).map { "; did you mean \($0)?" } ?? ""
     }
 
-    /// Letters to put in, leave out, change, or exchange with their neighbour.
+    /// Returns the edit distance, where exchanging two adjacent letters counts as one edit.
     package static func distance(_ left: String, _ right: String) -> Int {
         let (a, b) = (Array(left), Array(right))
-        // Only words of about one length are compared.
+        // Words whose lengths differ by more than two are never suggested.
         guard abs(a.count - b.count) <= 2, a.count < 64 else { return .max }
         var rows = [Array(0...b.count)]
         for i in 0..<a.count {

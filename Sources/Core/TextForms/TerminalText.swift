@@ -1,9 +1,8 @@
-/// Texts on their way to a terminal, or to a program that reads lines.
+/// Escapes text for a terminal or for a program that reads lines.
 ///
-/// A device, a sender or another server may have chosen them: nothing in them may drive a terminal or make a line of its
-/// own.
+/// A device, a sender or another server may have chosen the text. It must not control the terminal or start a line.
 package enum TerminalText {
-    /// The control sequences that the programs themselves write: colours, and a cleared screen.
+    /// The control sequences that the programs themselves write: colors, cursor home and clear screen.
     package enum Sequence: String, CaseIterable, Sendable {
         case good = "[32m", bad = "[31m", waiting = "[33m", faint = "[2m", strong = "[1m", plain = "[0m", home = "[H"
         case clear = "[J"
@@ -11,12 +10,14 @@ package enum TerminalText {
         package var text: String { "\u{1B}" + rawValue }
     }
 
-    /// One piece of a line: each control character, and each mark of direction, is shown as `\u` and four digits.
+    /// Returns part of a line with each control character and direction mark as `\u` and four digits.
     package static func plain(_ text: String) -> String {
         escaped(text) { _ in 0 }
     }
 
-    /// Whole output: line ends and tabs stay, and what the programs write themselves to paint it.
+    /// Returns complete output.
+    ///
+    /// Line ends, tabs and the sequences of `Sequence` are not escaped.
     package static func lines(_ text: String) -> String {
         escaped(text) { rest in
             switch rest.first {
@@ -30,12 +31,14 @@ package enum TerminalText {
         }
     }
 
-    /// Whole output of a program that paints nothing: line ends and tabs stay.
+    /// Returns complete output of a program without colors.
+    ///
+    /// Line ends and tabs are not escaped.
     package static func unpainted(_ text: String) -> String {
         escaped(text) { rest in rest.first == "\n" || rest.first == "\t" ? 1 : 0 }
     }
 
-    /// `allowed`: how many scalars, from this control character on, stay as they are.
+    /// `allowed` returns the number of scalars to leave unescaped from this control character on.
     private static func escaped(_ text: String, allowed: (Substring.UnicodeScalarView) -> Int) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         var result = ""

@@ -1,6 +1,4 @@
-// UTF-8 from outside, read in place.
-
-/// Eight bytes of a text at once, for the stretches in which there is nothing to do.
+/// Eight bytes of a text in one word, to skip stretches that need no work.
 struct EightBytes {
     private let word: UInt64
     private static let ones: UInt64 = 0x0101_0101_0101_0101
@@ -12,7 +10,9 @@ struct EightBytes {
         self.init(word: text.loadUnaligned(fromByteOffset: place, as: UInt64.self))
     }
 
-    /// The bytes from `place` on; with fewer than eight left, all of these, and earlier ones or spaces in any order.
+    /// Loads the bytes from `place` on.
+    ///
+    /// If fewer than eight are left, the word also has earlier bytes or spaces, in any order.
     @inline(__always) init(_ text: UnsafeRawBufferPointer, from place: Int) {
         let count = text.count
         if place + 8 <= count {
@@ -32,20 +32,20 @@ struct EightBytes {
 
     @inline(__always) var isASCII: Bool { word & Self.tops == 0 }
 
-    /// Neither a quote nor a backslash, no control character, all of it ASCII.
+    /// Whether all bytes are ASCII and none is a quote, a backslash or a control character below U+0020.
     @inline(__always) var isPlain: Bool {
         let (ones, tops) = (Self.ones, Self.tops)
         let (quotes, slashes) = (word ^ ones &* 0x22, word ^ ones &* 0x5C)
-        // The top bit of each byte that is below the number taken away (Anderson, "Bit Twiddling Hacks": hasless).
+        // Sets the top bit of each byte below the subtracted number (Anderson, "Bit Twiddling Hacks": hasless).
         let found = (quotes &- ones) & ~quotes | (slashes &- ones) & ~slashes | (word &- ones &* 0x20) & ~word | word
         return found & tops == 0
     }
 
-    /// Whether U+007F is one of eight ASCII bytes: one more than it has the top bit.
+    /// Whether one of eight ASCII bytes is U+007F: adding one sets its top bit.
     @inline(__always) var hasDelete: Bool { (word &+ Self.ones) & Self.tops != 0 }
 }
 
-/// The byte count (2–4) of a well-formed multi-byte UTF-8 sequence at `place`; 0 when there is none (RFC 3629).
+/// Returns the byte count (2–4) of a well-formed multi-byte UTF-8 sequence at `place`, or 0 (RFC 3629).
 package func validSequenceLength(in text: UnsafeRawBufferPointer, at place: Int) -> Int {
     let first = text[place]
     let length: Int
@@ -66,7 +66,7 @@ package func validSequenceLength(in text: UnsafeRawBufferPointer, at place: Int)
     return length
 }
 
-/// The scalar of a sequence of `length` bytes: one of ASCII, or 2 to 4 that `validSequenceLength` has measured.
+/// Returns the scalar of a sequence whose length is 1 for ASCII or comes from `validSequenceLength`.
 func scalarValue(in text: UnsafeRawBufferPointer, at place: Int, length: Int) -> UInt32 {
     guard length > 1 else { return UInt32(text[place]) }
     var value = UInt32(text[place]) & (0x7F >> UInt32(length))
@@ -74,7 +74,7 @@ func scalarValue(in text: UnsafeRawBufferPointer, at place: Int, length: Int) ->
     return value
 }
 
-/// The number of Unicode scalars in UTF-8 text; `nil` when it is not well formed.
+/// Returns the number of Unicode scalars, or `nil` if the text is not well-formed UTF-8.
 package func scalarCount(_ text: UnsafeRawBufferPointer) -> Int? {
     var count = 0
     var place = 0

@@ -1,7 +1,7 @@
-// Only the gateway reads acks so; `InlineArray` is newer than the Apple systems that a client's app supports.
+// The gateway alone needs this. `InlineArray` requires newer Apple systems than the client supports.
 #if !canImport(Darwin)
 extension AckView {
-    /// The ranges in place, for a caller that takes them as a buffer.
+    /// Calls `body` with the ranges as a buffer, without a copy.
     @unsafe public func withRanges<Result>(_ body: (UnsafeBufferPointer<SequenceRange>) -> Result) -> Result {
         unsafe ranges.span.withUnsafeBufferPointer { unsafe body(UnsafeBufferPointer(rebasing: $0[0..<rangeCount])) }
     }

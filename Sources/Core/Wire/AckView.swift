@@ -1,28 +1,31 @@
-// Only the gateway reads acks so; `InlineArray` is newer than the Apple systems that a client's app supports.
+// The gateway alone needs this. `InlineArray` requires newer Apple systems than the client supports.
 #if !canImport(Darwin)
-/// An Ack as the live path reads it: no allocation, unless the device rejects something.
+/// An Ack decoded for the hot path.
 ///
-/// Ranges are as in a decoded `StreamPosition`: not empty, ascending, apart, beyond the cumulative sequence.
+/// It allocates only for rejections and for ranges in stream 1. The ranges are as in a decoded `StreamPosition`: not empty,
+/// ascending, disjoint and above the cumulative sequence.
 public struct AckView: Sendable {
-    /// Stream 0: everything up to here is processed.
+    /// Stream 0: every message up to this sequence is processed.
     public private(set) var sequence: UInt64 = 0
-    /// Stream 0: processed ranges beyond `sequence`, the first `rangeCount` of them; the rest is zero.
+    /// Stream 0: the processed ranges above `sequence`.
+    ///
+    /// Only the first `rangeCount` elements are used.
     public private(set) var ranges = InlineArray<32, SequenceRange>(repeating: SequenceRange())
     public private(set) var rangeCount = 0
-    /// Stream 1: as in stream 0.
+    /// Stream 1: as `sequence` and `ranges`.
     ///
-    /// Ranges beyond are rare there: a handler that put one broadcast off.
+    /// Ranges are rare in this stream: they occur when a handler defers one broadcast.
     public private(set) var broadcastSequence: UInt64 = 0
     public private(set) var broadcastRanges: [SequenceRange] = []
-    /// Stream 1 was named at all.
+    /// Whether the Ack has a position for stream 1.
     public private(set) var hasBroadcasts = false
     public private(set) var rejected: [Rejected] = []
 
-    /// Reads the body of an Ack frame.
+    /// Decodes the body of an Ack frame.
     ///
-    /// Positions in streams above 1 are checked and passed over.
+    /// Positions in streams above 1 are validated and ignored.
     ///
-    /// - Throws: what is wrong first; also when one stream is named twice, since neither position may be lost.
+    /// - Throws: the first fault. A stream that is named twice is a fault, because neither position may be lost.
     public init(decoding body: RawSpan) throws(WireError) {
         var cursor = Cursor(body.byteOffsets)
         var positionCount = 0
@@ -43,7 +46,7 @@ public struct AckView: Sendable {
     private mutating func readPosition(
         _ body: RawSpan, at range: Range<Int>, seen: inout (direct: Bool, broadcast: Bool)
     ) throws(WireError) {
-        // First the two numbers: they may stand behind the ranges, and they say what the ranges mean.
+        // The numbers are read first: they may follow the ranges, which depend on them.
         var stream: UInt32 = 0
         var cumulative: UInt64 = 0
         var cursor = Cursor(range)

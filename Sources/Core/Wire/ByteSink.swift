@@ -1,23 +1,22 @@
-/// Where encoded bytes go.
+/// A destination of encoded bytes.
 ///
-/// One description of a message serves all sinks, so a size that was counted and the bytes that were then written
-/// cannot disagree.
+/// Each message has one encoding function for all sinks, so the counted size always equals the written size.
 package protocol ByteSink {
     mutating func put(_ byte: UInt8)
     mutating func put(varint value: UInt64)
     mutating func put(word: UInt64)
     mutating func put(text: String)
-    /// Takes bytes of the caller's, who keeps them alive during the call.
+    /// Appends bytes that the caller keeps alive during the call.
     @unsafe mutating func put(bytes: UnsafeRawBufferPointer)
 }
 
-/// Adds up how many bytes there would be.
+/// A sink that counts bytes.
 struct ByteCounter: ByteSink {
     private(set) var byteCount = 0
 
     mutating func put(_: UInt8) { byteCount += 1 }
     mutating func put(varint value: UInt64) {
-        // A byte for each 7 bits begun; for 1 to 64 bits, (9 × bits + 64) / 64 is that without a division.
+        // One byte per 7 bits, rounded up. For 1 to 64 bits, (9 × bits + 64) / 64 gives that number without a division by 7.
         byteCount += (9 * (64 - (value | 1).leadingZeroBitCount) + 64) >> 6
     }
     mutating func put(word _: UInt64) { byteCount += 8 }
@@ -25,7 +24,7 @@ struct ByteCounter: ByteSink {
     @unsafe mutating func put(bytes: UnsafeRawBufferPointer) { byteCount += bytes.count }
 }
 
-/// Appends to an array; the cold messages' way.
+/// A sink that appends to an array, for messages off the hot path.
 struct ArraySink: ByteSink {
     var bytes: [UInt8] = []
 
@@ -47,10 +46,10 @@ struct ArraySink: ByteSink {
     @unsafe mutating func put(bytes more: UnsafeRawBufferPointer) { unsafe bytes.append(contentsOf: more) }
 }
 
-/// Fills memory of the caller's: the live path's way, straight into an outbox, without an allocation.
+/// A sink that fills the caller's memory, such as an outbox, without allocation.
 ///
-/// Unsafe because it keeps a pointer; the caller keeps the memory alive until the encoder returns. Each write checks
-/// the bound, so a buffer that is too small ends the process instead of corrupting it.
+/// It is unsafe because it stores a pointer: the caller keeps the memory alive until the encoder returns. Each write checks the
+/// bound, so a buffer that is too small ends the process instead of corrupting memory.
 @unsafe struct BufferFiller: ByteSink {
     let buffer: UnsafeMutableRawBufferPointer
     private(set) var byteCount = 0
@@ -97,7 +96,7 @@ struct ArraySink: ByteSink {
     }
 }
 
-/// Fields. Proto3: a value equal to its default is left out, unless its field is `optional` or repeated.
+/// Fields in proto3: a value equal to its default is omitted, unless its field is `optional` or repeated.
 extension ByteSink {
     mutating func number(_ value: UInt64, _ field: some MessageField) {
         if value != 0 { present(value, field) }
@@ -119,7 +118,7 @@ extension ByteSink {
         number(UInt64(value.rawValue), field)
     }
 
-    /// A number with its tag, zero or not.
+    /// Writes a number with its tag, even if it is zero.
     mutating func present(_ value: UInt64, _ field: some MessageField) {
         put(varint: field.tag)
         put(varint: value)
@@ -149,11 +148,11 @@ extension ByteSink {
     }
 
     mutating func bytes(_ value: [UInt8], _ field: some MessageField) {
-        // Sound: the pointer is valid for the length of the call.
+        // Safe: the pointer is valid during the call.
         unsafe value.withUnsafeBytes { unsafe bytes($0, field) }
     }
 
-    /// Bytes of the caller's; unsafe because nothing but the caller keeps them alive during the call.
+    /// Writes bytes that the caller must keep alive during the call.
     @unsafe mutating func bytes(_ value: UnsafeRawBufferPointer, _ field: some MessageField) {
         guard unsafe !value.isEmpty else { return }
         put(varint: field.tag)
@@ -165,7 +164,9 @@ extension ByteSink {
         if !value.isNone { element(value, field) }
     }
 
-    /// One element of a repeated identifier field; `none` is written as an empty one.
+    /// Writes an element of a repeated identifier field.
+    ///
+    /// `none` is written as an empty element.
     mutating func element(_ value: some WideIdentifier, _ field: some MessageField) {
         put(varint: field.tag)
         guard !value.isNone else { return put(0) }
@@ -174,7 +175,9 @@ extension ByteSink {
         put(word: value.low)
     }
 
-    /// An embedded message: its size is counted first, since the length stands before it.
+    /// Writes an embedded message.
+    ///
+    /// Its size is counted first because the length precedes the message.
     mutating func message(_ value: some MessageBody, _ field: some MessageField) {
         var counter = ByteCounter()
         value.write(to: &counter)

@@ -1,58 +1,67 @@
-/// Why a connection was closed.
+/// The reason for closing a connection.
 ///
-/// The hundreds carry the reconnect rule, so that an old client treats a new code sensibly:
+/// The hundreds define the reconnect rule, so that an old client handles new codes:
 ///
-/// - 1xx: come back at once, with backoff.
-/// - 2xx: come back within the window that Close names.
-/// - 3xx: correct the named thing, then come back once.
-/// - 4xx: do not come back by yourself.
-/// - 5xx, the gateway's fault: come back with backoff.
+/// - 1xx: reconnect immediately, with backoff.
+/// - 2xx: reconnect within the window given in Close.
+/// - 3xx: correct the named fault, then reconnect once.
+/// - 4xx: do not reconnect automatically.
+/// - 5xx, a fault of the gateway: reconnect with backoff.
 public enum CloseCode: UInt32, Sendable, CaseIterable {
-    /// The peer is leaving of its own will.
+    /// The peer disconnects intentionally.
     case goodbye = 100
-    /// Nothing was heard for 1.5 times the heartbeat.
+    /// No frame arrived for 1.5 heartbeat intervals.
     case heartbeatTimeout = 101
-    /// A ping to a suspect session went unanswered.
+    /// A ping to a suspect session was not answered.
     case suspectTimeout = 102
-    /// The first frame did not come within 5 s.
+    /// The first frame did not arrive within 5 s.
     case helloTimeout = 103
-    /// The client did not read what it was sent.
+    /// The client did not read the data sent to it.
     case slowReader = 104
 
-    /// The gateway is stopping, or an operator empties it; Close may name another address.
+    /// The gateway stops or is drained by an operator.
+    ///
+    /// Close may name another address.
     case shuttingDown = 200
     /// Too many connections or handshakes.
     case overloaded = 201
     /// Another address serves this app.
     case moved = 202
-    /// The app is switched off for now.
+    /// The app is disabled temporarily.
     case appDisabled = 203
 
-    /// The Hello's timestamp is too far off or not increasing; `server_time` tells the offset. One retry.
+    /// The Hello's timestamp is too far off or not increasing.
+    ///
+    /// `server_time` gives the offset for one retry.
     case clockSkew = 300
-    /// The cid is not known here: register anew.
+    /// The cid is unknown.
+    ///
+    /// The device must register again.
     case unknownDevice = 301
 
-    /// Another session of this device took over; do not come back for 30 s.
+    /// Another session of this device took over.
+    ///
+    /// The client must not reconnect for 30 s.
     case replaced = 400
     case badProof = 401
     case unknownApp = 402
-    /// Registration over plain TCP from afar is not allowed here: use TLS.
+    /// Registration over plain TCP from a remote address is not allowed.
+    ///
+    /// The client must use TLS.
     case plaintextRegistration = 403
     /// This listener does not serve this role.
     case wrongListener = 404
-    /// A frame type that this version does not know or that does not belong here.
+    /// The frame type is unknown or not allowed here.
     case unexpectedFrame = 410
-    /// A frame's length exceeds the limit.
     case frameTooLarge = 411
-    /// A body that is no message of its type.
+    /// The body cannot be decoded as a message of its type.
     case malformed = 412
-    /// An ack above the highest sequence ever given.
+    /// The ack is above the highest assigned sequence.
     case badAck = 413
-    /// Pings or updates far above any honest rate.
+    /// The rate of pings or updates is far above that of a correct client.
     case floods = 414
 
     case internalError = 500
-    /// The store cannot be read or written now.
+    /// The store cannot be read or written at present.
     case storeUnavailable = 501
 }

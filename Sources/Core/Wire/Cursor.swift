@@ -1,17 +1,18 @@
-/// A reading position in a body.
+/// A read position in a message body.
 ///
-/// The bytes are passed to each call instead of being stored, so that a cursor is two
-/// words and needs no lifetime of its own.
+/// The bytes are passed to each call, so a cursor has two words and no lifetime dependency.
 ///
-/// Every read checks its bound first and throws; nothing here can trap on a peer's bytes.
+/// Every read checks its bounds and throws. A peer's bytes cannot cause a trap.
 struct Cursor {
     private(set) var offset: Int
     let end: Int
 
-    /// - Parameter range: within `bytes`, as `lengthDelimited(in:)` returned it or the whole.
+    /// - Parameter range: the whole of `bytes`, or a range from `lengthDelimited(in:)`.
     init(_ range: Range<Int>) { (offset, end) = (range.lowerBound, range.upperBound) }
 
-    /// Moves on to the next field that `Field` knows, skips unknown ones, and checks its wire type; `nil` at the end.
+    /// Advances to the next field of `Field`, skips unknown fields and checks the wire type.
+    ///
+    /// Returns `nil` at the end.
     @inline(__always)
     mutating func next<Field: MessageField>(_: Field.Type, in bytes: RawSpan) throws(WireError) -> Field? {
         while offset < end {
@@ -76,7 +77,9 @@ struct Cursor {
         throw .truncated
     }
 
-    /// As every protobuf reader does, 32-bit fields keep the low half of a longer number.
+    /// Reads a 32-bit field.
+    ///
+    /// As in every protobuf decoder, a longer number is truncated to its low half.
     mutating func uint32(in bytes: RawSpan) throws(WireError) -> UInt32 {
         UInt32(truncatingIfNeeded: try varint(in: bytes))
     }
@@ -93,7 +96,7 @@ struct Cursor {
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
-    /// An enum's value; `nil` when this version does not know the number.
+    /// Reads an enum's value, or returns `nil` for an unknown number.
     mutating func value<Value: RawRepresentable>(
         _: Value.Type, in bytes: RawSpan
     ) throws(WireError) -> Value? where Value.RawValue == UInt8 {
@@ -101,7 +104,7 @@ struct Cursor {
         return Value(rawValue: raw)
     }
 
-    /// An enum's value where an unknown number has no safe meaning.
+    /// Reads an enum's value and throws for an unknown number, which has no safe meaning.
     mutating func knownValue<Value: RawRepresentable>(
         _ type: Value.Type, _ field: some MessageField, in bytes: RawSpan
     ) throws(WireError) -> Value where Value.RawValue == UInt8 {
@@ -109,17 +112,17 @@ struct Cursor {
         return value
     }
 
-    /// An application state; one that this version does not know is read as `background`.
+    /// Reads an application state.
     ///
-    /// That is the cautious choice: the worst that follows is an alert from the vendor for a message that also arrives
-    /// here.
+    /// An unknown state is read as `background`. The worst result of this default is a vendor alert for a message that also
+    /// arrives over the connection.
     mutating func applicationState(in bytes: RawSpan) throws(WireError) -> ApplicationState {
         try value(ApplicationState.self, in: bytes) ?? .background
     }
 
     // MARK: Bytes
 
-    /// Where the bytes of a length-delimited field stand; the cursor moves past them.
+    /// Returns the range of a length-delimited field and advances past it.
     @inline(__always)
     mutating func lengthDelimited(in bytes: RawSpan) throws(WireError) -> Range<Int> {
         let byteCount = try varint(in: bytes)
@@ -137,7 +140,7 @@ struct Cursor {
         return range
     }
 
-    /// Bytes that are checked to be UTF-8.
+    /// Returns the range of a text that is valid UTF-8.
     mutating func text(
         _ field: some MessageField, limit: Int = .max, in bytes: RawSpan
     ) throws(WireError) -> Range<Int> {
@@ -156,7 +159,7 @@ struct Cursor {
         bytes.array(try lengthDelimited(field, limit: limit, in: bytes))
     }
 
-    /// Sixteen bytes, or none for `ID.none`.
+    /// Reads an identifier of sixteen bytes; an empty field is `ID.none`.
     mutating func identifier<ID: WideIdentifier>(
         _: ID.Type, _ field: some MessageField, in bytes: RawSpan
     ) throws(WireError) -> ID {
@@ -166,7 +169,7 @@ struct Cursor {
         return ID(high: bytes.word(at: range.lowerBound), low: bytes.word(at: range.lowerBound + 8))
     }
 
-    /// One element of a repeated message field.
+    /// Appends an element of a repeated message field.
     mutating func element<Body: MessageBody>(
         of list: inout [Body], _ field: some MessageField, limit: Int, in bytes: RawSpan
     ) throws(WireError) {
@@ -177,32 +180,34 @@ struct Cursor {
 }
 
 extension RawSpan {
-    /// The byte at `offset`, which is checked to be inside the span.
+    /// Returns the byte at `offset`, which must be inside the span.
     @inline(__always)
     func byte(at offset: Int) -> UInt8 {
-        // Sound: the load checks its bounds, and every bit pattern is a UInt8.
+        // Safe: the load checks its bounds, and every bit pattern is a UInt8.
         unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)
     }
 
-    /// Eight bytes in network order.
+    /// Returns eight bytes in network order as a number.
     @inline(__always)
     func word(at offset: Int) -> UInt64 {
-        // Sound as above; unaligned, because a field may start anywhere.
+        // Safe for the same reasons. The load is unaligned because a field may start anywhere.
         unsafe UInt64(bigEndian: unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 
     func array(_ range: Range<Int>) -> [UInt8] {
-        // Sound: the pointer does not leave the closure and the range is checked by `extracting`.
+        // Safe: the pointer does not leave the closure, and `extracting` checks the range.
         unsafe extracting(range).withUnsafeBytes { unsafe [UInt8]($0) }
     }
 
-    /// The text in `range`, which is known to hold UTF-8; anything else would be repaired, never refused.
+    /// Returns the text in `range`.
+    ///
+    /// The range must be valid UTF-8: invalid bytes are replaced, not reported.
     func string(_ range: Range<Int>) -> String {
-        // Sound for the same reason.
+        // Safe for the same reasons as `array`.
         unsafe extracting(range).withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
     }
 
-    /// True when the bytes are well-formed UTF-8 (Unicode, table 3-7): no overlong form, no surrogate, nothing above
+    /// Returns whether the bytes are well-formed UTF-8 (Unicode, table 3-7), without overlong forms, surrogates or values above
     /// U+10FFFF.
     func isUTF8(_ range: Range<Int>) -> Bool {
         var offset = range.lowerBound
@@ -211,7 +216,7 @@ extension RawSpan {
             let lead = byte(at: offset)
             offset += 1
             if lead < 0x80 { continue }
-            // How many continuation bytes follow, and what the first of them may be.
+            // The number of continuation bytes and the allowed values of the first.
             let followers: Int
             var allowed: ClosedRange<UInt8> = 0x80...0xBF
             switch lead {

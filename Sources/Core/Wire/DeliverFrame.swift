@@ -1,9 +1,9 @@
-/// A whole Deliver frame made of pieces that stand elsewhere, encoded in place without an allocation.
+/// A complete Deliver frame, encoded in place from borrowed bytes without allocation.
 ///
-/// Ask for `byteCount`, make that much room in the outbox, then `encode(into:)`.
+/// The caller reserves `byteCount` bytes in the outbox and then calls `encode(into:)`.
 ///
-/// Unsafe because it holds pointers: the bytes they name must live, unchanged, until the last call. Texts must be
-/// UTF-8, as they are when they came through this codec or through the HTTP front end.
+/// It is unsafe because it stores pointers: the bytes must stay alive and unchanged until the last call. Texts must be valid
+/// UTF-8, as texts from this codec and from the HTTP front end are.
 @unsafe public struct DeliverFrame {
     public var stream: UInt32
     public var sequence: UInt64
@@ -11,16 +11,16 @@
     public var taskID: TaskID
     public var payload: UnsafeRawBufferPointer
     public var isOffline: Bool
-    /// Gateway time in milliseconds.
+    /// The gateway's time in milliseconds.
     public var acceptedAt: UInt64
-    /// Gateway time in milliseconds; 0: never.
+    /// The gateway's time in milliseconds, or 0 if no alert was sent.
     public var alertedAt: UInt64
     public var attempt: UInt32
     public var collapseKey: UnsafeRawBufferPointer
-    /// With both parts empty the frame has no alert.
+    /// The frame has no alert if title and body are both empty.
     public var alertTitle: UnsafeRawBufferPointer
     public var alertBody: UnsafeRawBufferPointer
-    /// See `Deliver.carriedByVendor`.
+    /// The field `Deliver.carriedByVendor`.
     public var isCarriedByVendor: Bool
 
     public init(
@@ -46,17 +46,18 @@
         unsafe self.isCarriedByVendor = isCarriedByVendor
     }
 
-    /// The size of the body alone.
+    /// The size of the body without the header.
     public var bodyByteCount: Int {
         var counter = ByteCounter()
         unsafe write(to: &counter)
         return counter.byteCount
     }
 
-    /// The size of the frame, header included.
     public var byteCount: Int { unsafe FrameHeader.byteCount + bodyByteCount }
 
-    /// Where in the frame the sixteen bytes of the msgId are; it must not be `.none`.
+    /// The offset of the msgId's sixteen bytes in the frame.
+    ///
+    /// The msgId must not be `.none`.
     public var messageIDOffset: Int {
         var counter = ByteCounter()
         unsafe writePlace(to: &counter)
@@ -65,8 +66,8 @@
 
     /// Writes the frame at the start of `buffer`.
     ///
-    /// - Parameter buffer: `byteCount` bytes or more; fewer is a broken contract and traps.
-    /// - Returns: how many bytes were written: `byteCount`.
+    /// - Parameter buffer: at least `byteCount` bytes. A smaller buffer traps.
+    /// - Returns: the number of bytes written, `byteCount`.
     @discardableResult
     public func encode(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         var filler = unsafe BufferFiller(buffer)
@@ -96,7 +97,9 @@
         unsafe sink.flag(isCarriedByVendor, Field.carriedByVendor)
     }
 
-    /// The stream, the sequence in it and the msgId, which comes last.
+    /// Writes the stream, the sequence and the msgId.
+    ///
+    /// `messageIDOffset` relies on the msgId being last.
     @inline(__always)
     private func writePlace(to sink: inout some ByteSink) {
         unsafe sink.number(stream, Deliver.Field.stream)

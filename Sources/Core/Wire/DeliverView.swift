@@ -1,13 +1,13 @@
-/// A Deliver as a load generator reads it: which message it is, and where its payload stands; no allocation.
+/// A Deliver decoded for a load generator without allocation: the message's position and the payload's range.
 package struct DeliverView: Equatable, Sendable {
     package private(set) var stream: UInt32 = 0
     package private(set) var sequence: UInt64 = 0
     package private(set) var payload = BodyRange.empty
 
-    /// Reads the body of a Deliver frame.
+    /// Decodes the body of a Deliver frame.
     ///
     /// - Parameter body: at most `Limits.largestFrameBodyByteCount` bytes.
-    /// - Throws: what is wrong first; fields that are not kept are only passed over.
+    /// - Throws: the first fault. Fields that are not kept are skipped without validation.
     package init(decoding body: RawSpan) throws(WireError) {
         precondition(body.byteCount <= Limits.largestFrameBodyByteCount, "no frame has such a body")
         var cursor = Cursor(body.byteOffsets)

@@ -1,5 +1,3 @@
-// The codec of the messages that carry and settle what a device receives: Deliver, Ack, Revoke.
-
 extension Deliver: WireMessage {
     package static let frameType = FrameType.deliver
 

@@ -1,6 +1,3 @@
-// The codec of what a device tells the gateway besides acks, and of the answers: DeviceUpdate, UpdateResult, Feedback,
-// Upstream, UpstreamResult.
-
 extension DeviceUpdate: WireMessage {
     package static let frameType = FrameType.deviceUpdate
 

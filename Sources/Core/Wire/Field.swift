@@ -1,22 +1,23 @@
-// What the codec knows of a field: its number and its shape. Every message lists its fields in an enum; decoding
-// switches over that enum and encoding takes tags from it, so a test that holds the enums against the schema's
-// descriptors (`Schema.messages`) holds the codec.
+// The numbers and shapes of fields. Each message lists its fields in an enum that decoding and encoding both use. A test that
+// compares the enums with the schema's descriptors (`Schema.messages`) therefore verifies the codec.
 
 /// The low three bits of a tag.
 package enum WireType: UInt8, Sendable {
     case varint = 0, fixed64, lengthDelimited
     case fixed32 = 5
-    // 3 and 4, groups, are refused: proto3 has none, and skipping them would need a stack. 6 and 7 do not exist.
+    // Groups (3 and 4) are refused: proto3 has none, and skipping them would need a stack. 6 and 7 do not exist.
 }
 
-/// The type of one field as the schema names it.
+/// The type of a field in the schema.
 package struct FieldShape: Equatable, Sendable {
     package enum Kind: Sendable, CaseIterable {
         case uint32, uint64, sint32, sint64, bool, enumeration, bytes, string, message
     }
     package var kind: Kind
     package var isRepeated = false
-    /// Declared `optional`: the default value is distinguishable from absence, so it is written too.
+    /// Whether the field is declared `optional`.
+    ///
+    /// A default value differs from absence and is therefore written.
     package var isOptional = false
 
     static var uint32: Self { Self(kind: .uint32) }
@@ -40,7 +41,7 @@ package struct FieldShape: Equatable, Sendable {
     }
 }
 
-/// A message's fields: raw values are field numbers, case names are the schema's JSON names.
+/// The fields of a message: raw values are field numbers, case names are the schema's JSON names.
 package protocol MessageField: RawRepresentable, CaseIterable, Sendable where RawValue == UInt32 {
     var shape: FieldShape { get }
 }

@@ -1,10 +1,12 @@
-/// The four bytes before every body: the frame's type, then a 24-bit big-endian body length.
+/// The four bytes before every body: the frame's type and a 24-bit big-endian body length.
 ///
 /// Described in Proto/README.md, "Frames".
 public struct FrameHeader: Equatable, Sendable {
     public static let byteCount = 4
 
-    /// Why a connection cannot go on after these four bytes; `closeCode` is what to tell the peer.
+    /// A header after which the connection must be closed.
+    ///
+    /// `closeCode` is the code to send.
     public enum ParseError: Error, Equatable, Sendable {
         case unknownType(UInt8)
         case bodyTooLarge(byteCount: Int, limit: Int)
@@ -27,12 +29,12 @@ public struct FrameHeader: Equatable, Sendable {
         (self.type, self.bodyByteCount) = (type, bodyByteCount)
     }
 
-    /// Reads the header at the start of `bytes`; `nil` means "not all here yet", never "malformed".
+    /// Parses the header at the start of `bytes`; `nil` means that fewer than four bytes have arrived.
     ///
     /// - Parameters:
-    ///   - bytes: what was received so far, from the header's first byte on.
+    ///   - bytes: the received bytes, beginning with the header.
     ///   - limit: the largest body to accept.
-    /// - Throws: when the connection cannot go on.
+    /// - Throws: when the connection must be closed.
     public init?(parsing bytes: RawSpan, bodyLimit limit: Int = Limits.frameBodyByteCount) throws(ParseError) {
         guard bytes.byteCount >= Self.byteCount else { return nil }
         guard let type = FrameType(rawValue: bytes.byte(at: 0)) else { throw .unknownType(bytes.byte(at: 0)) }

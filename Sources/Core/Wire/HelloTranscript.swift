@@ -1,24 +1,29 @@
-/// What a Hello's proof is computed over: "longwire hello 1", then the Hello's body with the proof left out and every
-/// other byte as it was sent, unknown fields included.
+/// The input of a Hello's proof: "longwire hello 1" and the Hello's body without the proof field.
 ///
-/// A client encodes its Hello without a proof, computes the proof over `label ‖ body`, and appends the proof field to
-/// that body (or encodes the Hello again with the proof set: the other bytes are the same). The gateway cuts the proof
-/// out of what it received instead of encoding anew, so both sides hash the same bytes whatever order or spelling the
+/// All other bytes are as sent, including unknown fields.
+///
+/// A client encodes its Hello without a proof, computes the proof over `label ‖ body` and appends the proof field. It may also
+/// encode the Hello again with the proof set, since the other bytes do not change.
+///
+/// The gateway removes the proof from the received bytes instead of encoding the Hello again. Both sides therefore hash the same
+/// bytes, whatever order or encoding the client uses.
 /// client's encoder prefers.
 public struct HelloTranscript: Equatable, Sendable {
     public static let label: StaticString = "longwire hello 1"
 
     /// The label and the body without its proof.
     public let bytes: [UInt8]
-    /// The proof's bytes, not judged here; empty when there is none.
+    /// The proof, not yet verified.
+    ///
+    /// Empty if the Hello has none.
     public let proof: [UInt8]
 
-    /// - Parameter body: a Hello's body as received, or a client's own before the proof is added.
+    /// - Parameter body: a received Hello's body, or a client's own body before the proof is added.
     /// - Throws: when the body is not a sequence of fields, or holds more than one proof.
     public init(body: RawSpan) throws(WireError) {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(Self.label.utf8CodeUnitCount + body.byteCount)
-        // Sound: a literal's bytes live for ever.
+        // Safe: a literal's bytes are never freed.
         Self.label.withUTF8Buffer { label in unsafe bytes.append(contentsOf: label) }
 
         var proof: [UInt8]?

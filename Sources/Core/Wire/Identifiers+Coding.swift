@@ -1,14 +1,12 @@
-// Identifiers in the standard library's coders, for what gateways tell each other. A coder that knows these types may
-// write them more compactly.
+// Codable conformances for messages between gateways. A coder that knows these types may encode them more compactly.
 
 extension WideIdentifier {
-    /// Writes the text form.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(description)
     }
 
-    /// Reads the text form; throws for any other text.
+    /// Reads the text form and throws for any other text.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let identifier = Self(try container.decode(String.self)) else {
@@ -28,7 +26,7 @@ extension Bucket: Codable {
         try container.encode(index)
     }
 
-    /// Reads the bucket's number; throws when there is no such bucket.
+    /// Reads the bucket's number and throws if it is out of range.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let bucket = Bucket(exactly: UInt64(try container.decode(UInt16.self))) else {

@@ -1,7 +1,6 @@
-// Fixed-width identifiers. They are two machine words each so that no String travels with a message; their text form
-// (32 lower-case hex digits) is made only at the edges.
+// Fixed-width identifiers of two machine words, so that no String is allocated per message. The text form is created only for
+// output.
 
-/// A 128-bit identifier written as 32 lower-case hex digits.
 public protocol WideIdentifier: Hashable, Comparable, Sendable, CustomStringConvertible {
     var high: UInt64 { get }
     var low: UInt64 { get }
@@ -19,11 +18,12 @@ extension WideIdentifier {
         (left.high, left.low) < (right.high, right.low)
     }
 
-    /// The all-zero identifier, which names nothing.
     @inlinable public static var none: Self { Self(high: 0, low: 0) }
     @inlinable public var isNone: Bool { high == 0 && low == 0 }
 
-    /// Reads exactly 32 lower-case hex digits; `nil` for anything else.
+    /// Parses exactly 32 lower-case hex digits.
+    ///
+    /// Any other input gives `nil`.
     public init?(hex: some Sequence<UInt8>) {
         var words: (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -47,7 +47,7 @@ extension WideIdentifier {
         self.init(hex: text.utf8)
     }
 
-    /// The 16 bytes in network order, as they stand on the wire and in keys.
+    /// The 16 bytes in network order, as in frames and store keys.
     public var bytes: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(16)
@@ -60,7 +60,9 @@ extension WideIdentifier {
         return bytes
     }
 
-    /// Reads 16 bytes in network order; `nil` unless there are exactly 16.
+    /// Reads exactly 16 bytes in network order.
+    ///
+    /// Any other count gives `nil`.
     public init?(bytes: some Collection<UInt8>) {
         guard bytes.count == 16 else { return nil }
         var words: (UInt64, UInt64) = (0, 0)
@@ -84,7 +86,7 @@ extension WideIdentifier {
     }
 }
 
-/// The eight hex digits of a number's low half, the first in the top byte: all nibbles at once, with one byte for each.
+/// Returns the eight hex digits of a number's low half, the first in the top byte, computed for all nibbles at once.
 @inlinable public func lowerHexDigits(_ half: UInt64) -> UInt64 {
     var digits = half & 0xFFFF_FFFF
     digits = (digits | digits << 16) & 0x0000_FFFF_0000_FFFF
@@ -95,16 +97,16 @@ extension WideIdentifier {
     return digits &+ 0x3030_3030_3030_3030 &+ letters &* 39
 }
 
-/// One installed client of one app: the `cid`, minted by the gateway.
+/// The `cid`: an installation of an app on a device, assigned by the gateway.
 public struct DeviceID: WideIdentifier {
     public let high: UInt64
     public let low: UInt64
     @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
-    // The cid is random: its low word is already a good hash.
+    // The cid is random, so its low word is already a good hash.
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
 }
 
-/// One message for one device: bucket (2 bytes) ‖ acceptance in ms (6) ‖ first 8 bytes of SHA-256(taskId ‖ cid).
+/// A message for one device: bucket (2 bytes) ‖ acceptance in ms (6) ‖ first 8 bytes of SHA-256(taskId ‖ cid).
 public struct MessageID: WideIdentifier {
     public let high: UInt64
     public let low: UInt64
@@ -116,16 +118,16 @@ public struct MessageID: WideIdentifier {
         low = digest
     }
 
-    /// The bucket of the message's device; `nil` when the number is no bucket, so the id is not one of ours.
+    /// The bucket of the message's device, or `nil` if the id was not created by a gateway.
     @inlinable public var bucket: Bucket? { Bucket(exactly: high >> 48) }
     @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
 }
 
-/// One publish call's unit of reporting.
+/// The identifier of one publish call, the unit of reports.
 ///
-/// Sixteen bytes: kind, month, day, one spare byte, then 12 random ones.
+/// The 16 bytes are kind, month, day, one spare byte and 12 random bytes.
 ///
-/// The text form follows Getui's habit, `RASS_1121_` and 24 hex digits, which clients treat as opaque.
+/// The text form follows Getui's: `RASS_1121_` and 24 hex digits. Clients treat it as opaque.
 public struct TaskID: WideIdentifier {
     public enum Kind: UInt8, Sendable { case single = 1, list = 2, app = 3 }
 
@@ -134,7 +136,7 @@ public struct TaskID: WideIdentifier {
     @inlinable public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(low) }
 
-    /// Puts an identifier together.
+    /// Creates an identifier.
     ///
     /// - Parameters:
     ///   - kind: the kind of call.
@@ -146,7 +148,7 @@ public struct TaskID: WideIdentifier {
         low = random.1
     }
 
-    /// As the other initialiser, with a home of the caller's choice in place of twelve random bits.
+    /// Creates an identifier with a home bucket in place of twelve random bits.
     public init(kind: Kind, month: Int, day: Int, home: Bucket, random: (UInt32, UInt64)) {
         self.init(
             kind: kind, month: month, day: day,
@@ -155,7 +157,9 @@ public struct TaskID: WideIdentifier {
 
     public var kind: Kind? { Kind(rawValue: UInt8(high >> 56)) }
 
-    /// Where the task's own rows are; for a single push made by this version, its device's bucket.
+    /// The bucket of the task's own rows.
+    ///
+    /// For a single push created by this version it is the device's bucket.
     @inlinable public var home: Bucket { Bucket(UInt16(high >> 20 & 0xFFF)) }
 
     public var text: String {
@@ -165,7 +169,7 @@ public struct TaskID: WideIdentifier {
             case .app: UInt8(ascii: "A")
             default: UInt8(ascii: "S")
             }
-        // Two digits each; a day or month beyond 99 is no date of ours.
+        // Two digits each. Values above 99 occur only in identifiers that no gateway created.
         let month = UInt8(high >> 48 & 0xFF) % 100, day = UInt8(high >> 40 & 0xFF) % 100
         let head: [UInt8] = [
             UInt8(ascii: "R"), UInt8(ascii: "A"), UInt8(ascii: "S"), letter, UInt8(ascii: "_"), 48 + month / 10,
@@ -184,7 +188,9 @@ public struct TaskID: WideIdentifier {
         }
     }
 
-    /// Reads what `text` writes; `nil` for anything else.
+    /// Parses the text form.
+    ///
+    /// Any other text gives `nil`.
     public init?(text: some StringProtocol) {
         let parts = text.utf8.split(separator: UInt8(ascii: "_"), omittingEmptySubsequences: false)
         guard parts.count == 3, parts[1].count == 4, parts[2].count == 24 else { return nil }
@@ -221,16 +227,18 @@ public struct Bucket: Hashable, Comparable, Sendable {
         self.index = UInt16(index)
     }
 
-    /// Takes the first 12 bits of a digest whose first eight bytes, read in network order, are `word`.
+    /// Creates the bucket of a digest from its first eight bytes in network order.
     @inlinable public init(digest word: UInt64) { index = UInt16(word >> 52) }
 
-    /// The loop that owns this bucket's devices when there are `loopCount` of them; nothing stored depends on it.
+    /// Returns the event loop that owns this bucket's devices.
+    ///
+    /// Stored data does not depend on the number of loops.
     @inlinable public func loop(of loopCount: Int) -> Int { Int(index) % loopCount }
 
     @inlinable public static func < (left: Bucket, right: Bucket) -> Bool { left.index < right.index }
 }
 
-/// The first eight bytes of SHA-256(appId), read in network order: an app's name in stored rows.
+/// The first eight bytes of SHA-256(appId) in network order, which identify an app in stored rows.
 public struct AppKey: Hashable, Sendable {
     public let word: UInt64
     @inlinable public init(_ word: UInt64) { self.word = word }

@@ -1,5 +1,5 @@
-// The messages of Proto/longwire/v1/longwire.proto as values. Cold ones own their bytes; the three of the live path
-// (Deliver, Ack, Publish) also have views over received bytes and in-place encoders, see their own files.
+// The messages of Proto/longwire/v1/longwire.proto as values that own their bytes. Deliver, Ack and Publish also have views of
+// received bytes or in-place encoders in other files, for the hot path.
 
 public enum FrameType: UInt8, Sendable, CaseIterable {
     case hello = 1, welcome, close, ping, pong, deliver, ack, deviceUpdate, updateResult, feedback, revoke, upstream,
@@ -19,10 +19,9 @@ public struct VendorToken: Equatable, Sendable {
     public var environment: Environment
     public var topic: String
     public var token: String
-    /// Of a Live Activity's token, the activity's name (`laId` of a push); of one that starts activities, their
-    /// attributes type.
+    /// The activity's name (`laId` of a push) for a Live Activity's token, the attributes type for a push-to-start token.
     ///
-    /// Empty: any.
+    /// An empty string matches any.
     public var activity: String
     public init(
         channel: VendorChannel = .apns, kind: Kind = .alert, environment: Environment = .production, topic: String = "",
@@ -62,7 +61,9 @@ public struct Hello: Equatable, Sendable {
     public var heartbeatSeconds: UInt32 = 0
     public var badge: Int32?
     public var tokens: [VendorToken] = []
-    /// Tokens that were read, or cleaned, and refused; they do not travel.
+    /// The rejected tokens.
+    ///
+    /// They are not encoded.
     package var refusedTokens = RefusedTokens()
     public var opened: [MessageID] = []
     public var replayOpened = false
@@ -129,7 +130,7 @@ public struct Deliver: Equatable, Sendable {
     public var attempt: UInt32 = 0
     public var collapseKey = ""
     public var alert: Alert?
-    /// The notification, if the vendor showed one, carried all of the message.
+    /// Whether a notification from the vendor, if shown, contained the whole message.
     public var carriedByVendor = false
     public init() {}
 }
@@ -155,7 +156,9 @@ public struct DeviceUpdate: Equatable, Sendable {
     public var keepsRunning: Bool?
     public var badge: Int32?
     public var tokens: [VendorToken] = []
-    /// Tokens that were read, or cleaned, and refused; they do not travel.
+    /// The rejected tokens.
+    ///
+    /// They are not encoded.
     package var refusedTokens = RefusedTokens()
     public var pushModeOff: Bool?
     public var heartbeatSeconds: UInt32 = 0
@@ -204,9 +207,11 @@ public struct Publish: Equatable, Sendable {
     public var request: UInt64 = 0
     public var cid = DeviceID.none
     public var payload: [UInt8] = []
-    /// `nil`: not given.
+    /// The TTL, or `nil` if the sender gave none.
     public var timeToLive: Int64?
-    /// Older senders' way to give a TTL of 0.
+    /// Whether a TTL was given.
+    ///
+    /// Older senders set it for a TTL of 0, which they do not encode.
     public var hasTimeToLive = false
     public var strategy: UInt32 = 0
     public var collapseKey = ""
@@ -226,7 +231,7 @@ public struct PublishResult: Equatable, Sendable {
     public var fallback: UInt32 = 0
     public var fallbackReason = ""
     public var fsync = false
-    /// The body that APNs gets has the ids alone: with the payload it is too large, or the payload is no text.
+    /// Whether the body sent to APNs contains only the ids, because the payload is too large or not text.
     public var idsOnly = false
     public init() {}
 }

@@ -1,5 +1,3 @@
-// The embedded messages' codec: what Hello, Ack, Welcome and others are made of.
-
 extension VendorToken: MessageBody {
     package enum Field: UInt32, MessageField {
         case kind = 1, environment, topic, token, channel, activity
@@ -22,7 +20,8 @@ extension VendorToken: MessageBody {
             case .environment: environment = try cursor.knownValue(Environment.self, field, in: bytes)
             case .topic: topic = try cursor.string(field, limit: Limits.topicByteCount, in: bytes)
             case .token: token = try cursor.string(field, limit: Limits.tokenByteCount, in: bytes)
-            // The list has left out tokens of unknown channels (`Cursor.token`): of two numbers the last counts.
+            // An unknown channel is possible only if the field occurs twice, because `Cursor.token` skips tokens of unknown
+            // channels.
             case .channel: channel = try cursor.value(VendorChannel.self, in: bytes) ?? channel
             case .activity: activity = try cursor.string(field, limit: Limits.activityByteCount, in: bytes)
             }
@@ -40,7 +39,9 @@ extension VendorToken: MessageBody {
 }
 
 extension VendorToken {
-    /// False for a token of a channel that this version does not know, whatever else is in it.
+    /// Returns whether this version knows the token's channel.
+    ///
+    /// The other fields are not validated.
     fileprivate static func isOfKnownChannel(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) -> Bool {
         var cursor = Cursor(range)
         var isKnown = true
@@ -57,10 +58,10 @@ extension VendorToken {
 }
 
 extension Cursor {
-    /// One token of a list.
+    /// Appends one token of a list.
     ///
-    /// A token of an unknown channel is passed over: a client may know more channels than its gateway, and must reach it
-    /// all the same. A token that is too long, or one too many, is refused alone.
+    /// A token of an unknown channel is skipped, because a client may support more channels than its gateway. A token that is too
+    /// long, has invalid text or exceeds the count is rejected alone.
     mutating func token(
         of list: inout [VendorToken], refused: inout RefusedTokens, _ field: some MessageField, in bytes: RawSpan
     ) throws(WireError) {
@@ -133,7 +134,7 @@ extension StreamPosition: MessageBody {
             case .ranges: try cursor.element(of: &ranges, field, limit: Limits.rangeCount, in: bytes)
             }
         }
-        // Checked at the end, since the fields may come in any order.
+        // Checked at the end because the fields may arrive in any order.
         var floor = sequence
         for range in ranges { try range.check(beyond: &floor) }
     }
@@ -146,9 +147,9 @@ extension StreamPosition: MessageBody {
 }
 
 extension SequenceRange {
-    /// Throws unless the range is not empty and lies beyond `floor`, which then becomes its end.
+    /// Throws unless the range is not empty and begins above `floor`.
     ///
-    /// So a caller that reads the ranges of a decoded message may rely on `first <= last` and on their order.
+    /// Sets `floor` to its end. Decoded ranges therefore have `first <= last` and are ascending.
     func check(beyond floor: inout UInt64) throws(WireError) {
         guard first > floor, last >= first else { throw .badRange(field: StreamPosition.Field.ranges.rawValue) }
         floor = last
@@ -211,7 +212,7 @@ extension Alert: MessageBody {
 }
 
 extension Alert {
-    /// A message field that comes twice is one message: the later part's fields join the earlier part's.
+    /// Merges a repeated occurrence of a message field into the earlier one, as protobuf requires.
     static func merge(_ bytes: RawSpan, at range: Range<Int>, into alert: inout Alert?) throws(WireError) {
         var whole = alert ?? Alert()
         try whole.merge(bytes, at: range)

@@ -1,5 +1,3 @@
-// The codec of a trusted sender's messages: Publish, PublishResult.
-
 extension Publish: WireMessage {
     package static let frameType = FrameType.publish
 

@@ -1,18 +1,18 @@
-/// Where some bytes of a body stand.
+/// The range of some bytes in a body.
 public struct BodyRange: Equatable, Sendable {
     public let offset: Int32
     public let byteCount: Int32
 
     public static let empty = BodyRange(0..<0)
 
-    // A body has at most 2²⁴ bytes, see `PublishView.init(decoding:)`.
+    // Safe: a body has less than 2²⁴ bytes, as `PublishView.init(decoding:)` checks.
     init(_ range: Range<Int>) { (offset, byteCount) = (Int32(range.lowerBound), Int32(range.count)) }
 
     public var isEmpty: Bool { byteCount == 0 }
 
-    /// The bytes in `body`, which must be the one this range was read from.
+    /// Returns the bytes in `body`, which must be the body that this range was read from.
     ///
-    /// The bound is checked, the identity cannot be. Unsafe because the result is a pointer into `body`'s memory.
+    /// The bounds are checked, the body's identity is not. The method is unsafe because the result points into `body`'s memory.
     @unsafe public func bytes(of body: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let (start, count) = (Int(offset), Int(byteCount))
         guard count > 0 else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -21,16 +21,16 @@ public struct BodyRange: Equatable, Sendable {
     }
 }
 
-/// A Publish as the live path reads it: numbers, and ranges into the body in place of copies; no allocation.
+/// A Publish decoded for the hot path: numbers, and ranges into the body instead of copies, without allocation.
 ///
-/// Texts are checked to be UTF-8. What the parts may be (lengths, strategies, TTL) is for the publish's validation,
-/// which answers a bad one with a PublishResult.
+/// Texts are checked to be valid UTF-8. The publish's validation checks lengths, strategies and TTL, and answers a fault with a
+/// PublishResult.
 public struct PublishView: Equatable, Sendable {
     public private(set) var request: UInt64 = 0
     public private(set) var cid = DeviceID.none
     public private(set) var payload = BodyRange.empty
     public private(set) var timeToLive: Int64 = 0
-    /// A TTL was given: the field is there, or an older sender says so of a 0 that its encoder left out.
+    /// Whether a TTL was given: the TTL field is present, or an older sender set `has_ttl` for a TTL of 0 that it did not encode.
     public private(set) var hasTimeToLive = false
     public private(set) var strategy: UInt32 = 0
     public private(set) var collapseKey = BodyRange.empty
@@ -40,10 +40,10 @@ public struct PublishView: Equatable, Sendable {
     public private(set) var alertBody = BodyRange.empty
     public private(set) var apns = BodyRange.empty
 
-    /// Reads the body of a Publish frame.
+    /// Decodes the body of a Publish frame.
     ///
     /// - Parameter body: at most `Limits.largestFrameBodyByteCount` bytes.
-    /// - Throws: what is wrong first; nothing of the body may be used then.
+    /// - Throws: the first fault. The body must not be used then.
     public init(decoding body: RawSpan) throws(WireError) {
         precondition(body.byteCount <= Limits.largestFrameBodyByteCount, "no frame has such a body")
         var cursor = Cursor(body.byteOffsets)

@@ -1,9 +1,9 @@
-/// The codec's own description of itself, taken from the enums that encoding and decoding use.
+/// The codec's schema, derived from the enums that encoding and decoding use.
 ///
-/// A test compares it with the descriptors that `protoc` makes of Proto/longwire/v1/longwire.proto.
+/// A test compares it with the descriptors that `protoc` generates from Proto/longwire/v1/longwire.proto.
 package enum Schema {
     package struct Field: Equatable, Sendable {
-        /// The schema's JSON name, `appId` for `app_id`.
+        /// The schema's JSON name, such as `appId` for `app_id`.
         package var name: String
         package var number: UInt32
         package var shape: FieldShape

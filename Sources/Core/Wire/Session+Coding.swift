@@ -1,5 +1,3 @@
-// The codec of the messages that open, keep and end a connection: Hello, Welcome, Close, Ping, Pong.
-
 extension Hello: WireMessage {
     package static let frameType = FrameType.hello
 
@@ -33,7 +31,7 @@ extension Hello: WireMessage {
             case .registration: registration = try cursor.bool(in: bytes)
             case .timestamp: timestamp = try cursor.varint(in: bytes)
             case .proof:
-                // The one scalar that may not come twice: see HelloTranscript.
+                // The proof is the only scalar that must not be repeated, because `HelloTranscript` accepts one proof.
                 guard !hasProof else { throw .repeated(field: field.rawValue) }
                 hasProof = true
                 proof = try cursor.array(field, limit: Limits.proofByteCount, in: bytes)

@@ -1,9 +1,6 @@
-// Frames with no bytes of others in them, encoded in place without an allocation.
-
-/// A whole PublishResult frame; its texts are fixed ones of the gateway's.
+/// A complete PublishResult frame whose texts are literals, encoded in place without allocation.
 ///
-/// A result with another text is a
-/// `PublishResult` instead.
+/// A result with any other text is a `PublishResult`.
 public struct PublishResultFrame: Sendable {
     public var request: UInt64
     public var code: UInt32
@@ -11,11 +8,11 @@ public struct PublishResultFrame: Sendable {
     public var messageID: MessageID
     public var taskID: TaskID
     public var isLive: Bool
-    /// 0 none, 1 armed, 2 due now.
+    /// The state of the fallback: 0 none, 1 armed, 2 due now.
     public var fallback: UInt32
     public var fallbackReason: StaticString
     public var isFsync: Bool
-    /// See `PublishResult.idsOnly`.
+    /// The field `PublishResult.idsOnly`.
     public var isIDsOnly: Bool
 
     public init(
@@ -28,13 +25,12 @@ public struct PublishResultFrame: Sendable {
         (self.fallbackReason, self.isFsync, self.isIDsOnly) = (fallbackReason, isFsync, isIDsOnly)
     }
 
-    /// The size of the frame, header included.
     public var byteCount: Int { FrameHeader.byteCount + bodyByteCount }
 
     /// Writes the frame at the start of `buffer`.
     ///
-    /// - Parameter buffer: `byteCount` bytes or more; fewer is a broken contract and traps.
-    /// - Returns: how many bytes were written: `byteCount`.
+    /// - Parameter buffer: at least `byteCount` bytes. A smaller buffer traps.
+    /// - Returns: the number of bytes written, `byteCount`.
     @discardableResult
     public func encode(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         var filler = unsafe BufferFiller(buffer)
@@ -65,9 +61,9 @@ public struct PublishResultFrame: Sendable {
     }
 }
 
-/// A whole Ping or Pong frame.
+/// A complete Ping or Pong frame.
 public struct HeartbeatFrame: Sendable {
-    /// No heartbeat frame is longer: a header, a tag and a varint.
+    /// The maximum size of a heartbeat frame: a header, a tag and a varint.
     public static let largestByteCount = FrameHeader.byteCount + 11
 
     private let type: FrameType
@@ -82,13 +78,12 @@ public struct HeartbeatFrame: Sendable {
         return counter.byteCount
     }
 
-    /// The size of the frame, header included.
     public var byteCount: Int { FrameHeader.byteCount + bodyByteCount }
 
     /// Writes the frame at the start of `buffer`.
     ///
-    /// - Parameter buffer: `byteCount` bytes or more; fewer is a broken contract and traps.
-    /// - Returns: how many bytes were written: `byteCount`.
+    /// - Parameter buffer: at least `byteCount` bytes. A smaller buffer traps.
+    /// - Returns: the number of bytes written, `byteCount`.
     @discardableResult
     public func encode(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         var filler = unsafe BufferFiller(buffer)
@@ -100,8 +95,8 @@ public struct HeartbeatFrame: Sendable {
 
 extension ByteSink {
     mutating func text(_ value: StaticString, _ field: some MessageField) {
-        // Sound: a literal's bytes live for ever. A literal of a single scalar may have no pointer; `withUTF8Buffer`
-        // covers that too.
+        // Safe: a literal's bytes are never freed. `withUTF8Buffer` also handles a literal of a single scalar, which may have no
+        // pointer.
         value.withUTF8Buffer { unsafe bytes(UnsafeRawBufferPointer($0), field) }
     }
 }

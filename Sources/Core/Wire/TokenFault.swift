@@ -1,12 +1,12 @@
-/// Why a vendor token cannot be taken.
+/// The reason for rejecting a vendor token.
 ///
-/// A token with a fault is refused alone. The frame that names it counts, since the live channel needs no token.
+/// A faulty token is rejected alone. The frame that contains it is accepted, because the live channel needs no token.
 public enum TokenFault: Error, Equatable, Sendable {
-    /// The token, its topic or its activity is over its limit, or is no UTF-8.
+    /// The token, its topic or its activity exceeds its limit, or is not valid UTF-8.
     case tooLong, badText
-    /// The frame names more tokens than a device may have.
+    /// The frame has more tokens than a device may have.
     case tooMany
-    /// The token or its topic has characters other than visible ASCII, or the token has nothing but blanks.
+    /// The token or its topic has characters other than visible ASCII, or the token consists of spaces.
     case characters
 
     public var reason: StaticString {
@@ -19,10 +19,9 @@ public enum TokenFault: Error, Equatable, Sendable {
     }
 }
 
-/// The tokens of a frame that were refused.
+/// The number of rejected tokens in a frame and the first fault.
 package struct RefusedTokens: Equatable, Sendable {
     package private(set) var count = 0
-    /// The first one's fault.
     package private(set) var fault: TokenFault?
     package init() {}
 
@@ -33,10 +32,10 @@ package struct RefusedTokens: Equatable, Sendable {
 }
 
 extension VendorToken {
-    /// The token as a vendor takes it: without blanks and line ends, and without the angle brackets of a copied description.
+    /// Returns the token without spaces, line ends and the angle brackets of a copied description.
     ///
-    /// It becomes part of a request to the vendor, so nothing in it may break a line or a path there. An empty token, which
-    /// removes others, stays empty; one of blanks alone is a fault, and removes nothing.
+    /// The token becomes part of a request to the vendor and must not break a line or a path there. An empty token, which removes
+    /// other tokens, stays empty. A token of spaces alone is a fault and removes nothing.
     public func cleaned() throws(TokenFault) -> VendorToken {
         func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
         var cleaned = self
@@ -63,9 +62,8 @@ extension VendorToken {
 }
 
 extension [VendorToken] {
-    /// Cleans each token, and takes those with a fault out.
+    /// Cleans each token and removes the faulty ones.
     package mutating func clean(_ refused: inout RefusedTokens) {
-        // Nearly always there is nothing to do.
         var kept: [VendorToken] = []
         for token in self {
             do throws(TokenFault) {

@@ -1,6 +1,7 @@
-/// A vendor's way to a device: whose tokens, contents, jobs and leases these are.
+/// A push vendor that delivers to devices, with its own tokens, contents, jobs and leases.
 ///
-/// Raw values are stored in four bits and travel in frames: never reuse one. A new channel is a case here, a renderer of
+/// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new channel needs a case here, a
+/// renderer of its content, and code in each switch that the compiler then reports.
 /// its content, and an answer in each place that the compiler then names.
 public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
     case apns = 0
@@ -12,7 +13,6 @@ public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
         }
     }
 
-    /// The channel of this name.
     public init?(named name: String) {
         guard let channel = Self.allCases.first(where: { "\($0.name)" == name }) else { return nil }
         self = channel

@@ -1,12 +1,13 @@
-/// A message of the schema, embedded or not, as the codec sees it.
+/// A message of the schema, as a frame or embedded.
 package protocol MessageBody: Equatable, Sendable {
     associatedtype Field: MessageField
 
-    /// All fields at their defaults.
+    /// Creates a message with default values.
     init()
 
-    /// Takes over the fields found in `range`: scalars are replaced, repeated fields grow, embedded messages merge.
-    /// After an error the value is half changed and of no use.
+    /// Decodes the fields in `range`: scalars are replaced, repeated fields are appended, embedded messages are merged.
+    ///
+    /// After an error the value is partly modified and must be discarded.
     mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError)
 
     /// Writes all fields in the order of their numbers.
@@ -20,29 +21,28 @@ extension MessageBody {
     }
 }
 
-/// A message that travels as a frame of its own.
+/// A message that is sent as a frame.
 package protocol WireMessage: MessageBody {
     static var frameType: FrameType { get }
 }
 
 extension WireMessage {
-    /// Reads one body.
+    /// Decodes a body.
     ///
-    /// Unknown fields are skipped; of a scalar that comes twice the last counts.
+    /// Unknown fields are skipped. The last occurrence of a scalar counts.
     ///
-    /// - Throws: what is wrong first; nothing of the body may be used then.
+    /// - Throws: the first fault. The body must not be used then.
     package init(decoding body: RawSpan) throws(WireError) {
         try self.init(body, at: body.byteOffsets)
     }
 
-    /// The size of the body alone.
+    /// The size of the body without the header.
     package var bodyByteCount: Int {
         var counter = ByteCounter()
         write(to: &counter)
         return counter.byteCount
     }
 
-    /// Appends the body without a header.
     package func appendBody(to bytes: inout [UInt8]) {
         var sink = ArraySink()
         swap(&sink.bytes, &bytes)
@@ -52,8 +52,8 @@ extension WireMessage {
 
     /// Appends header and body.
     ///
-    /// - Precondition: the body fits the header's 24 bits. The peer's limit (`Limits.frameBodyByteCount` by default) is
-    ///   the caller's to keep, see `bodyByteCount`.
+    /// - Precondition: the body fits the header's 24 bits. The caller checks the peer's limit (`Limits.frameBodyByteCount` by
+    ///   default) with `bodyByteCount`.
     package func appendFrame(to bytes: inout [UInt8]) {
         let header = FrameHeader(type: Self.frameType, bodyByteCount: bodyByteCount)
         var sink = ArraySink()

@@ -1,25 +1,27 @@
 internal import COpenSSL
 
-/// What peers will find wrong with a certificate that we show, or an operator should know of it.
+/// A problem with a certificate that this process presents or trusts, for peers or for the operator.
 package struct CertificateFinding: Equatable, Sendable, CustomStringConvertible {
     package enum Weight: Sendable {
-        /// Peers that look refuse it today.
+        /// Peers that verify certificates reject it now.
         case refused
-        /// Some peers refuse it, or all will soon.
+        /// Some peers reject it, or all peers will soon.
         case unwise
     }
 
     package let weight: Weight
     package let description: String
-    /// It tells that `certificateEnd` comes soon.
+    /// Whether the finding reports an imminent expiry, as `certificateEnd` does.
     package var isOwnEnd = false
 }
 
 extension TLSContext {
-    /// What is wrong with the certificate that the context shows and with those that follow it, today.
+    /// Returns the current problems of the context's certificate and its chain.
     ///
     /// - Parameters:
-    ///   - seconds: one that ends within this time is told, too.
+    ///   - seconds: a certificate that expires within this time is reported, too.
+    ///   - isServer: whether clients verify the certificate, so that its purpose and chain are checked.
+    /// - Returns: the problems, or an empty array.
     ///   - isServer: shown to clients, so that its purpose and its chain are looked at.
     /// - Returns: nothing when all is well.
     package func certificateFindings(endingWithin seconds: Int64, isServer: Bool = true) -> [CertificateFinding] {
@@ -65,9 +67,9 @@ extension TLSContext {
         return [CertificateFinding(weight: .unwise, description: "\(name) ends in \(left)", isOwnEnd: true)]
     }
 
-    /// Why it does not hold today.
+    /// Returns the reason if the certificate is not valid now.
     private static func dateFault(_ certificate: OpaquePointer) -> String? {
-        // Below zero: in the past; above: in the future; zero: the date cannot be read.
+        // Negative: in the past. Positive: in the future. Zero: the date cannot be read.
         if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "is not valid yet" }
         return X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 ? "has expired" : nil
     }
@@ -82,7 +84,7 @@ extension TLSContext {
         (0..<max(0, list.map { OPENSSL_sk_num($0) } ?? 0)).compactMap { OpaquePointer(OPENSSL_sk_value(list, $0)) }
     }
 
-    /// SHA-256 of the certificate that the context shows, without its chain, in hex digits; `nil`: there is none.
+    /// The SHA-256 of the context's certificate without its chain, in hex digits, or `nil` without a certificate.
     package var certificateDigest: String? {
         SSL_CTX_get0_certificate(raw).flatMap { Self.digest(of: $0) }?.hexDigits
     }
@@ -92,8 +94,9 @@ extension TLSContext {
         return X509_digest(certificate, EVP_sha256(), &digest, &count) == 1 ? digest : nil
     }
 
-    /// When the first of the certificate and those of its chain that clients need ends, in seconds since 1970; `nil`: there
-    /// is none, or its date cannot be read.
+    /// The first expiry among the certificate and the chain's certificates that clients need, in seconds since 1970.
+    ///
+    /// It is `nil` without a certificate or a readable date.
     package var certificateEnd: Int64? {
         guard let leaf = SSL_CTX_get0_certificate(raw) else { return nil }
         let ends = ([leaf] + Self.needed(leaf, chainOfFile)).compactMap { Self.end(of: $0) }
@@ -108,10 +111,9 @@ extension TLSContext {
         return Int64(days) * 86_400 + Int64(seconds)
     }
 
-    /// Those of the file's certificates that are on a client's way from the leaf to a root.
+    /// Returns the certificates of the file on a client's path from the leaf to a root.
     ///
-    /// A root of one's own counts as known when it is in the file. What is out of its time is on the way only if there
-    /// is no other.
+    /// A self-signed root in the file counts as trusted. An expired certificate is on the path only if no other path exists.
     private static func needed(_ leaf: OpaquePointer, _ chain: OpaquePointer?) -> [OpaquePointer] {
         let others = certificates(of: chain)
         guard !others.isEmpty, let store = X509_STORE_new() else { return [] }
@@ -126,14 +128,14 @@ extension TLSContext {
         guard X509_STORE_CTX_init(check, store, leaf, chain) == 1 else { return others }
         let isWhole = X509_verify_cert(check) == 1
         var way = certificates(of: X509_STORE_CTX_get0_chain(check)).filter(others.contains)
-        // A cross-signature of a root that clients have: behind a good intermediate nobody needs it.
+        // An expired cross-signature of a root that clients trust: they do not need it after a valid intermediate.
         if !isWhole, way.count > 1, let last = way.last, dateFault(last) != nil, X509_self_signed(last, 0) != 1 {
             way.removeLast()
         }
         return way
     }
 
-    /// What is wrong with the authorities that clients' certificates are judged by.
+    /// Returns the problems of the authorities that verify clients' certificates.
     private func authorityFindings(_ seconds: Int64) -> [CertificateFinding] {
         guard SSL_CTX_get_verify_mode(raw) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0,
             let objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(raw))
@@ -141,7 +143,7 @@ extension TLSContext {
         let authorities = (0..<max(0, OPENSSL_sk_num(objects))).compactMap {
             X509_OBJECT_get0_X509(OpaquePointer(OPENSSL_sk_value(objects, $0)))
         }
-        // With one that holds some clients get in.
+        // One valid authority lets some clients connect.
         let isAnyGood = authorities.contains { Self.dateFault($0) == nil }
         return authorities.flatMap { authority in
             Self.dateFindings(authority, "clientAuthorities' \(Self.subject(of: authority))", seconds).map {
@@ -152,9 +154,9 @@ extension TLSContext {
         }
     }
 
-    /// Why a client that trusts the root alone may not get from it to the certificate; `nil`: it can.
+    /// Returns the reason that a client with only the root may not find a path to the certificate, or `nil`.
     ///
-    /// Dates are looked at elsewhere. A root of one's own counts as known when it is in the file.
+    /// Dates are checked by `dateFindings`. A self-signed root in the file counts as trusted.
     private static func chainGap(_ leaf: OpaquePointer, _ chain: OpaquePointer?) -> String? {
         guard let store = X509_STORE_new() else { return nil }
         defer { X509_STORE_free(store) }
@@ -185,7 +187,7 @@ extension TLSContext {
 
     static func subject(of certificate: OpaquePointer) -> String { name(X509_get_subject_name(certificate)) }
 
-    /// As `/O=Example/CN=Example CA`, at most 256 characters; whatever is not ASCII comes escaped.
+    /// Returns a name such as `/O=Example/CN=Example CA`, at most 256 characters, with non-ASCII characters escaped.
     private static func name(_ name: OpaquePointer?) -> String {
         var buffer = [CChar](repeating: 0, count: 257)
         guard let name, X509_NAME_oneline(name, &buffer, CInt(buffer.count)) != nil else { return "of no name" }

@@ -1,10 +1,14 @@
 internal import COpenSSL
 
-/// Which client certificates a server asks for.
+/// A server's requirements for client certificates.
 package struct ClientCertificates: Sendable, Equatable {
-    /// A PEM file of the authorities that sign them; no others are trusted, the system's least of all.
+    /// A PEM file of the only trusted authorities.
+    ///
+    /// The system's authorities are not trusted.
     package var authoritiesFile: String
-    /// One of these must be in the certificate, as a DNS name or the common name; empty: any of the authorities' will do.
+    /// The allowed DNS names or common names.
+    ///
+    /// If empty, any certificate from the authorities is accepted.
     package var names: [String]
 
     package init(authoritiesFile: String, names: [String] = []) {
@@ -12,10 +16,12 @@ package struct ClientCertificates: Sendable, Equatable {
     }
 }
 
-/// The allowed names where OpenSSL's callback finds them; sessions keep it for as long as it may be called.
+/// The allowed names for OpenSSL's callback.
+///
+/// Sessions keep this object alive as long as the callback may run.
 final class AllowedNames {
     private let names: [String]
-    /// What a certificate of another name fails with.
+    /// The verification error of a certificate without an allowed name.
     static let refusal = X509_V_ERR_APPLICATION_VERIFICATION
 
     init(_ names: [String]) { self.names = names }
@@ -40,7 +46,7 @@ final class AllowedNames {
 }
 
 extension TLSContext {
-    /// Asks every client for a certificate, and takes no client without one that holds.
+    /// Requires a valid certificate from every client.
     ///
     /// OpenSSL also requires that a certificate with an extended key usage is for clients.
     static func require(_ clients: ClientCertificates, in raw: OpaquePointer) throws(TLSFailure) -> AllowedNames? {
@@ -49,10 +55,10 @@ extension TLSContext {
             throw TLSFailure("\(path) holds no usable PEM certificates (\(OpenSSLErrors.takeLast()))")
         }
         SSL_CTX_set_client_CA_list(raw, shown)
-        // What is in the file is trusted: an intermediate, too, without the root above it.
+        // Every certificate in the file is a trust anchor. An intermediate does not need its root.
         X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(raw), UInt(X509_V_FLAG_PARTIAL_CHAIN))
         SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
-        // A resumed session would skip the look at the certificate, which may have ended since.
+        // A resumed session would skip verification of the certificate, which may have expired since.
         SSL_CTX_set_options(raw, UInt64(1) << 14)  // SSL_OP_NO_TICKET
         SSL_CTX_set_num_tickets(raw, 0)
         guard !clients.names.isEmpty else { return nil }

@@ -1,12 +1,10 @@
-// OpenSSL 3 for digests, message authentication and randomness. No C type leaves this module.
+// Digests, message authentication and randomness from OpenSSL 3. No C type leaves this module.
 
 internal import COpenSSL
 
-/// SHA-256 digests.
-///
-/// Pure functions, safe on any thread.
+/// SHA-256 digests as pure functions, safe on any thread.
 package enum SHA256 {
-    /// A digest as four words in network order: the first byte of the digest is the top byte of `words.0`.
+    /// A digest as four words in network order: its first byte is the top byte of `words.0`.
     package struct Digest: Equatable, Sendable {
         package var words: (UInt64, UInt64, UInt64, UInt64)
 
@@ -29,10 +27,10 @@ package enum SHA256 {
         }
     }
 
-    /// The digest of contiguous bytes; does not allocate.
+    /// Returns the digest of contiguous bytes without allocating.
     package static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
-            // Not the one-shot function: it looks the algorithm up and allocates (see the shim). These cannot fail.
+            // The one-shot function would look up the algorithm and allocate (see the shim). These functions cannot fail.
             var state = SHA256_CTX()
             SHA256_Init(&state)
             SHA256_Update(&state, bytes.baseAddress, bytes.count)
@@ -43,7 +41,7 @@ package enum SHA256 {
 
     package static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
 
-    /// A digest of bytes that come one piece after the other.
+    /// A digest of bytes that arrive in pieces.
     package struct Running: ~Copyable {
         private var state = SHA256_CTX()
 
@@ -53,7 +51,7 @@ package enum SHA256 {
             SHA256_Update(&state, bytes.baseAddress, bytes.count)
         }
 
-        /// Of all pieces, laid end to end.
+        /// Returns the digest of all pieces concatenated.
         package consuming func digest() -> Digest {
             withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
                 SHA256_Final(output.baseAddress?.assumingMemoryBound(to: UInt8.self), &state)
@@ -62,7 +60,7 @@ package enum SHA256 {
         }
     }
 
-    /// The digest of several pieces laid end to end.
+    /// Returns the digest of several pieces concatenated.
     package static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
 }
 
@@ -77,17 +75,15 @@ extension SHA256.Digest {
     }
 }
 
-/// HMAC-SHA256 (RFC 2104).
-///
-/// Pure functions, safe on any thread.
+/// HMAC-SHA256 (RFC 2104) as pure functions, safe on any thread.
 package enum HMACSHA256 {
-    /// The 32-byte code of `message` under `key`; any lengths.
+    /// Returns the 32-byte code of `message` under `key`, both of any length.
     package static func code(key: [UInt8], message: [UInt8]) -> [UInt8] {
         var output = [UInt8](repeating: 0, count: 32)
         var length: UInt32 = 0
         let result = key.withUnsafeBytes { key in
             message.withUnsafeBufferPointer { message in
-                // A zero-length key still needs a pointer: OpenSSL takes NULL for "the key set before".
+                // An empty key needs a pointer, because OpenSSL takes NULL for "the key set before".
                 withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { spare in
                     HMAC(
                         EVP_sha256(), key.baseAddress ?? UnsafeRawPointer(spare.baseAddress!), Int32(key.count),
@@ -99,13 +95,13 @@ package enum HMACSHA256 {
         return output
     }
 
-    /// True when `code` authenticates `message` under `key`; takes the same time wherever the first difference is.
+    /// Returns whether `code` authenticates `message` under `key`, in a time independent of the first difference.
     package static func isCode(_ code: [UInt8], of message: [UInt8], key: [UInt8]) -> Bool {
         constantTimeEquals(code, Self.code(key: key, message: message))
     }
 }
 
-/// Compares secrets: the time taken depends on the lengths only.
+/// Compares secrets in a time that depends on their lengths only.
 package func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     guard left.count == right.count else { return false }
     return left.withUnsafeBytes { left in
@@ -119,12 +115,12 @@ package func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
 package enum SecureRandom {
     package static func bytes(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
-        // Failing to be random is no state to go on in: every secret would be guessable.
+        // Without randomness every secret would be guessable, so the process must end.
         precondition(count == 0 || RAND_bytes(&bytes, Int32(count)) == 1, "OpenSSL has no randomness")
         return bytes
     }
 
-    /// Fills memory that is there already.
+    /// Fills memory with random bytes.
     package static func fill(_ memory: UnsafeMutableRawBufferPointer) {
         guard let start = memory.baseAddress, !memory.isEmpty else { return }
         let result = RAND_bytes(start.assumingMemoryBound(to: UInt8.self), Int32(memory.count))
@@ -139,13 +135,15 @@ package enum SecureRandom {
 }
 
 extension Sequence<UInt8> {
-    /// Two lower-case hex digits a byte.
+    /// Two lower-case hex digits per byte.
     package var hexDigits: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }
 
-/// SHA-1, only for the names that other programs give to things by it: nothing is kept secret or trusted by it.
+/// SHA-1, only for identifiers that other programs derive with it.
+///
+/// No secrecy or trust depends on it.
 package enum SHA1 {
-    /// 40 lower-case hex digits.
+    /// Returns 40 lower-case hex digits.
     package static func hex(_ bytes: [UInt8]) -> String {
         digest(bytes).hexDigits
     }

@@ -1,13 +1,15 @@
-/// Which certificates an operator is to be told of because they end soon: at most once a day for each.
+/// A filter for warnings about expiring certificates: at most one warning a day per listener.
 package struct ExpiryWatch: Sendable {
     private var told: [String: Int64] = [:]
 
     package init() {}
 
-    /// Forgets what was told of all others.
+    /// Removes all other listeners.
     package mutating func keep(only listeners: Set<String>) { told = told.filter { listeners.contains($0.key) } }
 
-    /// Whether this is to be told now; `now` and `end` in seconds since 1970, `warning` in seconds before the end.
+    /// Returns whether to warn now.
+    ///
+    /// `now` and `end` are in seconds since 1970, `warning` in seconds before the end.
     package mutating func isNews(_ listener: String, end: Int64, now: Int64, warning: Int64) -> Bool {
         guard end - now < warning else {
             told[listener] = nil

@@ -1,17 +1,21 @@
 internal import COpenSSL
 
-/// A key that some processes share, and the name by which they offer it to each other.
+/// A pre-shared key of a group of processes, with the identity under which peers offer it.
 package struct PresharedKey: Sendable {
-    /// Bytes that a secret must have at least: as many as the key has.
+    /// The minimum size of a secret in bytes, equal to the size of the key.
     package static let secretByteCount = 32
 
-    /// Sent in the clear before the handshake: says which group and which secret, and nothing of the secret.
+    /// The identity, sent in plain text before the handshake.
+    ///
+    /// It names the group and the mark but reveals nothing about the secret.
     let identity: [UInt8]
     let key: [UInt8]
-    /// Tells secrets of one group apart without saying them: 16 hexadecimal digits.
+    /// A fingerprint of the secret within its group: 16 hexadecimal digits.
     package let mark: String
 
-    /// Derives the key of one group from a secret, by HKDF-SHA256: two groups with one secret have different keys.
+    /// Derives a group's key from a secret with HKDF-SHA256.
+    ///
+    /// Groups with the same secret have different keys.
     ///
     /// - Throws: when the secret is shorter than `secretByteCount`.
     package init(secret: [UInt8], group: String) throws(TLSFailure) {
@@ -28,27 +32,28 @@ package struct PresharedKey: Sendable {
     }
 }
 
-/// HKDF with SHA-256 (RFC 5869), for keys of 32 bytes.
+/// HKDF with SHA-256 (RFC 5869) for keys of 32 bytes.
 package enum HKDFSHA256 {
-    /// The first 32 bytes that the secret yields under this salt for this purpose.
+    /// Returns the first 32 bytes derived from the secret with this salt and purpose.
     package static func key(secret: [UInt8], salt: [UInt8], information: [UInt8]) -> [UInt8] {
         let extracted = HMACSHA256.code(key: salt, message: secret)
         return HMACSHA256.code(key: extracted, message: information + [1])
     }
 }
 
-/// Pre-shared keys where OpenSSL's callbacks find them: the address is kept in the context, which they outlive.
+/// Pre-shared keys for OpenSSL's callbacks.
 ///
-/// A client offers the first; a server takes each.
+/// The context stores this object's address, so the object must outlive the context. A client offers the first key. A server
+/// accepts each.
 final class PresharedKeyMemory {
     private struct Entry {
         let identity: UnsafeMutableBufferPointer<UInt8>
         let key: [UInt8]
     }
 
-    /// The place of a context's data that OpenSSL leaves to its user.
+    /// The ex_data index that OpenSSL reserves for the application.
     private static let place: CInt = 0
-    /// TLS_AES_128_GCM_SHA256, as the protocol names it.
+    /// The protocol's number of TLS_AES_128_GCM_SHA256.
     private static let suite: [UInt8] = [0x13, 0x01]
 
     private let entries: [Entry]
@@ -71,7 +76,7 @@ final class PresharedKeyMemory {
         return Unmanaged<PresharedKeyMemory>.fromOpaque(data).takeUnretainedValue()
     }
 
-    /// Has both sides of the context's connections use the key.
+    /// Sets the callbacks of the context for both sides of a connection.
     func install(in context: OpaquePointer) {
         SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
         SSL_CTX_set_psk_find_session_callback(context) { session, identity, count, found in
@@ -81,7 +86,8 @@ final class PresharedKeyMemory {
                     UnsafeBufferPointer(start: identity, count: count).elementsEqual($0.identity)
                 })
             else {
-                // Another name, or another secret: the handshake goes on without a key, and ends, since there is no certificate.
+                // The peer has another group or secret. The handshake continues without a key and fails for lack of a
+                // certificate.
                 return 1
             }
             found?.pointee = PresharedKeyMemory.makeSession(for: session, entry.key)
@@ -92,7 +98,7 @@ final class PresharedKeyMemory {
             identity?.pointee = nil
             count?.pointee = 0
             guard let entry = PresharedKeyMemory.of(session)?.entries.first else { return 0 }
-            // After a retry the digest is decided; the key is for this one.
+            // After a retry of the handshake the digest is fixed, and the key is for SHA-256 only.
             if let digest, EVP_MD_get_type(digest) != NID_sha256 { return 1 }
             found?.pointee = PresharedKeyMemory.makeSession(for: session, entry.key)
             guard found?.pointee != nil else { return 0 }
@@ -102,7 +108,9 @@ final class PresharedKeyMemory {
         }
     }
 
-    /// The session that stands for the key; OpenSSL frees it.
+    /// Returns a session that represents the key.
+    ///
+    /// OpenSSL frees it.
     private static func makeSession(for connection: OpaquePointer?, _ key: [UInt8]) -> OpaquePointer? {
         guard let session = SSL_SESSION_new(), let cipher = SSL_CIPHER_find(connection, suite),
             SSL_SESSION_set1_master_key(session, key, key.count) == 1, SSL_SESSION_set_cipher(session, cipher) == 1,

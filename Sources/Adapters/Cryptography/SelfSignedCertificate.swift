@@ -1,15 +1,15 @@
 internal import COpenSSL
 
-/// Makes a P-256 certificate that vouches for itself, for tests and trials on one machine.
+/// Self-signed P-256 certificates for tests and trials on one machine.
 package enum SelfSignedCertificate {
-    /// Writes a PEM certificate and its key; valid from an hour ago for `days`.
+    /// Writes a PEM certificate and its key, valid from one hour ago.
     ///
     /// - Parameters:
-    ///   - names: what it is valid for, as OpenSSL writes it: `DNS:localhost,IP:127.0.0.1`.
-    ///   - days: from now.
-    ///   - certificatePath: is replaced if it is there.
-    ///   - keyPath: is replaced if it is there; without a passphrase.
-    /// - Throws: `TLSFailure` when a file cannot be written or the names make no sense; a first file may be there then.
+    ///   - names: the subject's names in OpenSSL's form: `DNS:localhost,IP:127.0.0.1`.
+    ///   - days: the validity in days from now.
+    ///   - certificatePath: the certificate's file, which is replaced.
+    ///   - keyPath: the key's file without a passphrase, which is replaced.
+    /// - Throws: `TLSFailure` when a file cannot be written or the names are invalid. One file may have been written then.
     package static func write(
         names: String, days: Int, certificatePath: String, keyPath: String
     ) throws(TLSFailure) {

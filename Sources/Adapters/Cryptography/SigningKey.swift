@@ -1,11 +1,13 @@
 internal import COpenSSL
 
-/// A P-256 key that signs by ES256 (RFC 7518, section 3.4): the private half, as Apple gives it in a `.p8` file.
+/// A private P-256 key for ES256 signatures (RFC 7518, section 3.4), as in Apple's `.p8` files.
 package final class SigningKey: @unchecked Sendable {
-    // Sound because OpenSSL only reads a key that is complete, and counts its references atomically.
+    // Safe: OpenSSL only reads a complete key and counts its references atomically.
     private let raw: OpaquePointer
 
-    /// Reads the bytes of a PKCS #8 PEM file that errors call `name`.
+    /// Reads a PKCS #8 PEM file.
+    ///
+    /// `name` is its name in errors.
     package init(pem: [UInt8], name: String) throws(TLSFailure) {
         guard let memory = BIO_new_mem_buf(pem, CInt(pem.count)) else { throw TLSFailure("out of memory") }
         defer { BIO_free(memory) }
@@ -34,7 +36,7 @@ package final class SigningKey: @unchecked Sendable {
 
     /// Signs a message.
     ///
-    /// - Returns: 64 bytes, r before s; `nil` when OpenSSL has no memory.
+    /// - Returns: 64 bytes, r before s, or `nil` when OpenSSL has no memory.
     package func sign(_ message: [UInt8]) -> [UInt8]? {
         guard let context = EVP_MD_CTX_new() else { return nil }
         defer { EVP_MD_CTX_free(context) }
@@ -57,7 +59,7 @@ package final class SigningKey: @unchecked Sendable {
         return isWritten ? result : nil
     }
 
-    /// Whether a signature of 64 bytes is this key's.
+    /// Returns whether a 64-byte signature was made with this key.
     package func isSignature(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
         defer { ECDSA_SIG_free(pair) }
@@ -77,7 +79,7 @@ package final class SigningKey: @unchecked Sendable {
         return EVP_DigestVerify(context, encoded, Int(count), message, message.count) == 1
     }
 
-    /// A fresh key's PEM, for tests and trials.
+    /// Creates a new key in PEM form, for tests and trials.
     package static func makePEM() throws(TLSFailure) -> [UInt8] {
         guard let key = SelfSignedCertificate.makeKey(), let memory = BIO_new(BIO_s_mem()) else {
             throw TLSFailure("no P-256 key: \(OpenSSLErrors.takeLast())")

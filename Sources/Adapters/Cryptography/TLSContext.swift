@@ -1,39 +1,41 @@
 internal import COpenSSL
 internal import Glibc
 
-/// Why TLS could not be set up; the text names the file and what to do.
+/// An error in the TLS configuration.
+///
+/// The text names the file and the remedy.
 package struct TLSFailure: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
 }
 
-/// Certificate, key and rules that many TLS connections share (OpenSSL 3.0 or later).
+/// The certificate, key and rules that many TLS connections share (OpenSSL 3.0 or later).
 ///
-/// Making the first one sets SIGPIPE to be ignored in the whole process: OpenSSL writes with `write`, and a peer that
-/// left must be an error there, not a signal.
+/// The first context makes the whole process ignore SIGPIPE: OpenSSL uses `write`, and a disconnected peer must cause an error,
+/// not a signal.
 package final class TLSContext: @unchecked Sendable {
-    // Sound because the context is complete before `init` returns and OpenSSL counts its references atomically.
+    // Safe: the context is complete before `init` returns, and OpenSSL counts its references atomically.
     let raw: OpaquePointer
-    /// What the callbacks of a context with a pre-shared key point to.
+    /// The owner of the pre-shared keys that the callbacks point to.
     let presharedKey: PresharedKeyMemory?
-    /// The same for a context that asks clients for certificates of certain names.
+    /// The owner of the allowed client names that the callbacks point to.
     let allowedNames: AllowedNames?
-    /// Which listener it serves; for the log.
+    /// The listener's name, for the log.
     let name: String
 
-    /// What a client believes a server by.
+    /// The rule by which a client verifies a server.
     package enum Trust: Sendable, Equatable {
-        /// The certificate authorities that the system trusts.
+        /// The system's certificate authorities.
         case system
         /// The certificates in one PEM file, and no others.
         case certificates(path: String)
-        /// Anybody: only for tests and for a gateway that is reached through a trusted tunnel.
+        /// Any server, without verification: for tests and for a gateway behind a trusted tunnel.
         case anyone
     }
 
-    /// A server's context: TLS 1.2 or later, with the PEM chain (leaf first) and its key.
+    /// Creates a server's context for TLS 1.2 or later, with the PEM chain (leaf first) and its key.
     ///
-    /// With `clients` no handshake succeeds without a client's certificate, and none is resumed.
+    /// With `clients`, every handshake requires a client certificate, and sessions are not resumed.
     package init(
         certificatePath: String, keyPath: String, clients: ClientCertificates? = nil, name: String = ""
     ) throws(TLSFailure) {
@@ -54,7 +56,7 @@ package final class TLSContext: @unchecked Sendable {
             guard SSL_CTX_check_private_key(raw) == 1 else {
                 throw TLSFailure("the key in \(keyPath) does not belong to the certificate in \(certificatePath)")
             }
-            // Resumption works by tickets, which cost this process no memory; the cache would.
+            // Sessions are resumed by tickets, which use no server memory, unlike the session cache.
             SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
             SSL_CTX_set_num_tickets(raw, 1)
             allowedNames = if let clients { try Self.require(clients, in: raw) } else { nil }
@@ -66,17 +68,17 @@ package final class TLSContext: @unchecked Sendable {
         presharedKey = nil
     }
 
-    /// A context of either side for peers that share a key: TLS 1.3 alone, and no certificate.
+    /// Creates a context without certificates for peers that share a key, for either side of TLS 1.3.
     ///
-    /// The key proves who the peers are; each connection's own keys come from an exchange besides it (ECDHE). So a
-    /// recorded connection stays closed to who learns the key later.
+    /// The key authenticates the peers. Each connection's keys also depend on an ECDHE exchange, so a recorded connection cannot
+    /// be decrypted with a key that leaks later.
     ///
-    /// - Parameter keys: a client offers the first, a server takes each: so a secret can be changed one process at a time.
-    /// - Throws: when OpenSSL does not know the suite.
+    /// - Parameter keys: a client offers the first and a server accepts each, so that processes can change the secret one by one.
+    /// - Throws: when OpenSSL does not support the suite.
     package init(psk keys: [PresharedKey]) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_method())
         SSL_CTX_ctrl(raw, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(TLS1_3_VERSION), nil)
-        // The one suite for which the callbacks' session is made; a key belongs to a suite's digest.
+        // The callbacks create sessions for this suite only. A key is bound to its suite's digest.
         guard SSL_CTX_set_ciphersuites(raw, "TLS_AES_128_GCM_SHA256") == 1 else {
             SSL_CTX_free(raw)
             throw TLSFailure("OpenSSL does not know TLS_AES_128_GCM_SHA256 (\(OpenSSLErrors.takeLast()))")
@@ -89,16 +91,18 @@ package final class TLSContext: @unchecked Sendable {
         (presharedKey, allowedNames) = (memory, nil)
     }
 
-    /// The same with one key.
+    /// Creates a context with one pre-shared key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
-    /// A client's context, which shows a certificate to servers that ask for one; see `identify` for its files.
+    /// Creates a client's context with a certificate for servers that request one.
+    ///
+    /// `identify` describes the files.
     package convenience init(trusting trust: Trust, showing path: String?, keyPath: String?) throws(TLSFailure) {
         try self.init(trusting: trust)
         if let path { try identify(withCertificate: path, keyPath: keyPath) }
     }
 
-    /// A client's context.
+    /// Creates a client's context.
     package init(trusting trust: Trust) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_client_method())
         switch trust {
@@ -120,14 +124,16 @@ package final class TLSContext: @unchecked Sendable {
 
     deinit { SSL_CTX_free(raw) }
 
-    /// Speaks nothing newer than TLS 1.2, as an old client does; to be called before the context is shared.
+    /// Limits connections to TLS 1.2, as an old client does.
+    ///
+    /// Must be called before the context is shared.
     package func limitToTLS12() { SSL_CTX_ctrl(raw, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(TLS1_2_VERSION), nil) }
 
     // MARK: Application protocol
 
-    /// Asks the peer for HTTP/2 (ALPN `h2`); as a server, takes it from a client that offers it and refuses others.
+    /// Requires HTTP/2 (ALPN `h2`).
     ///
-    /// To be called before the context is shared.
+    /// A client requests it, a server rejects clients that do not offer it. Must be called before the context is shared.
     package func requireHTTP2() {
         let offer: [UInt8] = [2, UInt8(ascii: "h"), UInt8(ascii: "2")]
         SSL_CTX_set_alpn_protos(raw, offer, CUnsignedInt(offer.count))
@@ -151,10 +157,10 @@ package final class TLSContext: @unchecked Sendable {
 
     // MARK: Client certificate
 
-    /// Shows a certificate to servers that ask for one: PEM files, or one PKCS #12 file (`.p12`, `.pfx`) for both.
+    /// Sets the certificate for servers that request one: PEM files, or a PKCS #12 file (`.p12`, `.pfx`) with the key.
     ///
-    /// To be called before the context is shared. A PEM file has the chain, leaf first; without a `keyPath` it has the
-    /// key, too. The password is a PKCS #12 file's.
+    /// Must be called before the context is shared. A PEM file has the chain, leaf first. It also has the key if `keyPath` is
+    /// `nil`. The password is for a PKCS #12 file.
     package func identify(
         withCertificate path: String, keyPath: String?, password: String = ""
     ) throws(TLSFailure) {
@@ -184,8 +190,8 @@ package final class TLSContext: @unchecked Sendable {
         var certificate: OpaquePointer?
         if PKCS12_parse(bundle, password, &key, &certificate, nil) != 1 {
             let reason = OpenSSLErrors.takeLast()
-            // Files of macOS are enciphered with RC2 and triple DES, which OpenSSL 3 has in its legacy provider. It is loaded
-            // for this one call: nothing else may use such ciphers.
+            // macOS encrypts these files with RC2 and triple DES, which OpenSSL 3 has only in its legacy provider. The provider
+            // is loaded for this call alone, so that nothing else can use such ciphers.
             let legacy = OSSL_PROVIDER_try_load(nil, "legacy", 1)
             defer { if let legacy { OSSL_PROVIDER_unload(legacy) } }
             guard legacy != nil, PKCS12_parse(bundle, password, &key, &certificate, nil) == 1 else {
@@ -212,14 +218,14 @@ package final class TLSContext: @unchecked Sendable {
         guard let raw = SSL_CTX_new(method) else {
             throw TLSFailure("OpenSSL could not make a TLS context (\(OpenSSLErrors.takeLast()))")
         }
-        // The setters are macros in C; these are what they stand for.
+        // The setters are C macros, which Swift cannot call. These calls are their expansions.
         SSL_CTX_ctrl(raw, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(TLS1_2_VERSION), nil)
         let modes =
             SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
         SSL_CTX_ctrl(raw, SSL_CTRL_MODE, Int(modes), nil)
-        // A key with a passphrase is an error here; by default OpenSSL would ask the terminal.
+        // A key with a passphrase is an error. By default OpenSSL would prompt on the terminal.
         SSL_CTX_set_default_passwd_cb(raw) { _, _, _, _ in 0 }
-        // SSL_OP_NO_RENEGOTIATION, bit 30: a client could otherwise ask for handshake after handshake.
+        // SSL_OP_NO_RENEGOTIATION, bit 30: a client could otherwise request handshakes repeatedly.
         SSL_CTX_set_options(raw, 1 << 30)
         return raw
     }
@@ -231,15 +237,15 @@ package final class TLSContext: @unchecked Sendable {
     }
 }
 
-/// OpenSSL's per-thread list of errors.
+/// OpenSSL's per-thread error queue.
 enum OpenSSLErrors {
-    /// Drops what a call has left that was expected to fail.
+    /// Clears the errors of a call that was expected to fail.
     static func forget() { ERR_clear_error() }
 
-    /// The oldest error in words, which is the root; the list is empty afterwards.
+    /// Returns the text of the oldest error, which is the root cause, and clears the queue.
     static func takeLast() -> String { takeCode().text }
 
-    /// The same with its reason's number; 0: there is none.
+    /// Returns the oldest error with its reason code, or 0 without an error, and clears the queue.
     static func takeCode() -> (reason: CInt, text: String) {
         let code = ERR_get_error()
         ERR_clear_error()

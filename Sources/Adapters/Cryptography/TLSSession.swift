@@ -1,14 +1,16 @@
 internal import COpenSSL
 internal import Glibc
 
-/// What OpenSSL reads and writes a socket through, for all sessions of one thread in turn.
+/// An OpenSSL socket BIO that the sessions of one thread share.
 ///
-/// One for each session is what OpenSSL makes: a structure and a lock of 230 bytes that an idle connection has no use for.
-/// Not thread-safe: before a session moves to another thread, it takes a place of its own (`unshare`).
+/// OpenSSL's default is one BIO per session: a structure and a lock of 230 bytes, which are unused while the connection is idle.
+/// Not thread-safe: a session must call `unshare` before it moves to another thread.
 package final class TLSSocket {
     private let raw: OpaquePointer
 
-    /// `nil` when memory ran out; sessions then keep their own.
+    /// Fails when memory is exhausted.
+    ///
+    /// Sessions then keep their own BIOs.
     package init?() {
         guard let raw = BIO_new(BIO_s_socket()) else { return nil }
         self.raw = raw
@@ -16,7 +18,7 @@ package final class TLSSocket {
 
     deinit { BIO_free(raw) }
 
-    /// A session uses it in both directions, and has a reference for each.
+    /// Takes one reference for each direction.
     fileprivate func lend(to session: OpaquePointer) {
         BIO_up_ref(raw)
         SSL_set0_rbio(session, raw)
@@ -24,7 +26,7 @@ package final class TLSSocket {
         SSL_set0_wbio(session, raw)
     }
 
-    /// The next call is for this socket; what the last one left in the flags was another's.
+    /// Selects the socket of the next call and clears the flags of the previous one.
     fileprivate func point(at descriptor: CInt) {
         BIO_int_ctrl(raw, BIO_C_SET_FD, Int(BIO_NOCLOSE), descriptor)
         BIO_clear_flags(raw, Self.flags)
@@ -34,9 +36,9 @@ package final class TLSSocket {
     private static let flags: CInt = 0x0F | 0x800
 }
 
-/// One TLS connection over a non-blocking socket that its user owns and closes.
+/// A TLS connection over a non-blocking socket, which the caller owns and closes.
 ///
-/// Not `Sendable`: one thread at a time uses it. Moving it as a whole to another thread is fine.
+/// Not `Sendable`: it may move to another thread, but only one thread may use it at a time.
 package final class TLSSession {
     package enum Progress: Equatable, Sendable {
         case done
@@ -49,41 +51,41 @@ package final class TLSSession {
         case bytes(Int)
         case wantsRead
         case wantsWrite
-        /// The peer said goodbye properly.
+        /// The peer sent close_notify.
         case ended
         case failed(String)
     }
 
-    /// What a handshake failed for, as far as an operator could act on it.
+    /// The cause of a failed handshake, as far as an operator can act on it.
     package enum Failure: Sendable, Equatable, CaseIterable {
-        /// The peer showed no certificate, or one that does not hold here.
+        /// The peer sent no certificate, or one that was rejected.
         case certificate
-        /// The peer refused, our certificate for instance: it sent an alert.
+        /// The peer sent an alert, for example because it rejected this side's certificate.
         case refusedByPeer
-        /// The peer left.
+        /// The peer disconnected.
         case ended
-        /// It was not TLS, or no version or cipher that both have.
+        /// The peer does not use TLS, or no version or cipher is common to both sides.
         case form
     }
 
     private let raw: OpaquePointer
-    /// What it reads and writes through in turn with others; `nil`: through a place of its own.
+    /// The thread's shared BIO, or `nil` while the session has its own.
     private var socket: TLSSocket?
     private var descriptor: CInt
-    /// Kept with its keys and names for as long as OpenSSL may ask for them.
+    /// The context, kept alive because OpenSSL's callbacks use its keys and names.
     private let context: TLSContext
-    /// The server's side, of clients that share no key with it.
+    /// Whether this is the server side of a connection without a pre-shared key.
     package let isServing: Bool
-    /// Its handshake counts among those of a `HandshakeGate`.
+    /// Whether a `HandshakeGate` counts this session's handshake.
     package var isGated = false
-    /// It stands on the gate's list of those that go on in a later turn.
+    /// Whether the gate's list of handshakes for a later turn includes this session.
     package var isLate = false
-    /// What kind the last failure was of.
+    /// The cause of the last failure.
     package private(set) var failure = Failure.ended
-    /// What the socket said when it last failed, as `errno`; 0: it has not.
+    /// The `errno` of the last failed socket call, or 0.
     package private(set) var systemErrorCode: CInt = 0
 
-    /// The server's side over `descriptor`.
+    /// Creates the server side over `descriptor`.
     package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
         self.descriptor = descriptor
@@ -91,16 +93,17 @@ package final class TLSSession {
         SSL_set_accept_state(raw)
     }
 
-    /// The client's side; `serverName` is sent (SNI) and, where the context verifies, must be in the certificate.
+    /// Creates the client side.
     ///
-    /// An address literal is matched against the certificate's addresses and not sent.
+    /// `serverName` is sent as SNI and must be in the certificate if the context verifies it. An IP address is compared with the
+    /// certificate's addresses and not sent.
     package init(connecting context: TLSContext, descriptor: CInt, serverName: String) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
         self.descriptor = descriptor
         (self.context, isServing) = (context, false)
         SSL_set_connect_state(raw)
-        // A server without the key would have to show a certificate, and none is believed. Not for the server's side:
-        // there OpenSSL would want a name for what it takes to be resumed sessions.
+        // A server without the key would have to present a certificate, which fails verification. The server side omits this:
+        // OpenSSL would require a session id context for sessions that it considers resumed.
         if context.presharedKey != nil { SSL_set_verify(raw, SSL_VERIFY_PEER, nil) }
         let parameters = SSL_get0_param(raw)
         if X509_VERIFY_PARAM_set1_ip_asc(parameters, serverName) != 1 {
@@ -109,7 +112,7 @@ package final class TLSSession {
             let isSent = name.withUnsafeMutableBytes { bytes in
                 SSL_ctrl(raw, SSL_CTRL_SET_TLSEXT_HOSTNAME, Int(TLSEXT_NAMETYPE_host_name), bytes.baseAddress)
             }
-            // Once all is set, a thrown error has `deinit` free it.
+            // All properties are set, so `deinit` frees the session when an error is thrown.
             guard isSent == 1, SSL_set1_host(raw, serverName) == 1 else {
                 throw TLSFailure("\(serverName) cannot be a TLS server name")
             }
@@ -118,7 +121,7 @@ package final class TLSSession {
 
     deinit { SSL_free(raw) }
 
-    /// What the server's context is called in the log.
+    /// The name of the server's context in the log.
     package var listener: String { context.name }
 
     private static func make(_ context: TLSContext, _ descriptor: CInt) throws(TLSFailure) -> OpaquePointer {
@@ -132,7 +135,9 @@ package final class TLSSession {
         return raw
     }
 
-    /// Goes on over another number of the same socket; `false` when OpenSSL has no memory for that.
+    /// Continues over another descriptor of the same socket.
+    ///
+    /// Returns `false` when OpenSSL has no memory.
     package func rebind(to descriptor: CInt) -> Bool {
         ERR_clear_error()
         self.descriptor = descriptor
@@ -140,17 +145,21 @@ package final class TLSSession {
         return SSL_set_fd(raw, descriptor) == 1
     }
 
-    /// Goes on through what all sessions of this thread share; does nothing before the end of the handshake.
+    /// Switches to the thread's shared BIO.
+    ///
+    /// Has no effect before the end of the handshake.
     package func share(_ socket: TLSSocket?) {
         guard let socket, self.socket == nil, SSL_is_init_finished(raw) == 1 else { return }
         socket.lend(to: raw)
         self.socket = socket
     }
 
-    /// Takes a place of its own again, to be moved to another thread; `false` when OpenSSL has no memory for that.
+    /// Switches to a separate BIO before a move to another thread.
+    ///
+    /// Returns `false` when OpenSSL has no memory.
     package func unshare() -> Bool { socket == nil || rebind(to: descriptor) }
 
-    /// Drives the handshake as far as the socket allows.
+    /// Continues the handshake until the socket would block.
     package func handshake() -> Progress {
         ERR_clear_error()
         let result = SSL_do_handshake(raw)
@@ -164,7 +173,7 @@ package final class TLSSession {
         }
     }
 
-    /// Reads what is there, at most `buffer.count` bytes.
+    /// Reads at most `buffer.count` available bytes.
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
         ERR_clear_error()
         socket?.point(at: descriptor)
@@ -172,7 +181,9 @@ package final class TLSSession {
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
 
-    /// Sends a first part of `bytes`; after `wantsWrite` or `wantsRead` call again with the same bytes, or more behind.
+    /// Sends a prefix of `bytes`.
+    ///
+    /// After `wantsWrite` or `wantsRead` the next call must begin with the same bytes.
     package func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
         guard !bytes.isEmpty else { return .bytes(0) }
         ERR_clear_error()
@@ -181,9 +192,9 @@ package final class TLSSession {
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
 
-    /// Says goodbye; nothing may be written afterwards.
+    /// Sends close_notify.
     ///
-    /// What the peer still sends can be read.
+    /// The caller must not write afterwards but may still read.
     package func sayGoodbye() {
         guard SSL_is_init_finished(raw) == 1 else { return }
         ERR_clear_error()
@@ -192,7 +203,9 @@ package final class TLSSession {
         ERR_clear_error()
     }
 
-    /// SHA-256 of each certificate of the verified chain, the peer's own first; empty unless it was verified.
+    /// The SHA-256 of each certificate in the verified chain, leaf first.
+    ///
+    /// Empty without verification.
     package var chainDigests: [[UInt8]] {
         guard let chain = SSL_get0_verified_chain(raw) else { return [] }
         return (0..<max(0, OPENSSL_sk_num(chain))).compactMap { index in
@@ -200,13 +213,15 @@ package final class TLSSession {
         }
     }
 
-    /// `TLSv1.3` and the like; for the log.
+    /// The protocol's name for the log, such as `TLSv1.3`.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 
-    /// Both sides proved that they have the same pre-shared key; to be asked once the handshake is done.
+    /// Whether both sides proved that they have the same pre-shared key.
+    ///
+    /// Valid after the handshake.
     package var usesPresharedKey: Bool { SSL_session_reused(raw) == 1 }
 
-    /// Both sides agreed on HTTP/2.
+    /// Whether both sides agreed on HTTP/2.
     package var isHTTP2: Bool {
         var name: UnsafePointer<UInt8>?
         var count: CUnsignedInt = 0
@@ -244,7 +259,7 @@ package final class TLSSession {
         switch code {
         case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, SSL_R_CERTIFICATE_VERIFY_FAILED: .certificate
         case SSL_R_UNEXPECTED_EOF_WHILE_READING: .ended
-        // Alerts of the peer have the numbers above this.
+        // Reasons from this number on are the peer's alerts.
         case SSL_AD_REASON_OFFSET...: .refusedByPeer
         default: .form
         }

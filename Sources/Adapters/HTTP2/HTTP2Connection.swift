@@ -1,26 +1,28 @@
 package import Cryptography
 package import EventLoops
 
-/// An HTTP/2 connection on a loop: a session over a byte stream, with TLS or without.
+/// An HTTP/2 connection on an event loop: a session over a byte stream, with or without TLS.
 ///
-/// Confined to its loop. Subclasses override what `HTTP2Observer` tells and `ended`. What is submitted leaves with
-/// `flush`; frames that answer the peer's leave by themselves.
+/// It is confined to its loop. Subclasses override the functions of `HTTP2Observer`, and `ended`. Submitted frames are sent by
+/// `flush`. Protocol responses, such as acknowledgments, are sent automatically.
 open class HTTP2Connection: HTTP2Observer {
-    /// Output that waits in the byte stream before the session is asked for more.
+    /// The size of the byte stream's outbox above which the session is not asked for more output.
     private static let outboxByteLimit = 256 << 10
 
     package private(set) var session: HTTP2Session?
     private var stream: ByteStream?
     private var link: Link?
-    /// Nothing ever came of it: the handshake, or before it the connection, failed.
+    /// Whether the connection was established, including TLS.
+    ///
+    /// It is `false` after a failed connection or handshake.
     package private(set) var isEstablished = false
     private var replacement: [UInt8]?
     private var isMute = false
     private var isDeaf = false
-    /// The session is at work: what its streams are told must neither feed nor drain it.
+    /// Set while the session runs its callbacks, which must neither feed nor drain it.
     private var isWorking = false
 
-    /// Binds a byte stream's delegate to its connection without a cycle of two classes with one base.
+    /// A delegate with a weak reference, which avoids a reference cycle between stream and connection.
     private final class Link: StreamDelegate {
         weak var connection: HTTP2Connection?
 
@@ -33,9 +35,10 @@ open class HTTP2Connection: HTTP2Observer {
         override func closed(_ stream: ByteStream, _ reason: CloseReason) { connection?.closed("\(reason)") }
     }
 
-    /// Begins as a client on a connection under way; TLS checks that the server is `serverName`.
+    /// Starts as a client on a pending connection.
     ///
-    /// With `tunnel` the connection leads to a proxy, which is asked for the way to the server first.
+    /// TLS verifies that the server is `serverName`. With `tunnel` the connection leads to a proxy, which is first asked to
+    /// connect to the server.
     package func connect(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?, serverName: String,
         through tunnel: ProxyTunnel? = nil, settings: HTTP2Session.Settings = HTTP2Session.Settings()
@@ -51,7 +54,7 @@ open class HTTP2Connection: HTTP2Observer {
         way.begin(stream)
     }
 
-    /// Begins as a server on a connection that was accepted.
+    /// Starts as a server on an accepted connection.
     package func accept(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?,
         settings: HTTP2Session.Settings = HTTP2Session.Settings()
@@ -75,18 +78,18 @@ open class HTTP2Connection: HTTP2Observer {
         }
     }
 
-    /// The other end, as the kernel knows it.
+    /// The remote address.
     package var peer: SocketAddress? { stream?.peer }
 
-    /// The connection is over, for the reason that the text tells: exactly one call, after every stream's end.
+    /// Reports the end of the connection with its reason, exactly once and after the end of every stream.
     open func ended(_ reason: String) {}
 
-    /// TLS is there, or not asked for: the connection may be used.
+    /// Reports that the connection is ready, after the TLS handshake if TLS is used.
     open func established() {}
 
     // MARK: Output
 
-    /// Sends what the session has ready, as far as the peer takes it.
+    /// Sends the session's pending output until the outbox is full.
     package func flush() {
         guard !isWorking, isEstablished, !isMute, let stream, let session else { return }
         if let replacement {
@@ -103,19 +106,20 @@ open class HTTP2Connection: HTTP2Observer {
         if !session.isAlive { stream.closeAfterFlush() }
     }
 
-    /// As a server that takes nobody: sends these bytes in place of its settings once TLS is there, then closes.
+    /// Sends these bytes instead of the server's settings after the TLS handshake, then closes.
+    ///
+    /// It simulates a server that rejects clients.
     package func sendInPlaceOfSettings(_ bytes: [UInt8]) { replacement = bytes }
 
-    /// As a server: sends nothing at all, for tests of the other side's timeouts.
+    /// Sends nothing as a server, for tests of the peer's timeouts.
     package func saysNothing() { isMute = true }
 
-    /// As a server: reads nothing once TLS is there, for tests of what the other side does then.
+    /// Reads nothing as a server after the TLS handshake, for tests of the peer's behavior.
     package func readsNothing() { isDeaf = true }
 
-    /// Ends the connection at once.
     package func close() { stream?.close() }
 
-    /// Sends what is ready, then ends the connection.
+    /// Sends pending output, then closes the connection.
     package func closeAfterFlush() {
         flush()
         stream?.closeAfterFlush()
@@ -145,7 +149,7 @@ open class HTTP2Connection: HTTP2Observer {
 
     private func closed(_ reason: String) { finish(reason) }
 
-    /// Once, whichever end comes first.
+    /// Runs once, for the first of several reasons to end.
     private func finish(_ reason: String) {
         guard let session else { return }
         self.session = nil

@@ -1,9 +1,9 @@
-/// A block of header fields: names in lower case, pseudo-fields first, as HTTP/2 wants them.
+/// A block of header fields, with lower-case names and pseudo-fields first, as HTTP/2 requires.
 package struct HTTP2Headers: Equatable {
     struct Field: Equatable {
         var name: Range<Int>
         var value: Range<Int>
-        /// The value stays out of the compression's table: a token, which another request could otherwise guess at.
+        /// Whether the value stays out of the compression table, through which other requests could guess a token.
         var isSensitive: Bool
     }
 
@@ -14,7 +14,9 @@ package struct HTTP2Headers: Equatable {
 
     package var count: Int { fields.count }
 
-    /// Adds a field; `name` is in lower case.
+    /// Adds a field.
+    ///
+    /// `name` must be in lower case.
     package mutating func add(_ name: StaticString, _ value: some Sequence<UInt8>, isSensitive: Bool = false) {
         let start = bytes.count
         bytes += UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
@@ -23,7 +25,6 @@ package struct HTTP2Headers: Equatable {
         fields.append(Field(name: start..<middle, value: middle..<bytes.count, isSensitive: isSensitive))
     }
 
-    /// Adds a field with a text.
     package mutating func add(_ name: StaticString, _ value: String, isSensitive: Bool = false) {
         add(name, value.utf8, isSensitive: isSensitive)
     }

@@ -1,45 +1,48 @@
-// HTTP/2: a wrapper of nghttp2 that knows no message. It turns bytes into frames and back; `HTTP2Connection` binds it to
-// a byte stream.
+// A wrapper of nghttp2 that converts bytes to frames and back. `HTTP2Connection` binds it to a byte stream.
 
 internal import CNghttp2
 
-/// Why a connection cannot go on; the text is for the log.
+/// A fatal error of a connection.
+///
+/// The text is for the log.
 package struct HTTP2Failure: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
 
-/// What a session tells besides what its streams are told.
+/// The events of a session, apart from those of its streams.
 open class HTTP2Observer {
     public init() {}
 
-    /// The peer's settings came, for the first time or again.
+    /// Reports that settings of the peer arrived.
     open func settingsChanged() {}
 
-    /// The peer takes no more streams.
+    /// Reports that the peer accepts no more streams.
     ///
-    /// It answers those up to `lastStream` as far as it can, and has done nothing for later ones; a session closes
-    /// these with `HTTP2Code.refusedStream` before this call.
+    /// The peer may still answer streams up to `lastStream` and has not processed later ones. A session closes the later streams
+    /// with `HTTP2Code.refusedStream` before this call.
     open func goneAway(lastStream: Int32, code: UInt32, debug: [UInt8]) {}
 
-    /// An answer to `HTTP2Session.ping`.
+    /// Reports the answer to `HTTP2Session.ping`.
     open func pongReceived() {}
 
-    /// As a server: a client begins a request; `nil` refuses it.
+    /// Returns a stream for a new client request on the server side, or `nil` to refuse it.
     open func opened() -> HTTP2Stream? { nil }
 }
 
-/// The protocol's state of one connection.
+/// The protocol state of a connection.
 package final class HTTP2Session {
     package enum Side: Sendable { case client, server }
 
-    /// What we tell the peer that we take.
+    /// The settings sent to the peer.
     package struct Settings: Sendable {
-        /// As a server: requests at once.
+        /// The maximum number of concurrent requests, for a server.
         package var concurrentStreams: UInt32 = 1_000
-        /// Bytes of a body that the peer may send before we make room for more.
+        /// The flow-control window of a stream in bytes.
         package var window: UInt32 = 64 << 10
         package var headerTableByteCount: UInt32 = 4_096
-        /// Bytes of the header fields of one stream; one with more is reset.
+        /// The maximum size of a stream's header fields in bytes.
+        ///
+        /// A stream that exceeds it is reset.
         package var headerByteLimit = 16 << 10
 
         package init() {}
@@ -50,15 +53,19 @@ package final class HTTP2Session {
     private let raw: OpaquePointer
     private unowned let observer: HTTP2Observer
     private var streams: [Int32: HTTP2Stream] = [:]
-    /// As a client: bytes before the peer's first frame is known.
+    /// A client's received bytes until the type of the peer's first frame is known.
     private var firstBytes: [UInt8] = []
     private var hasFirstFrame: Bool
-    /// The peer said goodbye in place of its settings: nothing else of it is read.
+    /// Whether the peer sent GOAWAY instead of its settings.
+    ///
+    /// Further input is ignored.
     private var isRefused = false
-    /// The streams were ended: nghttp2 may still point to them, and must not be asked for their bodies.
+    /// Whether the streams were ended. nghttp2 may still point to them and must not read their bodies.
     private var isOver = false
 
-    /// Makes the state and queues the preface; the observer outlasts the session.
+    /// Creates the state and queues the preface.
+    ///
+    /// The observer must outlive the session.
     package init(_ side: Side, settings: Settings = Settings(), observer: HTTP2Observer) throws(HTTP2Failure) {
         (self.side, self.settings, self.observer) = (side, settings, observer)
         hasFirstFrame = side == .server
@@ -68,9 +75,9 @@ package final class HTTP2Session {
         var options: OpaquePointer?
         nghttp2_option_new(&options)
         defer { nghttp2_option_del(options) }
-        // A client that resets what it asks for costs a server nothing for ever.
+        // Bounds the queued SETTINGS and PING acknowledgments of a peer that does not read.
         nghttp2_option_set_max_outbound_ack(options, 1_000)
-        // Their own errors are answered, not counted: what is malformed resets its stream.
+        // Bounds the entries of a SETTINGS frame.
         nghttp2_option_set_max_settings(options, 32)
         switch side {
         case .client: nghttp2_session_client_new2(&made, callbacks, nil, options)
@@ -99,7 +106,7 @@ package final class HTTP2Session {
                     value: settings.concurrentStreams))
         }
         nghttp2_submit_settings(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
-        // The connection's own window: as large as many streams need together.
+        // The connection's window, which all streams share.
         nghttp2_session_set_local_window_size(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, 1 << 20)
     }
 
@@ -107,25 +114,25 @@ package final class HTTP2Session {
 
     // MARK: State
 
-    /// Streams under way.
+    /// The number of open streams.
     package var streamCount: Int { streams.count }
 
-    /// Requests that the peer takes at once.
+    /// The number of concurrent requests that the peer allows.
     package var peerConcurrentStreams: Int {
         Int(nghttp2_session_get_remote_settings(raw, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
     }
 
-    /// False once the connection has nothing more to read or to write.
+    /// Whether the connection still has something to read or write.
     package var isAlive: Bool {
         !isRefused && !isOver && (nghttp2_session_want_read(raw) != 0 || nghttp2_session_want_write(raw) != 0)
     }
 
-    /// As a client: a new request has a number left to take, and the peer has not said goodbye.
+    /// Whether a client may send a new request: a stream number is left and the peer has sent no GOAWAY.
     package var takesRequests: Bool { !isRefused && !isOver && nghttp2_session_check_request_allowed(raw) != 0 }
 
     // MARK: Bytes
 
-    /// Takes what the peer has sent.
+    /// Processes received bytes.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Failure) {
         guard !isRefused, !isOver else { return }
         guard !hasFirstFrame else { return try feed(bytes) }
@@ -142,7 +149,7 @@ package final class HTTP2Session {
             if let failure { throw failure }
             return
         }
-        // Some servers say goodbye before their settings; nghttp2 takes that for a breach of the protocol.
+        // Some servers send GOAWAY before their settings, which nghttp2 treats as a protocol error.
         guard let goodbye = try HTTP2Frame.goodbye(firstBytes) else { return }
         isRefused = true
         firstBytes = []
@@ -158,7 +165,7 @@ package final class HTTP2Session {
         }
     }
 
-    /// The next bytes to send, valid until the next call; `nil` when there are none now.
+    /// Returns the next bytes to send, valid until the next call, or `nil` if none are pending.
     package func nextOutput() -> UnsafeRawBufferPointer? {
         guard !isOver else { return nil }
         var start: UnsafePointer<UInt8>?
@@ -167,7 +174,9 @@ package final class HTTP2Session {
         return UnsafeRawBufferPointer(start: start, count: count)
     }
 
-    /// Tells each stream that it is over: the connection is, and nothing more is read or sent.
+    /// Closes all streams because the connection has ended.
+    ///
+    /// Nothing is read or sent afterwards.
     package func endStreams(_ code: UInt32) {
         isOver = true
         let ended = streams.values.sorted { $0.id < $1.id }
@@ -177,7 +186,9 @@ package final class HTTP2Session {
 
     // MARK: Frames
 
-    /// As a client: sends a request with the stream's body; false when the connection takes none any more.
+    /// Sends a client's request with the stream's body.
+    ///
+    /// Returns `false` if the connection accepts no more requests.
     package func request(_ headers: borrowing HTTP2Headers, _ stream: HTTP2Stream) -> Bool {
         guard takesRequests else { return false }
         var provider = Self.provider(of: stream)
@@ -192,7 +203,9 @@ package final class HTTP2Session {
         return true
     }
 
-    /// As a server: answers with the stream's body; a stream that is over is left alone.
+    /// Sends a server's response with the stream's body.
+    ///
+    /// Has no effect on a closed stream.
     package func respond(_ headers: borrowing HTTP2Headers, _ stream: HTTP2Stream) {
         var provider = Self.provider(of: stream)
         _ = Self.withFields(headers) { fields, count in
@@ -202,18 +215,20 @@ package final class HTTP2Session {
         }
     }
 
-    /// Ends one stream by RST_STREAM.
+    /// Resets a stream with RST_STREAM.
     package func reset(_ stream: HTTP2Stream, _ code: UInt32) {
         nghttp2_submit_rst_stream(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream.id, code)
     }
 
-    /// Asks the peer for an answer; it comes as `HTTP2Observer.pongReceived`.
+    /// Sends a PING.
+    ///
+    /// The answer is reported as `HTTP2Observer.pongReceived`.
     package func ping() { nghttp2_submit_ping(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
 
-    /// Says that no new streams are taken.
+    /// Sends GOAWAY: no new streams are accepted.
     ///
-    /// `lastStream` is the highest that is still worked on, by default the highest that came. `debug` is for the peer's
-    /// log; Apple writes its reason there.
+    /// `lastStream` is the highest stream that is still processed, by default the highest received. `debug` is for the peer's
+    /// log. Apple puts its reason there.
     package func goAway(lastStream: Int32? = nil, code: UInt32 = HTTP2Code.none, debug: [UInt8] = []) {
         let last = lastStream ?? nghttp2_session_get_last_proc_stream_id(raw)
         nghttp2_submit_goaway(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code, debug, debug.count)
@@ -291,7 +306,7 @@ extension HTTP2Session {
             HTTP2Session.from(context).received(frame)
             return 0
         }
-        // A request that waited for its turn when the peer said goodbye.
+        // A request was still queued when the peer sent GOAWAY.
         nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, context in
             guard let head = frame?.pointee.hd, UInt32(head.type) == NGHTTP2_HEADERS.rawValue else { return 0 }
             HTTP2Session.from(context).streams.removeValue(forKey: head.stream_id)?.closed(HTTP2Code.refusedStream)

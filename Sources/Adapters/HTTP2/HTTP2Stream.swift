@@ -1,29 +1,33 @@
-/// One request with its answer, on either side.
+/// A request and its response, on either side.
 ///
-/// A session holds its streams until their end. The functions to override are called on the session's thread, in the
-/// middle of its work: they may submit, answer and reset, but neither feed the session nor drain it.
+/// A session holds its streams until they end. The overridable functions are called on the session's thread during its callbacks.
+/// They may submit, respond and reset, but must neither feed nor drain the session.
 open class HTTP2Stream {
-    /// Its number on its connection; 0 before it has one.
+    /// The stream's number on its connection, or 0 before it is assigned.
     package fileprivate(set) var id: Int32 = 0
-    /// What is sent as its body.
+    /// The body to send.
     package var body: [UInt8] = []
-    /// How much of the body is on its way.
+    /// The number of body bytes passed to nghttp2.
     var sentByteCount = 0
-    /// Bytes of header fields received.
+    /// The size of the received header fields in bytes.
     var headerByteCount = 0
 
     public init() {}
 
-    /// A field came; the bytes are valid during the call.
+    /// Handles a header field.
+    ///
+    /// The bytes are valid during the call.
     open func received(header name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {}
 
-    /// A piece of the peer's body came; the bytes are valid during the call.
+    /// Handles a part of the peer's body.
+    ///
+    /// The bytes are valid during the call.
     open func received(body bytes: UnsafeBufferPointer<UInt8>) {}
 
-    /// The peer has sent all of its request or answer.
+    /// Handles the end of the peer's request or response.
     open func receivedEnd() {}
 
-    /// The stream is over: exactly one call.
+    /// Handles the end of the stream, exactly once.
     ///
     /// - Parameter code: RFC 9113, section 7; `HTTP2Code.none` after a complete exchange.
     open func closed(_ code: UInt32) {}
@@ -31,12 +35,12 @@ open class HTTP2Stream {
     func begin(_ id: Int32) { self.id = id }
 }
 
-/// Error codes that our code names (RFC 9113, section 7).
+/// Error codes in use (RFC 9113, section 7).
 package enum HTTP2Code {
     package static let none: UInt32 = 0
     package static let protocolError: UInt32 = 1
     package static let internalError: UInt32 = 2
-    /// The peer has done nothing of what the stream asked for.
+    /// The peer has not processed the stream.
     package static let refusedStream: UInt32 = 7
     package static let cancel: UInt32 = 8
     package static let enhanceYourCalm: UInt32 = 11

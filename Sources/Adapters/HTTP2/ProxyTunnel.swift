@@ -1,14 +1,14 @@
 internal import EventLoops
 
-/// A way through an HTTP proxy: the proxy is asked for it with `CONNECT` (RFC 9110, section 9.3.6), then passes bytes on.
+/// A tunnel through an HTTP proxy, requested with `CONNECT` (RFC 9110, section 9.3.6).
 package struct ProxyTunnel: Sendable, Equatable {
-    /// Longest head of an answer.
+    /// The maximum size of the head of the proxy's response.
     static let answerByteLimit = 16 << 10
     static let answerMilliseconds: UInt64 = 10_000
 
-    /// `host:port` of the other end, as the proxy is asked for it.
+    /// The `host:port` to which the proxy connects.
     package var target: String
-    /// The value of the header `Proxy-Authorization`; empty: none.
+    /// The value of the header `Proxy-Authorization`, or empty for none.
     package var authorization: String
 
     package init(target: String, authorization: String = "") {
@@ -23,11 +23,11 @@ package struct ProxyTunnel: Sendable, Equatable {
     enum Answer: Equatable {
         case incomplete
         case open
-        /// The proxy is of no use, for the reason in the text.
+        /// The proxy cannot be used, for the reason in the text.
         case refused(String)
     }
 
-    /// Reads what a proxy has said so far.
+    /// Parses the bytes that the proxy has sent.
     func read(_ bytes: [UInt8]) -> Answer {
         let end = Array("\r\n\r\n".utf8)
         guard let place = bytes.indices.first(where: { bytes[$0...].starts(with: end) }) else {
@@ -40,7 +40,7 @@ package struct ProxyTunnel: Sendable, Equatable {
         else { return .refused("what was configured as the proxy does not answer as an HTTP proxy") }
         switch status {
         case 200..<300:
-            // Nothing can come from behind the proxy before we have spoken.
+            // The target sends nothing before the client, so no bytes may follow the response.
             return place + end.count == bytes.count ? .open : .refused("the proxy sends more than its answer")
         case 407: return .refused("the proxy asks for credentials, or for other ones (407)")
         case 403, 405: return .refused("the proxy does not allow CONNECT to \(target) (\(status))")
@@ -50,11 +50,13 @@ package struct ProxyTunnel: Sendable, Equatable {
     }
 }
 
-/// The plain part of a connection through a proxy, until the proxy has opened the way.
+/// The plaintext phase of a connection through a proxy, until the proxy accepts the tunnel.
 final class TunnelLink: StreamDelegate {
     private let tunnel: ProxyTunnel
     private var answer: [UInt8] = []
-    /// Gets the connection once it leads to the other end, or why it does not: exactly one call.
+    /// Receives the connection once the tunnel is open.
+    ///
+    /// Exactly one of `opened` and `failed` is called.
     private var opened: ((DetachedConnection) -> Void)?
     private var failed: ((String) -> Void)?
 

@@ -60,7 +60,7 @@ package final class HTTP2Session {
     ///
     /// Further input is ignored.
     private var isRefused = false
-    /// Whether the streams were ended. nghttp2 may still point to them and must not read their bodies.
+    /// Whether the streams were ended, after which nghttp2 must not read the bodies it may still point to.
     private var isOver = false
 
     /// Creates the state and queues the preface.

@@ -1,10 +1,10 @@
 internal import Synchronization
 
-/// Calls from a thread that may wait: one at a time, over connections that are kept.
+/// A blocking HTTP client for one call at a time, with kept-alive connections.
 ///
-/// `call` belongs to one thread at a time; `cancel` and `end` may come from any.
+/// One thread at a time may run `post`. Any thread may call `cancel` and `end`.
 package final class HTTPCaller: Sendable {
-    /// How long `end` waits for an answer on its way, in steps of ten milliseconds.
+    /// The number of 10 ms steps for which `end` waits for an answer in flight.
     private static let endingStepCount = 50
 
     private let transfers: HTTPTransfers
@@ -17,19 +17,21 @@ package final class HTTPCaller: Sendable {
         (self.transfers, self.trust) = (transfers, trust)
     }
 
-    /// Ends the call under way, and each later one.
+    /// Cancels the current call and every later one.
     package func cancel() {
         isCancelled.store(true, ordering: .releasing)
         transfers.wake()
     }
 
-    /// Ends the call under way, but takes an answer that is on its way already; refuses each later call.
+    /// Ends the current call but accepts an answer already in flight.
+    ///
+    /// Every later call is refused.
     package func end() {
         isEnding.store(true, ordering: .releasing)
         transfers.wake()
     }
 
-    /// Posts and waits for the answer.
+    /// Sends a POST request and waits for the answer.
     package func post(
         _ url: String, headers: [(name: String, value: String)], body: [UInt8], timeoutMilliseconds: Int
     ) throws(HTTPCallFailure) -> HTTPReply {

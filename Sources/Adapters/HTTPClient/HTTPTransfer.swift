@@ -1,13 +1,13 @@
 internal import CCurl
 internal import Glibc
 
-/// Whom a caller believes, and what it shows of itself, with https.
+/// The TLS settings of an HTTPS client: trusted roots and client certificate.
 package struct HTTPTrust: Sendable, Equatable {
-    /// PEM certificates to trust in place of the system's; `nil`: the system's.
+    /// The PEM file of trusted certificates, or `nil` for the system's.
     package var authoritiesFile: String?
-    /// PEM files with the certificate that is shown to a server that asks for one, and its key; read at each connection.
+    /// The PEM file of the client certificate, read at each connection.
     package var certificateFile: String?
-    /// `nil`: the certificate's file has the key, too.
+    /// The PEM file of the certificate's key, or `nil` if the certificate's file contains the key.
     package var keyFile: String?
 
     package init(authoritiesFile: String? = nil, certificateFile: String? = nil, keyFile: String? = nil) {
@@ -15,23 +15,27 @@ package struct HTTPTrust: Sendable, Equatable {
     }
 }
 
-/// A request, as its sender writes it.
+/// An HTTP request.
 package struct HTTPCall: Sendable {
     package enum Method: Sendable { case get, post, patch, delete }
 
     package var method = Method.post
-    /// `https://…`, or `http://…` of this machine: see `isLoopbackOnly`.
+    /// The URL.
+    ///
+    /// `http://` is limited to this machine by `isLoopbackOnly`.
     package var url: String
     package var headers: [(name: String, value: String)]
-    /// With POST and PATCH only.
+    /// The body, for POST and PATCH only.
     package var body: [UInt8]
     package var userAgent: String
     package var connectMilliseconds = 5_000
     package var timeoutMilliseconds: Int
     package var trust = HTTPTrust()
-    /// Every plain connection is held to a loopback address.
+    /// Whether plain HTTP is allowed only to loopback addresses.
     package var isLoopbackOnly = true
-    /// An answer's body beyond this ends the request.
+    /// The maximum size of the answer's body in bytes.
+    ///
+    /// A larger body ends the request.
     package var answerByteLimit = 64 << 20
 
     package init(
@@ -45,19 +49,21 @@ package struct HTTPCall: Sendable {
     fileprivate var isSecure: Bool { url.lowercased().hasPrefix("https://") }
 }
 
-/// An answer.
+/// An HTTP answer.
 package struct HTTPReply: Sendable, Equatable {
     package var status: Int
     package var body: [UInt8]
-    /// Of the field Retry-After, in milliseconds; `nil`: none.
+    /// The delay of the field Retry-After in milliseconds, or `nil` without one.
     package var retryAfterMilliseconds: Int64?
 }
 
-/// Why a request brought no answer; the text names the address.
+/// The failure of a request without a complete answer.
+///
+/// The text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
         case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled
-        /// The connection ended before the answer did.
+        /// The connection ended before the answer was complete.
         case cut
         case other
     }
@@ -65,24 +71,28 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package var description: String
 }
 
-/// One request on its way; confined to the thread of its `HTTPTransfers`.
+/// A request in progress, confined to the thread of its `HTTPTransfers`.
 ///
-/// Owns its curl handle and everything that curl points into. `leave` must be called before the last reference goes.
+/// It owns the curl handle and all memory that curl points to. `leave` must be called before the last reference is released.
 package final class HTTPTransfer {
     private let call: HTTPCall
     let handle: UnsafeMutableRawPointer
     private unowned let transfers: HTTPTransfers
     private var headerList: UnsafeMutablePointer<curl_slist>?
-    /// curl reads it until the transfer ends.
+    /// The request body, which must stay in memory until the transfer ends because curl reads it.
     private let body: UnsafeMutableBufferPointer<UInt8>
-    /// What failed in curl's own words, or nothing; curl writes there for as long as there is the handle.
+    /// curl's error buffer, empty on success.
+    ///
+    /// It must outlive the handle because curl writes to it.
     private let detail: UnsafeMutablePointer<CChar>
     private var answer: [UInt8] = []
     private var isTooLarge = false
     private var isUnderWay = false
     fileprivate var wasRefusedAddress = false
 
-    /// Starts the request; `nil` when curl has no memory or refuses an option.
+    /// Starts the request.
+    ///
+    /// Fails when curl has no memory or rejects an option.
     package init?(_ call: HTTPCall, in transfers: HTTPTransfers) {
         guard let handle = curl_easy_init() else { return nil }
         (self.call, self.handle, self.transfers) = (call, handle, transfers)
@@ -102,21 +112,25 @@ package final class HTTPTransfer {
         detail.deallocate()
     }
 
-    /// Takes the request off its thread's work; an answer that comes later is not read.
+    /// Removes the request from its thread.
+    ///
+    /// A later answer is not read.
     package func leave() {
         guard isUnderWay else { return }
         isUnderWay = false
         transfers.remove(self)
     }
 
-    /// Closes our half of the connection: a server of long polls sees that nobody waits, and begins no answer.
+    /// Shuts down the sending side of the socket.
+    ///
+    /// A long-poll server detects that no client waits and starts no answer.
     package func closeOurHalf() {
         var socket = CInt(-1)
         if longwire_curl_get_socket(handle, &socket) == CURLE_OK, socket >= 0 { shutdown(socket, CInt(SHUT_WR)) }
     }
 
     private func setHeaders() -> Bool {
-        // An empty Expect: curl would otherwise wait up to a second for "100 Continue" before a larger body.
+        // An empty Expect field. Otherwise curl waits up to a second for "100 Continue" before a larger body.
         for (name, value) in call.headers + [(name: "Expect", value: "")] {
             guard let list = curl_slist_append(headerList, value.isEmpty ? "\(name):" : "\(name): \(value)") else {
                 return false
@@ -127,11 +141,11 @@ package final class HTTPTransfer {
     }
 
     private func setOptions() -> Bool {
-        let context = Unmanaged.passUnretained(self).toOpaque()  // curl's handle dies with this object
+        let context = Unmanaged.passUnretained(self).toOpaque()  // the handle is freed with this object
         var codes: [CURLcode] = []
         func set(_ option: CURLoption, _ value: Int) { codes.append(longwire_curl_set_long(handle, option, value)) }
         func set(_ option: CURLoption, _ value: String) {
-            // curl copies texts.
+            // curl copies strings.
             codes.append(value.withCString { longwire_curl_set_pointer(handle, option, $0) })
         }
         set(CURLOPT_NOSIGNAL, 1)
@@ -139,7 +153,7 @@ package final class HTTPTransfer {
         set(CURLOPT_URL, call.url)
         set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
         set(CURLOPT_FOLLOWLOCATION, 0)
-        // No proxy, whatever the environment says: it would see the request, and on loopback it would undo the check.
+        // No proxy, even if the environment sets one: it would see the request and bypass the loopback check.
         set(CURLOPT_PROXY, "")
         set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         set(CURLOPT_USERAGENT, call.userAgent)
@@ -161,7 +175,7 @@ package final class HTTPTransfer {
         if let file = call.trust.certificateFile {
             set(CURLOPT_SSLCERT, file)
             set(CURLOPT_SSLKEY, call.trust.keyFile ?? file)
-            // A key with a passphrase is an error; without this OpenSSL would ask the terminal.
+            // A key with a passphrase is an error. Otherwise OpenSSL would prompt on the terminal.
             set(CURLOPT_KEYPASSWD, "")
         }
         codes.append(
@@ -173,7 +187,8 @@ package final class HTTPTransfer {
                     return transfer.receive(UnsafeRawBufferPointer(start: bytes, count: size * count))
                 }, context))
         if !call.isSecure, call.isLoopbackOnly {
-            // "localhost" is a name, and names can change their mind between the check and the connection.
+            // The socket's address is checked, because a name such as "localhost" may resolve to another address when curl
+            // connects.
             codes.append(longwire_curl_set_pointer(handle, CURLOPT_OPENSOCKETDATA, context))
             codes.append(longwire_curl_set_socket_opener(handle, openLoopbackSocket))
         }
@@ -189,7 +204,7 @@ package final class HTTPTransfer {
         return bytes.count
     }
 
-    /// What became of the request, once curl says it is done.
+    /// Returns the result of a finished transfer.
     func result(_ code: CURLcode) -> Result<HTTPReply, HTTPCallFailure> {
         var status = 0
         if code == CURLE_OK, longwire_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK {
@@ -197,7 +212,7 @@ package final class HTTPTransfer {
                 HTTPReply(status: status, body: answer, retryAfterMilliseconds: retryAfterMilliseconds))
         }
         let name = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
-        // Of TLS the number says little: which certificate it was, and why.
+        // A TLS error code does not identify the certificate or the cause, but the detail does.
         let detail = call.isSecure ? String(cString: detail) : ""
         let text = detail.isEmpty ? name : "\(name) (\(detail))"
         if isTooLarge { return failure(.tooLarge, "the answer is too large") }
@@ -227,13 +242,13 @@ package final class HTTPTransfer {
     }
 }
 
-/// Opens curl's socket, but to this machine only.
+/// Opens curl's socket for loopback addresses only.
 private func openLoopbackSocket(
     context: UnsafeMutableRawPointer?, purpose: curlsocktype, address: UnsafeMutablePointer<curl_sockaddr>?
 ) -> curl_socket_t {
     guard let context, let address else { return CURL_SOCKET_BAD }
     let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
-    // curl keeps room for any address where its declaration shows the shortest kind.
+    // The declaration has only a `sockaddr`, but curl reserves space for any address after it.
     let bytes = UnsafeRawPointer(address) + MemoryLayout<curl_sockaddr>.offset(of: \.addr)!
     let isLoopback: Bool
     switch address.pointee.family {

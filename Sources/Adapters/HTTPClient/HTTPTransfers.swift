@@ -1,18 +1,18 @@
-// HTTP as a client: the only wrapper of libcurl. One thread drives several requests, or waits for one (`HTTPCaller`).
+// The only wrapper of libcurl. One thread drives several requests, or waits for one with `HTTPCaller`.
 
 internal import CCurl
 
-/// Requests of one thread, with the connections that curl keeps for them.
+/// The requests of one thread and curl's connection pool.
 ///
-/// Made anywhere, then one thread's; `wake` may come from any.
+/// Any thread may create it and call `wake`. One thread at a time may call the other functions.
 package final class HTTPTransfers: @unchecked Sendable {
-    // Sound because one thread at a time uses it, but for `curl_multi_wakeup`, which curl allows from any.
+    // Safe: one thread at a time uses it, apart from `curl_multi_wakeup`, which curl allows from any thread.
 
     private let raw: UnsafeMutableRawPointer
     private var underWay: [HTTPTransfer] = []
     private static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
-    /// `nil` when curl cannot be set up or has no memory.
+    /// Fails when curl cannot be initialized or has no memory.
     package init?() {
         guard Self.isReady, let raw = curl_multi_init() else { return nil }
         self.raw = raw
@@ -31,13 +31,13 @@ package final class HTTPTransfers: @unchecked Sendable {
         underWay.removeAll { $0 === transfer }
     }
 
-    /// Goes on with all requests, as far as the network allows.
+    /// Continues all requests until the network would block.
     package func perform() {
         var count: CInt = 0
         curl_multi_perform(raw, &count)
     }
 
-    /// The next request that has ended, which leaves; `nil` when there is none now.
+    /// Returns and removes the next finished request, or returns `nil` if there is none.
     package func nextEnded() -> (transfer: HTTPTransfer, result: Result<HTTPReply, HTTPCallFailure>)? {
         var left: CInt = 0
         while let message = curl_multi_info_read(raw, &left) {
@@ -51,7 +51,9 @@ package final class HTTPTransfers: @unchecked Sendable {
         return nil
     }
 
-    /// Sleeps until something can go on, `wake`, input on `descriptor`, or the time; says whether that input has come.
+    /// Waits for network activity, `wake`, input on `descriptor` or the timeout.
+    ///
+    /// Returns whether that input is available.
     @discardableResult
     package func wait(milliseconds: Int64, orInputOn descriptor: CInt? = nil) -> Bool {
         var count: CInt = 0
@@ -64,6 +66,6 @@ package final class HTTPTransfers: @unchecked Sendable {
         return entry.revents != 0
     }
 
-    /// Ends the sleep of the thread.
+    /// Interrupts `wait` from any thread.
     package func wake() { curl_multi_wakeup(raw) }
 }

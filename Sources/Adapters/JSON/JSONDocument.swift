@@ -1,12 +1,12 @@
-// JSON in: a wrapper of the simdjson bridge. Values are views into the parser and die with its next parse.
+// A wrapper of the simdjson bridge. Values are views into the parser and become invalid with its next parse.
 
 internal import CSimdjson
 
-/// Why a text is no JSON document that we take.
+/// The reason for rejecting a JSON document.
 public enum JSONError: Error, Equatable {
     case tooLarge, tooDeep, outOfMemory, empty, badStructure, badString, badNumber, badUTF8
 
-    /// One short English clause for the one who sent the text.
+    /// The explanation for the sender, as a short English clause.
     public var explanation: String {
         switch self {
         case .tooLarge: "it is too large"
@@ -21,10 +21,12 @@ public enum JSONError: Error, Equatable {
     }
 }
 
-/// One parser with its buffers; one a loop.
+/// A JSON parser with its buffers, one per event loop.
 public final class JSONParser {
     private let raw: OpaquePointer
-    /// Nested containers that a document may have: Getui's deepest documented path has seven.
+    /// The default nesting limit.
+    ///
+    /// Getui's deepest documented path has seven levels.
     public static let standardDepth = 64
 
     public init(byteLimit: Int = 8 << 20, depthLimit: Int = JSONParser.standardDepth) {
@@ -34,9 +36,10 @@ public final class JSONParser {
 
     deinit { longwire_json_destroy(raw) }
 
-    /// Parses a document; the value is valid until the next call and as long as the parser.
+    /// Parses a document.
     ///
-    /// A string or a number that cannot be read spoils itself alone: its kind is `unreadable`.
+    /// The value is valid until the next call and as long as the parser exists. An invalid string or number does not fail the
+    /// document: its kind is `unreadable`.
     public func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
         var document = longwire_json_document()
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)
@@ -45,7 +48,7 @@ public final class JSONParser {
         return JSONValue(tape: document.tape, strings: document.strings, numbers: document.numbers, index: 1)
     }
 
-    /// Some value or key of the last document is `unreadable`.
+    /// Whether the last document has an `unreadable` value or key.
     public private(set) var hasUnreadable = false
 }
 
@@ -64,20 +67,20 @@ extension JSONError {
     }
 }
 
-/// One value of a parsed document: two pointers into the parser and a place on its tape.
+/// A value of a parsed document: pointers into the parser and an index on its tape.
 @frozen public struct JSONValue {
     @frozen public enum Kind: Equatable {
         case null, bool, integer
         /// A number that is no 64-bit integer.
         case double
         case string, array, object
-        /// A string that is no Unicode text, or no number at all (NaN).
+        /// A string that is not valid Unicode, or a malformed number (NaN).
         case unreadable
     }
 
     @usableFromInline let tape: UnsafePointer<UInt64>
     @usableFromInline let strings: UnsafePointer<UInt8>
-    /// Texts of the numbers that are no 64-bit integers; `nil` when there is none.
+    /// The texts of numbers that are no 64-bit integers, or `nil` if the document has none.
     @usableFromInline let numbers: UnsafePointer<UInt8>?
     @usableFromInline let index: Int
 
@@ -113,7 +116,7 @@ extension JSONError {
         }
     }
 
-    /// The value of an integer that fits; `nil` for anything else.
+    /// The value of an integer that fits 64 bits, or `nil`.
     @inlinable public var integer: Int64? {
         switch tag {
         case UInt8(ascii: "l"): Int64(bitPattern: tape[index + 1])
@@ -122,10 +125,10 @@ extension JSONError {
         }
     }
 
-    /// An integer above `Int64.max`, which `integer` cannot give.
+    /// The value of an integer above `Int64.max`, for which `integer` is `nil`.
     @inlinable public var unsignedInteger: UInt64? { tag == UInt8(ascii: "u") ? tape[index + 1] : nil }
 
-    /// The text of a number that is no 64-bit integer, as it came.
+    /// The original text of a number that is no 64-bit integer.
     @inlinable public var numberText: UnsafeRawBufferPointer? {
         guard tag == UInt8(ascii: "#") else { return nil }
         let count = Int(tape[index + 1] & 0xFFFF_FFFF)
@@ -133,10 +136,10 @@ extension JSONError {
         return UnsafeRawBufferPointer(start: numbers + Int(tape[index + 1] >> 32), count: count)
     }
 
-    /// The nearest double; infinite for a number beyond all of them.
+    /// The nearest double, or infinity beyond the range of doubles.
     public var double: Double? {
         guard let numberText else { return nil }
-        // Nothing that is of use as a number is longer.
+        // No meaningful number is longer.
         guard numberText.count <= 400 else { return .infinity }
         return Double(String(decoding: numberText, as: UTF8.self))
     }
@@ -151,7 +154,7 @@ extension JSONError {
 
     @inlinable public var string: String? { stringBytes.map { String(decoding: $0, as: UTF8.self) } }
 
-    /// The tape's place after this value.
+    /// The tape index after this value.
     @inlinable var next: Int {
         switch tag {
         case UInt8(ascii: "{"), UInt8(ascii: "["): Int(payload & 0xFFFF_FFFF)
@@ -160,14 +163,16 @@ extension JSONError {
         }
     }
 
-    /// The place of the closing bracket; the contents end there.
+    /// The tape index of the closing bracket.
     @inlinable var end: Int { next - 1 }
 
     @inlinable func value(at index: Int) -> JSONValue {
         JSONValue(tape: tape, strings: strings, numbers: numbers, index: index)
     }
 
-    /// True for `{}` and for `[]`, which PHP writes for an empty object.
+    /// Whether the value is `{}` or `[]`.
+    ///
+    /// PHP writes `[]` for an empty object.
     @inlinable public var isEmptyContainer: Bool {
         switch kind {
         case .object, .array: end == index + 1
@@ -175,13 +180,15 @@ extension JSONError {
         }
     }
 
-    /// An array's elements; empty for anything else.
+    /// The elements of an array, or none for another kind.
     @inlinable public var elements: Elements { Elements(array: self) }
 
-    /// An object's members in document order; empty for anything else.
+    /// The members of an object in document order, or none for another kind.
     @inlinable public var members: Members { Members(object: self) }
 
-    /// The first member of that name which is not null; `nil` also when this is no object.
+    /// The first member with this name that is not null, or `nil`.
+    ///
+    /// It is `nil` for a value that is no object, too.
     @inlinable public subscript(name: StaticString) -> JSONValue? {
         guard kind == .object else { return nil }
         var place = index + 1
@@ -194,10 +201,10 @@ extension JSONError {
         return nil
     }
 
-    /// True for a string with exactly these bytes.
+    /// Returns whether the value is a string with exactly these bytes.
     @inlinable public func equals(_ text: StaticString) -> Bool {
         guard let bytes = stringBytes, bytes.count == text.utf8CodeUnitCount else { return false }
-        // By hand: generic comparison of two sequences takes ten instructions a byte, and a push has thirty names.
+        // A manual loop: generic comparison of two sequences takes ten instructions per byte, and a push has thirty names.
         for place in 0..<bytes.count where bytes[place] != text.utf8Start[place] { return false }
         return true
     }
@@ -233,11 +240,11 @@ extension JSONError {
 }
 
 extension JSONValue {
-    /// An integer written as a number or as a decimal string, which Getui's SDKs mix; `nil` for anything else.
+    /// The value of an integer written as a number or as a decimal string, since Getui's SDKs use both.
     public var lenientInteger: Int64? {
         if let integer { return integer }
         if let double {
-            // Beyond 2^53 a double no longer says which integer was meant.
+            // Above 2^53, a double does not identify an integer.
             guard abs(double) <= 9_007_199_254_740_992, Double(Int64(double)) == double else { return nil }
             return Int64(double)
         }
@@ -245,7 +252,7 @@ extension JSONValue {
         return Int64(String(decoding: bytes, as: UTF8.self))
     }
 
-    /// The digits of an integer that 64 bits do not hold.
+    /// The digits of an integer that does not fit 64 bits.
     public var longIntegerText: UnsafeRawBufferPointer? {
         guard let numberText, numberText.allSatisfy({ $0 == UInt8(ascii: "-") || $0 & 0xF0 == 0x30 }) else {
             return nil
@@ -253,13 +260,13 @@ extension JSONValue {
         return numberText
     }
 
-    /// A text, or an integer written out as one: SDKs without types send numbers for names.
+    /// A text, or an integer converted to text, because SDKs without types send numbers for names.
     public var lenientText: String? {
         string ?? integer.map(String.init) ?? unsignedInteger.map(String.init)
             ?? longIntegerText.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// A boolean, or the 0 and 1 (as number or text) that some clients write for one.
+    /// A boolean, or the 0 and 1 (as number or text) that some clients send instead.
     public var lenientBool: Bool? {
         if let bool { return bool }
         if equals("true") { return true }
@@ -271,10 +278,10 @@ extension JSONValue {
         }
     }
 
-    /// Characters of a key that a path shows.
+    /// The maximum length of a key shown in a path.
     private var shownKeyLength: Int { 64 }
 
-    /// The place of the first value or key inside that cannot be read, as a path below this value.
+    /// The path of the first unreadable value or key, relative to this value.
     public var unreadablePath: String? {
         switch kind {
         case .unreadable: return ""

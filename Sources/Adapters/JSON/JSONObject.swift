@@ -1,16 +1,15 @@
-// Answers as values: an object is written down as a literal, and members without a value are left out.
+// JSON answers built from literals. Members without a value are omitted.
 
-/// A value that a document can hold.
 public protocol JSONWritable {
     func json(into writer: inout JSONWriter)
 }
 
-/// The members of an object, in the order of the answer.
+/// The members of an object, written in this order.
 ///
 ///     ["jobId": job.description, "attempts": job.attempts, "reason": job.reason.unlessEmpty]
 ///
-/// A member whose value is `nil` is left out; `JSONNull` writes `null`. Each value is boxed: answers of the hot path use
-/// `JSONWriter` itself.
+/// A member whose value is `nil` is omitted. `JSONNull` writes `null`. Each value is boxed, so answers on the hot path use
+/// `JSONWriter` directly.
 public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
     private var members: [(name: String, value: any JSONWritable)] = []
 
@@ -23,7 +22,9 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
         for (name, value) in members { self.members.append((name, value)) }
     }
 
-    /// Adds a member behind the others; the names are the caller's to keep apart.
+    /// Appends a member.
+    ///
+    /// The caller must not add the same name twice.
     public mutating func add(_ name: String, _ value: (any JSONWritable)?) {
         if let value { members.append((name, value)) }
     }
@@ -34,10 +35,10 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
         return both
     }
 
-    /// `nil` for an object without members, so that it is left out of another.
+    /// The object, or `nil` without members, so that an enclosing object omits it.
     public var unlessEmpty: JSONObject? { members.isEmpty ? nil : self }
 
-    /// The whole document.
+    /// The complete document.
     public var bytes: [UInt8] {
         var writer = JSONWriter(capacity: 64 + 32 * members.count)
         json(into: &writer)
@@ -84,7 +85,7 @@ extension StaticString: JSONWritable {
 }
 extension Bool: JSONWritable {
     @inlinable public func json(into writer: inout JSONWriter) { writer.bool(self) }
-    /// `true`, or `nil` for a member that is there only when it is true.
+    /// `true` or `nil`, so that a false member is omitted.
     public var unlessFalse: Bool? { self ? true : nil }
 }
 extension Array: JSONWritable where Element: JSONWritable {

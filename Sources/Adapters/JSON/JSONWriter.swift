@@ -1,12 +1,10 @@
-// JSON out: appends to one byte array, in one pass, without Foundation.
-
 internal import TextForms
 
-/// Writes one JSON document.
+/// A writer that appends a JSON document to a byte array in one pass.
 ///
-/// The caller keeps brackets and keys in order; commas are the writer's business.
+/// It inserts commas. The caller is responsible for brackets and keys.
 @frozen public struct JSONWriter {
-    /// The document so far; only the writer changes it.
+    /// The document written so far, to be changed by the writer only.
     public var bytes: [UInt8]
     @usableFromInline var needsComma = false
 
@@ -15,13 +13,13 @@ internal import TextForms
         bytes.reserveCapacity(capacity)
     }
 
-    /// Forgets what was written, keeps the memory.
+    /// Clears the document but keeps its memory.
     @inlinable public mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         needsComma = false
     }
 
-    /// A place to which the writer can go back.
+    /// A position to which the writer can rewind.
     @frozen public struct Mark: Equatable {
         @usableFromInline let byteCount: Int
         @usableFromInline let needsComma: Bool
@@ -32,7 +30,7 @@ internal import TextForms
 
     @inlinable public var mark: Mark { Mark(byteCount: bytes.count, needsComma: needsComma) }
 
-    /// Forgets what was written since `mark`.
+    /// Removes everything written after `mark`.
     @inlinable public mutating func rewind(to mark: Mark) {
         bytes.removeLast(bytes.count - mark.byteCount)
         needsComma = mark.needsComma
@@ -64,7 +62,7 @@ internal import TextForms
         needsComma = true
     }
 
-    /// A key that needs no escapes.
+    /// Writes a key that needs no escapes.
     @inlinable public mutating func key(_ name: StaticString) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -74,14 +72,13 @@ internal import TextForms
         needsComma = false
     }
 
-    /// A key that is known at run time only.
+    /// Writes a key that is known only at run time and may need escapes.
     @inlinable public mutating func key(text name: String) {
         string(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }
 
-    // A key with its value.
     @inlinable public mutating func member(_ name: StaticString, _ value: some JSONWritable) {
         key(name)
         value.json(into: &self)
@@ -91,7 +88,7 @@ internal import TextForms
         value.json(into: &self)
     }
 
-    // An object or an array with what `body` writes in it; `body` uses the writer that it is given.
+    // These functions write an object or array. `body` must use the writer passed to it.
     public mutating func object(_ body: (inout JSONWriter) -> Void) {
         beginObject()
         body(&self)
@@ -127,7 +124,7 @@ internal import TextForms
         }
     }
 
-    /// Writes a key of 32 hexadecimal digits, without a text in between.
+    /// Writes a key of 32 hexadecimal digits without creating a String.
     public mutating func key(hex high: UInt64, _ low: UInt64) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -147,7 +144,7 @@ internal import TextForms
         needsComma = false
     }
 
-    /// Writes the shortest text that reads as the number; `null` for one that is not finite.
+    /// Writes the shortest text that parses to the same number, or `null` for a number that is not finite.
     public mutating func double(_ value: Double) {
         guard value.isFinite else { return null() }
         separate()
@@ -186,7 +183,7 @@ internal import TextForms
         needsComma = true
     }
 
-    /// A value that is filled in later: its place is the count of `bytes` after this call.
+    /// Reserves the position of a value that the caller inserts later, at the count of `bytes` after this call.
     @inlinable public mutating func hole() {
         separate()
         needsComma = true
@@ -201,7 +198,9 @@ internal import TextForms
         text.withUTF8 { string(bytes: UnsafeRawBufferPointer($0)) }
     }
 
-    /// A string value; what is not valid UTF-8 becomes U+FFFD, so that the document always is.
+    /// Writes a string.
+    ///
+    /// Invalid UTF-8 becomes U+FFFD, so the document is always valid.
     public mutating func string(bytes text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -227,7 +226,7 @@ internal import TextForms
 }
 
 extension JSONWriter {
-    /// Writes a parsed value again: same members, same order, same digits, no white space.
+    /// Writes a parsed value with the same members, order and digits, without white space.
     public mutating func value(_ value: JSONValue) {
         switch value.kind {
         case .null: null()

@@ -1,16 +1,18 @@
 internal import CSystem
 
-/// How the C library's allocator treats large pieces of memory.
+/// Settings of the C library's allocator for large allocations.
 package enum Allocator {
-    /// Makes large pieces go back to the system as soon as they are freed; to be called before there are threads.
+    /// Makes the allocator return large allocations to the system when they are freed.
     ///
-    /// By itself the allocator takes the first large piece that is freed as a sign to keep all pieces of its size from
-    /// then on. They then lie among small ones that stay. What a burst needed once (rows on their way to the disk,
-    /// blocks of the journal) is never given back.
+    /// Must be called before threads start. By default, freeing a large allocation raises the allocator's mmap threshold. Later
+    /// allocations of that size are mixed with small, long-lived ones, so the memory of one burst (rows or journal blocks waiting
+    /// for the disk) is never returned.
     package static func giveLargePiecesBack() {
         longwire_fix_malloc_thresholds(CInt(Limits.mappedByteCount), CInt(Limits.keptTopByteCount))
     }
 
-    /// Gives back whole pages that are free between pieces in use; other threads' allocations may wait some milliseconds.
+    /// Returns free whole pages to the system.
+    ///
+    /// Allocations of other threads may block for some milliseconds.
     package static func giveFreeMemoryBack() { longwire_trim_malloc() }
 }

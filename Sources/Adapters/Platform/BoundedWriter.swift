@@ -1,26 +1,25 @@
 internal import Glibc
 
-/// Writes to a descriptor that may never take anything, such as a pipe that nobody reads: bounded in time.
+/// Writes with a timeout to a descriptor that may block forever, such as a pipe without a reader.
 ///
-/// The descriptor stays as it is, since others may share it: it is asked whether it takes something, and is given no more at
-/// a time than a pipe that says so has room for.
+/// The descriptor's flags are not changed, because other processes may share it. Each write is preceded by `poll` and is no
+/// larger than the space that a writable pipe guarantees.
 package enum BoundedWriter {
-    /// How a write ended.
     package enum Outcome: Equatable, Sendable {
         case done
-        /// `byteCount` bytes went out before the time was over.
+        /// The timeout expired after `byteCount` bytes were written.
         case timedOut(byteCount: Int)
         case failed(SystemError)
     }
 
-    /// What a pipe takes when it says that it takes something (PIPE_BUF, pipe(7)).
+    /// The space that a writable pipe guarantees (PIPE_BUF, pipe(7)).
     private static let pieceByteCount = 4_096
-    /// How often `isAbandoned` is asked.
+    /// The interval at which `isAbandoned` is called.
     private static let stepMilliseconds: CInt = 100
 
-    /// Writes all of the bytes to a blocking or a non-blocking descriptor, within so much time if any is given.
+    /// Writes all bytes to a blocking or non-blocking descriptor, within the timeout if one is given.
     ///
-    /// `isAbandoned` is asked while nothing goes out; true ends the write.
+    /// `isAbandoned` is called while the descriptor is not writable. If it returns `true`, the write ends.
     package static func write(
         _ bytes: UnsafeRawBufferPointer, to descriptor: CInt, atMostMilliseconds milliseconds: UInt64? = nil,
         isAbandoned: () -> Bool = { false }
@@ -54,12 +53,11 @@ package enum BoundedWriter {
     }
 }
 
-/// The first three descriptors of a process.
 package enum StandardDescriptors {
-    /// Gives the numbers 0, 1 and 2 to the null device where they are closed.
+    /// Opens the null device as descriptors 0, 1 and 2 where these are closed.
     ///
-    /// Otherwise the next file or connection gets one of them, and a line of the log is written into the journal. To be
-    /// called before anything is opened. What is written to such a standard output fails, as it should.
+    /// Must be called before any file is opened. Otherwise the next file or connection gets such a number, and log lines are
+    /// written into the journal. Descriptor 1 is opened read-only, so that writes to the missing standard output fail.
     package static func fill() {
         for descriptor: CInt in 0...2 where fcntl(descriptor, F_GETFD) < 0 {
             let mode = descriptor == 1 ? O_RDONLY : O_RDWR

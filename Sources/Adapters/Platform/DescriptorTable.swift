@@ -1,13 +1,15 @@
 internal import CSystem
 internal import Glibc
 
-/// A thread's own table of descriptors: its limit of open files is its own, too, and its numbers mean nothing elsewhere.
+/// A thread's private table of file descriptors.
+///
+/// The limit of open files applies to each table, and a descriptor is valid in its table only.
 package enum DescriptorTable {
-    /// Gives the calling thread a table of its own and closes in it what it does not need.
+    /// Gives the calling thread a private table and closes the descriptors it does not need.
     ///
-    /// The new table begins as a copy. Files, folders and pipes are closed in it, since an open copy would keep a
-    /// deleted file's space. All sockets but `kept` are closed, too: a listening socket that nobody accepts from would
-    /// still be given its share of the connections. Standard streams and event descriptors stay.
+    /// The table starts as a copy. Files, folders and pipes are closed, since an open copy would keep the space of a deleted
+    /// file. All sockets except `kept` are closed, because the kernel would also assign connections to a copied listening socket.
+    /// Standard streams and event descriptors stay open.
     package static func makePrivate(keepingSockets kept: Set<CInt>) throws(SystemError) {
         guard longwire_unshare_descriptors() == 0 else { throw .last("unshare") }
         var visit = Visit(kept: kept, unneeded: [])
@@ -29,7 +31,7 @@ package enum DescriptorTable {
         var unneeded: [CInt]
     }
 
-    /// How many descriptors a table may hold: the soft limit, raised to the hard one as far as the system lets us.
+    /// The capacity of a table: the soft limit, raised to the hard limit if the system allows it.
     package static var capacity: Int {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -43,9 +45,11 @@ package enum DescriptorTable {
     }
 }
 
-/// A way for connections from any thread into one, whatever tables they have: the kernel copies the descriptor along.
+/// A channel for passing connections from any thread to one thread with another table.
+///
+/// The kernel copies the descriptor.
 package final class DescriptorPassage: Sendable {
-    /// For the receiving loop's poller.
+    /// The descriptor for the receiving loop's poller.
     package let receiving: CInt
     package let sending: CInt
 
@@ -60,12 +64,16 @@ package final class DescriptorPassage: Sendable {
         Glibc.close(sending)
     }
 
-    /// Sends a copy of `descriptor` with a word; `false` when the receiver is too far behind.
+    /// Sends a copy of `descriptor` with a word.
+    ///
+    /// Returns `false` if the channel's buffer is full.
     package func send(_ word: UInt64, with descriptor: CInt) -> Bool {
         longwire_send_descriptor(sending, word, descriptor) == 0
     }
 
-    /// The next word and its descriptor, which is -1 when this thread's table was full; `nil` when nothing waits.
+    /// Returns the next word and its descriptor, or `nil` if none is pending.
+    ///
+    /// The descriptor is -1 if this thread's table was full.
     package func receive() -> (word: UInt64, descriptor: CInt)? {
         var word: UInt64 = 0
         var descriptor: CInt = -1

@@ -1,18 +1,20 @@
-// The one place where calls on files and folders pass, so that a test can have one of them fail. A release build has
-// none of it: there the two functions at the end are the calls alone.
+// All calls on files and folders pass through here, so that a test can make one fail. In a release build, the functions `call`
+// and `transfer` contain the system calls only.
 
 internal import Glibc
 internal import Synchronization
 
 #if DEBUG
-/// Makes the n-th call on files below a folder fail, in whichever thread it is made; for tests.
+/// A test's plan to make the n-th call on files below a folder fail, in any thread.
 ///
-/// Plans of several folders do not see each other, so tests may run at the same time.
+/// Plans of different folders are independent, so tests may run concurrently.
 package final class FaultPlan: Sendable {
     package enum Kind: Sendable, Equatable {
-        /// The call does nothing and fails with this `errno`.
+        /// The call is skipped and fails with this `errno`.
         case error(Int32)
-        /// A write or read moves half of its bytes; every other call is left alone.
+        /// A write or read transfers half of its bytes.
+        ///
+        /// Other calls are not affected.
         case short
     }
     package enum Extent: Sendable { case once, fromThereOn }
@@ -32,14 +34,14 @@ package final class FaultPlan: Sendable {
     private let isCounted: @Sendable (String) -> Bool
     private let state = Lock(State())
 
-    /// Takes effect at once.
+    /// Activates the plan.
     ///
     /// - Parameters:
-    ///   - folder: the folder whose calls are counted, its own name included.
-    ///   - kind: what happens.
-    ///   - number: which call it happens to, from 1.
-    ///   - extent: to this call alone, or to all from it on.
-    ///   - isCounted: which calls count, by name.
+    ///   - folder: the folder whose calls are counted, including calls on the folder itself.
+    ///   - kind: the fault.
+    ///   - number: the number of the failing call, from 1.
+    ///   - extent: whether only this call fails, or this one and all later ones.
+    ///   - isCounted: returns whether a call with this name is counted.
     package init(
         folder: String, kind: Kind, at number: Int, extent: Extent,
         isCounted: @escaping @Sendable (String) -> Bool = { _ in true }
@@ -50,7 +52,6 @@ package final class FaultPlan: Sendable {
         Self.planCount.add(1, ordering: .sequentiallyConsistent)
     }
 
-    /// Ends the plan.
     package func remove() {
         let wasThere = Self.plans.withLock { plans in
             let count = plans.count
@@ -60,9 +61,9 @@ package final class FaultPlan: Sendable {
         if wasThere { Self.planCount.subtract(1, ordering: .sequentiallyConsistent) }
     }
 
-    /// Calls seen so far.
+    /// The number of counted calls.
     package var callCount: Int { state.withLock { $0.callCount } }
-    /// The calls that were made to fail, each with its path.
+    /// The failed calls with their paths, at most 64.
     package var hits: [String] { state.withLock { $0.hits } }
 
     private func next(_ call: String, _ path: String) -> Kind? {
@@ -78,7 +79,7 @@ package final class FaultPlan: Sendable {
         }
     }
 
-    /// What is planned for this call, which counts from now on.
+    /// Counts this call and returns its planned fault.
     package static func fault(of call: StaticString, on path: String) -> Kind? {
         guard planCount.load(ordering: .relaxed) > 0 else { return nil }
         let plans = plans.withLock { $0.filter { path == $0.folder || path.hasPrefix($0.folder + "/") } }
@@ -89,7 +90,9 @@ package final class FaultPlan: Sendable {
 }
 #endif
 
-/// Makes a call that answers -1 and sets `errno` when it fails; again when a signal cut it short.
+/// Runs a call that returns -1 and sets `errno` on failure.
+///
+/// Repeats it after an interruption by a signal.
 @inline(__always)
 func call(_ name: StaticString, _ path: String, _ body: () -> CInt) -> CInt {
     while true {
@@ -108,7 +111,9 @@ func call(_ name: StaticString, _ path: String, _ body: () -> CInt) -> CInt {
     }
 }
 
-/// Makes a call that moves up to `byteCount` bytes and answers how many, or -1; again when a signal cut it short.
+/// Runs a call that transfers up to `byteCount` bytes and returns their number or -1.
+///
+/// Repeats it after an interruption by a signal.
 @inline(__always)
 func transfer(_ name: StaticString, _ path: String, _ byteCount: Int, _ body: (Int) -> Int) -> Int {
     while true {

@@ -1,25 +1,27 @@
 internal import CSystem
 internal import Glibc
 
-/// An open file, closed when the value dies.
+/// An open file, closed at the end of the value's lifetime.
 ///
-/// The calls are the kernel's and may be made from any thread; two writes to one range are the caller's to order.
+/// Calls are safe from any thread. The caller must order two writes to the same range.
 package struct File: ~Copyable, Sendable {
     package enum Mode: Sendable {
-        /// The file must be there.
+        /// The file must exist.
         case read
-        /// The file must be there.
+        /// The file must exist.
         case readWrite
-        /// The file may be there; otherwise it is made.
+        /// The file is created if it does not exist.
         case createOrReadWrite
-        /// The file must not be there.
+        /// The file must not exist.
         case createNew
     }
 
     package let path: String
     private let descriptor: CInt
 
-    /// Opens `path`; a new file gets the access rights `permissions`, by default for its owner alone.
+    /// Opens `path`.
+    ///
+    /// A new file gets `permissions`, by default for its owner only.
     package init(path: String, mode: Mode, permissions: UInt32 = 0o600) throws(SystemError) {
         let flags: CInt =
             switch mode {
@@ -42,15 +44,17 @@ package struct File: ~Copyable, Sendable {
         return Int(status.st_size)
     }
 
-    /// When the file was made, in nanoseconds since 1970: a copy of it has another time, and a renamed one its own.
+    /// Returns the creation time in nanoseconds since 1970.
     ///
-    /// - Returns: the time; `nil` on a file system or kernel that does not keep it.
+    /// A rename keeps it, a copy does not.
+    ///
+    /// - Returns: the time, or `nil` if the file system or kernel does not store it.
     package func birthTime() -> Int64? {
         let time = longwire_birth_time(descriptor)
         return time > 0 ? time : nil
     }
 
-    /// Writes all of `bytes` at `offset`, however many system calls that takes.
+    /// Writes all of `bytes` at `offset`, with as many system calls as needed.
     package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
         var done = 0
         while done < bytes.count {
@@ -59,20 +63,19 @@ package struct File: ~Copyable, Sendable {
                 pwrite(descriptor, rest.baseAddress, $0, offset + done)
             }
             guard result >= 0 else { throw .last("write", path) }
-            // A regular file takes at least one byte or fails; 0 would loop for ever.
+            // A regular file accepts at least one byte or fails. A result of 0 would repeat forever.
             guard result > 0 else { throw SystemError(operation: "write", subject: path, code: EIO) }
             done += result
         }
     }
 
-    /// Writes all of `bytes` at `offset`.
     package func write(_ bytes: RawSpan, at offset: Int) throws(SystemError) {
         try bytes.withUnsafeBytes { (buffer) throws(SystemError) in try write(buffer, at: offset) }
     }
 
-    /// Writes all `pieces`, one after the other from `offset`: one `pwritev` for up to 1,024 of them.
+    /// Writes all `pieces` consecutively from `offset`, up to 1,024 per `pwritev`.
     package func write(gathering pieces: [UnsafeRawBufferPointer], at offset: Int) throws(SystemError) {
-        // The piece to go on with, and how much of it is written.
+        // The current piece and the number of its bytes already written.
         var (next, done, position) = (0, 0, offset)
         while true {
             while next < pieces.count, pieces[next].count == done { (next, done) = (next + 1, 0) }
@@ -100,7 +103,9 @@ package struct File: ~Copyable, Sendable {
         }
     }
 
-    /// Reads into `buffer` from `offset` until it is full or the file ends; returns how many bytes came.
+    /// Reads into `buffer` from `offset` until it is full or the file ends.
+    ///
+    /// Returns the number of bytes read.
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(SystemError) -> Int {
         var done = 0
         while done < buffer.count {
@@ -115,12 +120,12 @@ package struct File: ~Copyable, Sendable {
         return done
     }
 
-    /// Brings the file's data, and what is needed to find it, to the disk.
+    /// Flushes the file's data, and the metadata needed to read it, to the disk.
     package func synchronizeData() throws(SystemError) {
         guard call("fdatasync", path, { fdatasync(descriptor) }) == 0 else { throw .last("fdatasync", path) }
     }
 
-    /// Brings data and all attributes to the disk.
+    /// Flushes data and all metadata to the disk.
     package func synchronize() throws(SystemError) {
         guard call("fsync", path, { fsync(descriptor) }) == 0 else { throw .last("fsync", path) }
     }
@@ -129,16 +134,16 @@ package struct File: ~Copyable, Sendable {
         guard call("ftruncate", path, { ftruncate(descriptor, count) }) == 0 else { throw .last("ftruncate", path) }
     }
 
-    /// Makes the file `count` zero bytes that are really there: blocks reserved, zeros written, all synced.
+    /// Fills the file with `count` zero bytes: blocks reserved, zeros written, all synced.
     ///
-    /// Only such a range can later be overwritten and synced without a change of the file's own records: blocks that
-    /// are merely reserved turn "written" with the first sync and make it dearer.
+    /// Only such a range can later be overwritten and synced without a metadata update. Blocks that are only reserved are
+    /// converted at the first sync, which makes the sync slower.
     ///
     /// - Parameters:
-    ///   - count: how many.
-    ///   - isGentle: piece by piece, each synced and followed by a rest as long as it took, since others sync on the same
-    ///     disk.
-    /// - Throws: what the system said; before anything is written if the disk has no room.
+    ///   - count: the size in bytes.
+    ///   - isGentle: whether to write in pieces, each synced and followed by an equally long pause, because other threads sync on
+    ///     the same disk.
+    /// - Throws: the system's error. A full disk is detected before anything is written.
     package func fillWithZeros(byteCount count: Int, isGentle: Bool = false) throws(SystemError) {
         precondition(count >= 0, "a file has no negative size")
         if count > 0, call("fallocate", path, { longwire_fallocate(descriptor, 0, Int64(count)) }) != 0,
@@ -165,11 +170,12 @@ package struct File: ~Copyable, Sendable {
         try synchronize()
     }
 
-    /// Makes the file `count` zero bytes whose blocks are reserved and synced, but not written: at once, and each later sync
-    /// of a range costs more than after `fillWithZeros`.
+    /// Reserves and syncs `count` zero bytes without writing them.
     ///
-    /// - Throws: what the system said.
-    /// - Returns: false when the file system reserves nothing; the file is as it was.
+    /// It is fast, but each later sync of a range costs more than after `fillWithZeros`.
+    ///
+    /// - Throws: the system's error.
+    /// - Returns: `false` when the file system cannot reserve blocks. The file is unchanged then.
     package func reserve(byteCount count: Int) throws(SystemError) -> Bool {
         precondition(count > 0, "a file is reserved for some bytes")
         if call("fallocate", path, { longwire_fallocate(descriptor, 0, Int64(count)) }) != 0 {
@@ -181,18 +187,20 @@ package struct File: ~Copyable, Sendable {
         return true
     }
 
-    /// Tells the kernel that the range's cached pages are not needed again; advice only.
+    /// Advises the kernel to drop the range's cached pages.
     package func forget(from offset: Int, byteCount: Int) {
         posix_fadvise(descriptor, offset, byteCount, POSIX_FADV_DONTNEED)
     }
 
-    /// Tries to take the advisory lock of the whole file; `false` if another open file holds it.
+    /// Tries to take the advisory lock of the whole file.
+    ///
+    /// Returns `false` if another open file holds the lock.
     func tryLock() throws(SystemError) -> Bool {
         if call("flock", path, { flock(descriptor, LOCK_EX | LOCK_NB) }) == 0 { return true }
         if errno == EWOULDBLOCK { return false }
         throw .last("flock", path)
     }
 
-    /// Gives the advisory lock back.
+    /// Releases the advisory lock.
     func unlock() { _ = flock(descriptor, LOCK_UN) }
 }

@@ -1,11 +1,10 @@
 internal import Glibc
 
-/// Names in the file system: folders, renames, removal, and the sync of a folder that makes a change of names last.
+/// Operations on names in the file system: folders, renames, removal, and syncs that make changed names durable.
 package enum FileSystem {
-    /// Makes `path` and the folders above it, as far as they are not there, and brings their names to the disk.
+    /// Creates `path` and its missing parent folders, and syncs their names.
     ///
-    /// A folder that is there already is fine, but its name is synced too: the process that made it may have died
-    /// before it could do so.
+    /// The name of an existing folder is synced, too: the process that created it may have crashed before its own sync.
     package static func createDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
         let parent = parent(of: path) ?? "."
         if call("mkdir", path, { mkdir(path, mode_t(permissions)) }) != 0 {
@@ -18,7 +17,7 @@ package enum FileSystem {
             } else {
                 guard failure.isAlreadyThere, isDirectory(path) else { throw failure }
                 do throws(SystemError) { try synchronizeDirectory(parent) } catch {
-                    // A server's user may not be allowed to read the folder above its own: the administrator made this one.
+                    // The process may have no right to read the parent of its own folder, which an administrator created.
                     guard error.code == EACCES || error.code == EPERM else { throw error }
                 }
                 return
@@ -27,13 +26,13 @@ package enum FileSystem {
         try synchronizeDirectory(parent)
     }
 
-    /// Makes one folder, which must not be there; its name is brought to the disk.
+    /// Creates a folder that must not exist, and syncs its name.
     package static func createNewDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
         guard call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 else { throw .last("mkdir", path) }
         try synchronizeDirectory(parent(of: path) ?? ".")
     }
 
-    /// Gives a file a second name on the same file system.
+    /// Creates a hard link to a file.
     package static func link(_ path: String, as name: String) throws(SystemError) {
         guard call("link", path, { Glibc.link(path, name) }) == 0 else { throw .last("link", path) }
     }
@@ -45,7 +44,7 @@ package enum FileSystem {
 
     package static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
-    /// The names in a folder, without `.` and `..`, in ascending order.
+    /// Returns the names in a folder without `.` and `..`, in ascending order.
     package static func list(_ path: String) throws(SystemError) -> [String] {
         guard call("opendir", path, { 0 }) == 0, let directory = opendir(path) else { throw .last("opendir", path) }
         defer { closedir(directory) }
@@ -64,7 +63,7 @@ package enum FileSystem {
         return names.sorted()
     }
 
-    /// Makes created, renamed and removed names in the folder `path` outlast a power failure.
+    /// Syncs the folder `path`, so that created, renamed and removed names survive a power failure.
     package static func synchronizeDirectory(_ path: String) throws(SystemError) {
         let descriptor = call("open", path) { open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         guard descriptor >= 0 else { throw .last("open", path) }
@@ -72,17 +71,17 @@ package enum FileSystem {
         guard call("fsync", path, { fsync(descriptor) }) == 0 else { throw .last("fsync", path) }
     }
 
-    /// Replaces `target` by `source` in one step.
+    /// Replaces `target` with `source` atomically.
     package static func rename(_ source: String, to target: String) throws(SystemError) {
         guard call("rename", source, { Glibc.rename(source, target) }) == 0 else { throw .last("rename", source) }
     }
 
-    /// Removes a file; one that is not there is fine.
+    /// Removes a file if it exists.
     package static func removeFile(_ path: String) throws(SystemError) {
         guard call("unlink", path, { unlink(path) }) == 0 || errno == ENOENT else { throw .last("unlink", path) }
     }
 
-    /// Removes a folder with everything in it; one that is not there is fine.
+    /// Removes a folder and its contents, if it exists.
     ///
     /// Links are removed, not followed.
     package static func removeTree(_ path: String) throws(SystemError) {
@@ -96,7 +95,7 @@ package enum FileSystem {
         guard call("rmdir", path, { rmdir(path) }) == 0 || errno == ENOENT else { throw .last("rmdir", path) }
     }
 
-    /// What files take: their lengths, and the blocks that the disk has given them.
+    /// The number, sizes and allocated blocks of files.
     package struct Usage: Sendable, Equatable {
         package var fileCount = 0
         package var byteCount = 0
@@ -104,9 +103,9 @@ package enum FileSystem {
         package init() {}
     }
 
-    /// What a file, or a folder with everything in it, takes; nothing for one that is not there.
+    /// Returns the usage of a file, or of a folder with its contents.
     ///
-    /// Links are not followed, and a file that goes away meanwhile is passed over.
+    /// The usage is zero if the path does not exist. Links are not followed. A file that is removed during the call is skipped.
     package static func usage(of path: String) throws(SystemError) -> Usage {
         var usage = Usage()
         var status = stat()
@@ -128,7 +127,7 @@ package enum FileSystem {
         return usage
     }
 
-    /// The whole of a small file, at most 16 MiB.
+    /// Returns the contents of a small file, at most 16 MiB.
     package static func read(_ path: String) throws(SystemError) -> [UInt8] {
         let file = try File(path: path, mode: .read)
         let count = try file.byteCount()
@@ -141,7 +140,7 @@ package enum FileSystem {
         return [UInt8](buffer[..<min(done, count)])
     }
 
-    /// Writes a small file so that after a crash `path` holds either the old content or the new, never a part.
+    /// Replaces a small file atomically: after a crash `path` has either the old or the new contents.
     package static func replace(_ path: String, with content: [UInt8]) throws(SystemError) {
         let draft = path + ".new"
         try removeFile(draft)
@@ -159,7 +158,7 @@ package enum FileSystem {
         try synchronizeDirectory(parent(of: path) ?? ".")
     }
 
-    /// A new empty folder for temporary use, `prefix` leading its name.
+    /// Creates an empty temporary folder whose name begins with `prefix`.
     package static func makeTemporaryDirectory(prefix: String) throws(SystemError) -> String {
         let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
         var template = Array("\(base)/\(prefix)XXXXXX".utf8CString)
@@ -167,7 +166,7 @@ package enum FileSystem {
         return template.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
 
-    /// The folder that holds `path`; `nil` for a bare name.
+    /// Returns the folder that contains `path`, or `nil` for a bare name.
     static func parent(of path: String) -> String? {
         var trimmed = path[...]
         while trimmed.count > 1, trimmed.last == "/" { trimmed.removeLast() }

@@ -1,15 +1,14 @@
-/// The bounds of this module, each with its reason.
 enum Limits {
-    /// Pieces in one `pwritev`: the kernel's IOV_MAX; one more is refused.
+    /// The pieces in one `pwritev`: the kernel's IOV_MAX, above which the call fails.
     static let gatheredPieceCount = 1024
-    /// Zeros written at a time when a file is prepared: large enough that the call's cost vanishes.
+    /// The zeros written per call when a file is prepared, enough to make the overhead of the call negligible.
     static let zeroingByteCount = 1 << 20
-    /// The longest rest between two pieces of a file that is prepared gently: a slow disk must not keep the next file waiting.
+    /// The longest pause between two pieces in a gentle preparation, so that a slow disk does not delay the next file.
     static let restNanoseconds: UInt64 = 10_000_000
-    /// Allocations from here on are mapped by themselves: a chunk of a slab, a block of the journal's memory.
+    /// The allocation size from which malloc uses mmap, such as a slab's chunk or a block of the journal's memory.
     static let mappedByteCount = 64 << 10
-    /// What an arena may keep free at its end.
+    /// The free memory that malloc may keep at the end of an arena.
     static let keptTopByteCount = 1 << 20
-    /// A whole small file (configuration, token, certificate) read into memory; larger ones are a mistake.
+    /// The maximum size of a small file (configuration, token, certificate) that is read into memory.
     static let wholeFileByteCount = 16 << 20
 }

@@ -1,11 +1,11 @@
 internal import Glibc
 
-/// A value behind a pthread mutex, for what threads share off the path of a message.
+/// A value behind a pthread mutex, for state that threads share off the hot path.
 ///
-/// `Synchronization.Mutex` would do, but the thread sanitizer cannot see into it and reports each use as a race.
-/// Never call out of the module while holding it.
+/// The thread sanitizer does not understand `Synchronization.Mutex` and reports each use as a race. Never call out of the module
+/// while holding the lock.
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
-    // Sound because `state` is touched only between lock and unlock of `mutex`.
+    // Safe: `state` is accessed only while `mutex` is locked.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var state: State
 

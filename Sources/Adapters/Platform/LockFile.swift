@@ -1,11 +1,13 @@
 internal import Glibc
 
-/// Proof that this process alone works on a folder: a locked file that names its owner, held until the value dies.
+/// An exclusive lock on a folder: a locked file that contains its owner's process id, held for the value's lifetime.
 ///
-/// The kernel drops the lock with the process, however it ends; the file itself stays.
+/// The kernel releases the lock when the process ends. The file remains.
 package struct LockFile: ~Copyable, Sendable {
     package enum Failure: Error, Equatable, CustomStringConvertible {
-        /// Another process holds the lock; its number is `nil` if the file does not say.
+        /// Another process holds the lock.
+        ///
+        /// Its process id is `nil` if the file does not contain it.
         case heldByAnotherProcess(path: String, process: Int32?)
         case system(SystemError)
 
@@ -20,10 +22,11 @@ package struct LockFile: ~Copyable, Sendable {
 
     private let file: File
 
-    /// A process that is being started has copies of our descriptors for a moment: closing ours alone would leave it the lock.
+    /// Unlocks explicitly: a child process that is being started briefly has copies of the descriptors, so closing this one would
+    /// not release the lock.
     deinit { file.unlock() }
 
-    /// Takes the lock of `path`, made if it is not there, and writes this process's number into it.
+    /// Takes the lock of `path`, creates the file if needed and writes this process's id to it.
     package init(path: String) throws(Failure) {
         do throws(SystemError) {
             let file = try File(path: path, mode: .createOrReadWrite)

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A value behind a mutex with one condition: threads wait until the value is as they need it.
+/// A value behind a mutex with one condition variable, for threads that wait until the value meets a condition.
 package final class Monitor<State: ~Copyable>: @unchecked Sendable {
-    // Sound because `state` is touched only while `mutex` is held; waiting gives the mutex up and takes it back.
+    // Safe: `state` is accessed only while `mutex` is held. Waiting releases and reacquires the mutex.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
     private var state: State
@@ -15,7 +15,7 @@ package final class Monitor<State: ~Copyable>: @unchecked Sendable {
         condition.initialize(to: pthread_cond_t())
         var attributes = pthread_condattr_t()
         pthread_condattr_init(&attributes)
-        // The wall clock may jump; a bounded wait must not.
+        // A timeout must not depend on the wall clock, which may jump.
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         let results = (pthread_mutex_init(mutex, nil), pthread_cond_init(condition, &attributes))
         pthread_condattr_destroy(&attributes)
@@ -49,14 +49,14 @@ package final class Monitor<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
-    /// Reads or changes the value and wakes nobody.
+    /// Reads or changes the value without waking a waiter.
     package func withLock<Result: ~Copyable>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return body(&state)
     }
 
-    /// Sleeps while `condition` holds, at most `milliseconds` if given, then runs `body` under the same lock.
+    /// Waits while `isUnready` returns `true`, at most `milliseconds` if given, then runs `body` under the same lock.
     package func wait<Result: ~Copyable>(
         atMostMilliseconds milliseconds: UInt64? = nil, while isUnready: (borrowing State) -> Bool,
         then body: (inout State) -> Result

@@ -1,16 +1,19 @@
-/// Asks the system's resolver for addresses on threads of its own: with a name server that hangs it blocks for half a minute.
+/// Address lookups by the system's resolver on separate threads, because it blocks for half a minute if a name server hangs.
 ///
-/// A name that is being asked for has one thread, for all callers. What a name had last is kept, so that servers
+/// Concurrent lookups of a name share one thread. The last addresses of a name are cached, so known servers can be reached during
+/// an outage of the name server.
 /// that were known are found while the name server is away.
 package final class NameLookups: Sendable {
     package typealias Outcome = Result<[RemoteAddress], RemoteAddress.Failure>
 
-    /// Of the whole process.
+    /// The instance that the whole process shares.
     package static let shared = NameLookups()
 
-    /// Names that are asked for at once; each has a thread for as long.
+    /// The maximum number of concurrent lookups, each with its thread.
     package static let threadLimit = 64
-    /// Names whose addresses are kept; a process knows the few of its configuration and of its cluster.
+    /// The maximum number of cached names.
+    ///
+    /// A process needs the few of its configuration and its cluster.
     private static let keptLimit = 1_024
 
     private struct Name: Hashable {
@@ -26,7 +29,9 @@ package final class NameLookups: Sendable {
     private let state = Lock(State())
     private let lookUp: @Sendable (String, UInt16) -> Outcome
 
-    /// Tests look up by means of their own.
+    /// Creates lookups.
+    ///
+    /// Tests pass another `lookUp`.
     package init(lookUp: @escaping @Sendable (String, UInt16) -> Outcome = NameLookups.askSystem) {
         self.lookUp = lookUp
     }
@@ -37,7 +42,9 @@ package final class NameLookups: Sendable {
         } catch { return .failure(error) }
     }
 
-    /// Asks for a host's addresses; `done` runs once, here for a numeric address, otherwise on a thread of the lookup.
+    /// Looks up a host's addresses.
+    ///
+    /// `done` runs once: immediately for a numeric address, otherwise usually on a lookup thread.
     package func ask(host: String, port: UInt16, done: @escaping @Sendable (Outcome) -> Void) {
         if let address = RemoteAddress.numeric(host: host, port: port) { return done(.success([address])) }
         let name = Name(host: host, port: port)
@@ -52,7 +59,7 @@ package final class NameLookups: Sendable {
         }
         guard isFirst else { return }
         do throws(SystemError) {
-            // Nobody waits for the thread: it ends when the system's resolver does.
+            // The thread is detached because the system's resolver cannot be cancelled.
             try Thread(named: "lookup") { [self] in answer(name, lookUp(host, port)) }.detach()
         } catch {
             answer(name, .failure(RemoteAddress.Failure("the name \(host) cannot be looked up: \(error)")))
@@ -70,14 +77,16 @@ package final class NameLookups: Sendable {
         for done in waiting { done(outcome) }
     }
 
-    /// The addresses that the host had last; none when it was never found.
+    /// Returns the host's cached addresses, or none if no lookup succeeded.
     package func known(host: String, port: UInt16) -> [RemoteAddress] {
         state.withLock { $0.kept[Name(host: host, port: port)] ?? [] }
     }
 
-    /// Waits for a host's addresses, so long and no longer; without an answer they are what the host had last.
+    /// Waits for a host's addresses until the timeout.
     ///
-    /// - Throws: when there is no answer and the host was never found.
+    /// Returns the cached addresses if the lookup fails or times out.
+    ///
+    /// - Throws: when the lookup fails or times out and no addresses are cached.
     package func resolve(
         host: String, port: UInt16, timeoutMilliseconds: UInt64
     ) throws(RemoteAddress.Failure) -> [RemoteAddress] {

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A thread that sleeps; never a loop's.
+/// Blocking sleeps, never to be used on an event loop.
 package enum Pause {
     package static func milliseconds(_ count: UInt64) { usleep(useconds_t(min(count, 1_000_000)) * 1_000) }
 }

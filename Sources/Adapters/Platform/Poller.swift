@@ -1,22 +1,23 @@
 internal import CSystem
 internal import Glibc
 
-/// Readiness of many descriptors for one thread that owns its whole turn: the load generator, not the gateway, whose
-/// loops are libevent's.
+/// An epoll wrapper for a thread with its own loop.
 ///
-/// Not thread-safe: one thread makes it and uses it. Registrations are edge-triggered and for both directions, so a
-/// descriptor is touched once and then only read and written until the kernel says "not now".
+/// The load generator uses it; the gateway's loops use libevent. Not thread-safe: one thread creates and uses it. Registrations
+/// are edge-triggered and for both directions, so a descriptor is registered once and then read and written until EAGAIN.
 package struct Poller: ~Copyable {
     package struct Failure: Error, Equatable, Sendable {
         package let errorNumber: CInt
     }
 
     package struct Ready: Sendable {
-        /// What the descriptor was added with.
+        /// The token that the descriptor was added with.
         package let token: UInt64
         package let isReadable: Bool
         package let isWritable: Bool
-        /// The peer has ended its side, or the connection failed; there may still be bytes to read.
+        /// Whether the peer has ended its side or the connection failed.
+        ///
+        /// Unread bytes may remain.
         package let isHungUp: Bool
     }
 
@@ -36,7 +37,9 @@ package struct Poller: ~Copyable {
         _ = close(descriptor)
     }
 
-    /// Registers a non-blocking descriptor; closing it takes it out again.
+    /// Registers a non-blocking descriptor.
+    ///
+    /// Closing the descriptor removes it.
     package func add(_ descriptor: CInt, token: UInt64) throws(Failure) {
         guard longwire_poll_add(self.descriptor, descriptor, token) == 0 else {
             throw Failure(errorNumber: errno)
@@ -46,15 +49,18 @@ package struct Poller: ~Copyable {
     /// Waits for readiness.
     ///
     /// - Parameter nanoseconds: the longest wait; negative for no bound.
-    /// - Returns: how many are ready, at most 512; read them with `ready(at:)` before the next wait.
-    /// - Throws: when the system call fails; a signal is no failure, it answers 0.
+    /// - Returns: the number of ready descriptors, at most 512, or 0 after a signal. They must be read with `ready(at:)` before
+    ///   the next wait.
+    /// - Throws: when the system call fails.
     package mutating func wait(nanoseconds: Int64) throws(Failure) -> Int {
         let count = longwire_poll_wait(descriptor, events, CInt(Self.capacity), nanoseconds)
         guard count >= 0 else { throw Failure(errorNumber: errno) }
         return Int(count)
     }
 
-    /// One of those that the last `wait(nanoseconds:)` counted; `index` is below what it returned.
+    /// Returns a descriptor that the last `wait(nanoseconds:)` reported.
+    ///
+    /// `index` must be below its result.
     package func ready(at index: Int) -> Ready {
         precondition(index >= 0 && index < Self.capacity, "no such event")
         let event = events[index]

@@ -1,11 +1,13 @@
 internal import CSystem
 internal import Glibc
 
-/// A timerfd: one event loop sleeps on it, for waits far below a poller's millisecond.
+/// A timerfd for one event loop, for delays far below a poller's millisecond resolution.
 ///
-/// Confined to the thread that made it, as its descriptor may be of a table of that thread.
+/// It is confined to the thread that created it, because the descriptor may belong to a private table of that thread.
 package struct PreciseTimer: ~Copyable {
-    /// For the loop's poller only; it stays this value's to close.
+    /// The descriptor for the loop's poller.
+    ///
+    /// Only this value may close it.
     package let descriptor: CInt
 
     package init() throws(SystemError) {
@@ -15,13 +17,15 @@ package struct PreciseTimer: ~Copyable {
 
     deinit { Glibc.close(descriptor) }
 
-    /// Makes the descriptor readable once, after this many nanoseconds; an earlier time is forgotten.
+    /// Makes the descriptor readable once after this delay.
+    ///
+    /// Replaces an earlier setting.
     package func set(_ nanoseconds: Int64) {
         let result = longwire_timerfd_set(descriptor, max(1, nanoseconds))
         precondition(result == 0, "the kernel refused a time that is one")
     }
 
-    /// Makes the descriptor unreadable until the next time.
+    /// Makes the descriptor unreadable until the timer fires again.
     package func clear() {
         var count: UInt64 = 0
         while read(descriptor, &count, 8) < 0, errno == EINTR {}

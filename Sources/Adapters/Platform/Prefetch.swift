@@ -1,9 +1,9 @@
 internal import CSystem
 
-/// Asks the processor for memory that will be used soon, while something else is done; any address will do.
+/// Prefetches memory into the processor's cache.
 ///
-/// With many thousands of connections next to nothing of one is in a cache when its turn comes: memory that is fetched
-/// while a system call runs costs nothing.
+/// Any address is allowed. With many thousands of connections, the data of a connection is rarely cached when it is needed. A
+/// prefetch during a system call costs no time.
 package func prefetch(_ address: UnsafeRawPointer, byteCount: Int = 1) {
     var offset = 0
     while offset < byteCount {

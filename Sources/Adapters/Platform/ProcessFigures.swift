@@ -1,19 +1,22 @@
 internal import Glibc
 
-/// What the kernel says of this process and of its disk, for people and their monitoring.
+/// The kernel's figures about this process and its disk, for monitoring.
 package struct ProcessFigures: Sendable, Equatable {
     package var residentByteCount: Int64 = 0
     package var virtualByteCount: Int64 = 0
-    /// Open descriptors of the calling thread's table.
+    /// The number of open descriptors in the calling thread's table.
     package var descriptorCount = 0
     package var threadCount = 0
 
     package init() {}
 
-    /// The figures now; takes some milliseconds where there are many descriptors, so no loop calls it.
+    /// Returns the current figures.
+    ///
+    /// Takes some milliseconds with many descriptors, so it must not run on an event loop.
     package static func now() -> ProcessFigures {
         var figures = ProcessFigures()
-        // Fields of /proc/self/stat behind the name in parentheses, which may hold anything: state is the first (proc(5)).
+        // The fields of /proc/self/stat after the name in parentheses, which may contain any character. The state is the first
+        // (proc(5)).
         let fields = text("/proc/self/stat").split(separator: ")").last?.split(separator: " ") ?? []
         if fields.count > 21 {
             figures.threadCount = Int(fields[17]) ?? 0
@@ -24,7 +27,7 @@ package struct ProcessFigures: Sendable, Equatable {
         return figures
     }
 
-    /// Free bytes for a user without privileges, and all bytes, of the file system that holds `path`.
+    /// Returns the bytes available to an unprivileged user and all bytes of the file system that contains `path`.
     package static func room(at path: String) -> (free: Int64, all: Int64)? {
         var status = statvfs()
         guard statvfs(path, &status) == 0 else { return nil }
@@ -35,7 +38,7 @@ package struct ProcessFigures: Sendable, Equatable {
     private static func descriptors() -> Int {
         guard let folder = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(folder) }
-        // Less the two dots and the folder itself.
+        // Does not count `.`, `..` and the folder's own descriptor.
         var count = -3
         while readdir(folder) != nil { count += 1 }
         return max(0, count)

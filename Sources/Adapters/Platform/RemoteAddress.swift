@@ -1,22 +1,26 @@
 internal import Glibc
 
-/// One address of a host, ready to connect to.
+/// An address of a host and port, ready to connect to.
 package struct RemoteAddress: Sendable, Equatable {
     private let bytes: [UInt8]
     private let family: CInt
 
-    /// A host's name could not be turned into addresses; the text says why.
+    /// A failed lookup of a host name.
+    ///
+    /// The text describes the cause.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package let description: String
         package init(_ description: String) { self.description = description }
     }
 
-    /// The address that a text is; `nil` for a name.
+    /// Returns the address of a numeric host, or `nil` for a name.
     package static func numeric(host: String, port: UInt16) -> RemoteAddress? {
         (try? resolve(host: host, port: port, flags: AI_NUMERICHOST))?.first
     }
 
-    /// Asks the system's resolver, which may block for half a minute: `NameLookups` does so on threads of its own.
+    /// Calls the system's resolver, which may block for half a minute.
+    ///
+    /// `NameLookups` calls it on separate threads.
     ///
     /// - Returns: at least one address, in the resolver's order.
     package static func resolve(host: String, port: UInt16) throws(Failure) -> [RemoteAddress] {
@@ -47,7 +51,7 @@ package struct RemoteAddress: Sendable, Equatable {
         return found
     }
 
-    /// The numeric host, without brackets, as `SocketAddress` writes it.
+    /// The numeric host without brackets, in the same form as `SocketAddress`.
     package var host: String {
         var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
         let result = bytes.withUnsafeBytes { bytes in
@@ -60,7 +64,7 @@ package struct RemoteAddress: Sendable, Equatable {
         return text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
 
-    /// Opens a non-blocking socket and begins to connect it.
+    /// Opens a non-blocking socket and starts to connect it.
     package func beginConnecting() throws(SystemError) -> CInt {
         let kind = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         let descriptor = socket(family, kind, 0)

@@ -1,33 +1,34 @@
 internal import Glibc
 
-/// The service manager that started this process, if it asks for reports (systemd's notification protocol, sd_notify(3)).
+/// The service manager that started this process, if it requests reports (systemd's notification protocol, sd_notify(3)).
 ///
-/// Each message is one datagram to the socket that NOTIFY_SOCKET names. Nothing is sent where the variable is absent, and a
-/// manager that does not listen holds nothing up.
+/// Each message is a datagram to the socket named in NOTIFY_SOCKET. Nothing is sent without this variable, and sending never
+/// blocks.
 package struct ServiceManager: Sendable {
-    /// The longest path that the kernel takes for a socket.
+    /// The maximum length of a socket path in the kernel.
     private static let pathByteCount = 107
 
-    /// The socket's path; a leading 0 stands for an abstract name.
+    /// The socket's path.
+    ///
+    /// A leading 0 marks an abstract name.
     private let path: [UInt8]
-    /// The manager ends the process that does not call `tellAlive` within this time.
+    /// The manager's watchdog timeout: it ends the process unless `tellAlive` is called within this time.
     package let watchdogMicroseconds: UInt64?
 
-    /// Reads the process's environment.
     package init() {
         self.init(
             socket: Self.variable("NOTIFY_SOCKET"), watchdog: Self.variable("WATCHDOG_USEC"),
             watched: Self.variable("WATCHDOG_PID"))
     }
 
-    /// Takes the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+    /// Creates a manager from the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
     package init(socket: String?, watchdog: String? = nil, watched: String? = nil) {
         var path = Array((socket ?? "").utf8)
         let isAbstract = path.first == UInt8(ascii: "@")
         if path.count > Self.pathByteCount || !isAbstract && path.first != UInt8(ascii: "/") { path = [] }
         if isAbstract, !path.isEmpty { path[0] = 0 }
         self.path = path
-        // The variables are inherited: they may be meant for a parent.
+        // The variables are inherited and may be addressed to a parent process.
         let isMeant = watched.map { $0 == "\(getpid())" } ?? true
         watchdogMicroseconds =
             path.isEmpty || !isMeant ? nil : watchdog.flatMap { UInt64($0) }.flatMap { $0 > 0 ? $0 : nil }
@@ -35,29 +36,29 @@ package struct ServiceManager: Sendable {
 
     private static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 
-    /// The process serves.
+    /// Reports that the process is ready.
     package func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
 
-    /// The process starts and waits for something; the manager's start timeout begins again.
+    /// Reports that the start waits for something, and extends the manager's start timeout.
     package func tellWaiting(_ status: String, atMostMilliseconds milliseconds: UInt64) {
         // A status is one line.
         let line = status.split(whereSeparator: \.isNewline).joined(separator: "; ")
         tell("STATUS=\(line)\nEXTEND_TIMEOUT_USEC=\(milliseconds * 1_000)")
     }
 
-    /// The process reads its configuration again; `tellReady` ends that.
+    /// Reports that the process reloads its configuration, until `tellReady` is called.
     package func tellReloading() {
         tell("RELOADING=1\nMONOTONIC_USEC=\(SystemClock.monotonicNanoseconds / 1_000)")
     }
 
-    /// The process is about to end and takes so long at most; the manager's own bounds make room for that.
+    /// Reports that the process stops within this time, and extends the manager's timeouts accordingly.
     package func tellStopping(withinMilliseconds milliseconds: UInt64) {
         let microseconds = milliseconds * 1_000
         let watchdog = watchdogMicroseconds.map { "\nWATCHDOG_USEC=\(max($0, microseconds))" } ?? ""
         tell("STOPPING=1\nSTATUS=Stopping\nEXTEND_TIMEOUT_USEC=\(microseconds)\(watchdog)")
     }
 
-    /// What the watchdog waits for.
+    /// Sends the watchdog's keep-alive.
     package func tellAlive() { if watchdogMicroseconds != nil { tell("WATCHDOG=1") } }
 
     private func tell(_ text: String) {

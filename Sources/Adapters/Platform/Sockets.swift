@@ -1,21 +1,25 @@
 internal import CSystem
 internal import Glibc
 
-/// The socket calls that Swift's own Glibc module cannot see, or whose answer needs a reading.
+/// Socket calls that Swift's Glibc module lacks or whose results need interpretation.
 package enum Sockets {
-    /// What a call on a non-blocking descriptor came to.
+    /// The result of accepting from a non-blocking socket.
     package enum Accepted: Equatable, Sendable {
         case connection(descriptor: CInt)
-        /// Nobody waits.
+        /// No connection is pending.
         case none
-        /// The peer left before it was accepted; try again at once.
+        /// The peer disconnected before the connection was accepted.
+        ///
+        /// The caller should retry immediately.
         case aborted
-        /// No descriptor or no memory is left: accepting again only helps after something was closed.
+        /// No descriptor or memory is left.
+        ///
+        /// A retry is useful only after something was closed.
         case exhausted(SystemError)
         case failed(SystemError)
     }
 
-    /// Takes one waiting connection as a non-blocking, close-on-exec descriptor and fills `address` with its sockaddr.
+    /// Accepts a pending connection as a non-blocking, close-on-exec descriptor and fills `address` with its sockaddr.
     package static func accept(
         on listener: CInt, address: UnsafeMutableRawBufferPointer, addressByteCount: inout UInt32
     ) -> Accepted {
@@ -25,7 +29,7 @@ package enum Sockets {
         let failure = SystemError.last("accept4")
         switch failure.code {
         case EAGAIN: return .none
-        // The last five are errors of the new connection that Linux passes on from its socket (accept(2)).
+        // The last five are errors of the new connection that Linux reports through accept (accept(2)).
         case ECONNABORTED, EINTR, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH:
             return .aborted
         case EMFILE, ENFILE, ENOBUFS, ENOMEM: return .exhausted(failure)
@@ -33,15 +37,15 @@ package enum Sockets {
         }
     }
 
-    /// Whether bytes have come that nobody has read.
+    /// Returns whether unread bytes are available.
     package static func hasInput(descriptor: CInt) -> Bool {
         var byte: UInt8 = 0
         return recv(descriptor, &byte, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0
     }
 
-    /// Whether the peer has closed its side or reset the connection, without taking a byte from it.
+    /// Returns whether the peer has closed its side or reset the connection, without consuming bytes.
     ///
-    /// Bytes that wait (a pipelined request) hide an end behind them; then the peer counts as there.
+    /// Unread bytes (a pipelined request) hide the end of the stream. The result is `false` then.
     package static func isPeerGone(descriptor: CInt) -> Bool {
         var byte: UInt8 = 0
         while true {

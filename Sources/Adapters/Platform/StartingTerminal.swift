@@ -1,19 +1,25 @@
 internal import Glibc
 
-/// The terminal that a program was started from: when it closes, the program should not stay behind on its ports.
+/// The terminal that started the program.
+///
+/// When the terminal closes, the program should stop and release its ports.
 package struct StartingTerminal: Sendable {
     private let isThere: Bool
     private let ignoresHangUp: Bool
 
-    /// Looks at the process's controlling terminal; to be called once, before SIGHUP is given a meaning.
+    /// Detects the controlling terminal.
+    ///
+    /// Must be called once, before a SIGHUP handler is installed.
     package init() {
-        // nohup(1) starts a program so; it wants to outlive its terminal.
+        // nohup(1) ignores SIGHUP so that the program outlives its terminal.
         let before = signal(SIGHUP, SIG_DFL)
         ignoresHangUp = unsafeBitCast(before, to: Int.self) == 1
         isThere = Self.isOpen
     }
 
-    /// A SIGHUP now means that the terminal closed, and asks for a stop; else it asks for a reload.
+    /// Whether a SIGHUP now means that the terminal closed, which requests a stop.
+    ///
+    /// Otherwise it requests a reload.
     package var hasClosed: Bool { isThere && !ignoresHangUp && !Self.isOpen }
 
     private static var isOpen: Bool {
@@ -25,9 +31,9 @@ package struct StartingTerminal: Sendable {
 }
 
 extension StandardDescriptors {
-    /// Standard output and standard error are both pipes or sockets whose reader has left.
+    /// Whether standard output and standard error are both pipes or sockets without a reader.
     ///
-    /// Nobody sees the program any more: an SSH session without a terminal ended, for one.
+    /// The program's output is lost then, for example because an SSH session without a terminal ended.
     package static var haveLostReaders: Bool { [1, 2].allSatisfy { hasLostReader($0) } }
 
     private static func hasLostReader(_ descriptor: CInt) -> Bool {

@@ -1,24 +1,34 @@
 internal import Glibc
 
-/// The clocks of the machine and of the process, as plain numbers, for the edges that hand time to the pure modules.
+/// The clocks of the machine and of the process, as integers.
+///
+/// Core modules receive the time as an argument instead.
 package enum SystemClock {
-    /// Never goes back and stands still while the machine sleeps; for timers and measurements.
+    /// A clock for timers and measurements.
+    ///
+    /// It never decreases and stops during the machine's sleep.
     package static var monotonicNanoseconds: UInt64 { read(CLOCK_MONOTONIC) }
     package static var monotonicMilliseconds: UInt64 { read(CLOCK_MONOTONIC) / 1_000_000 }
 
-    /// Never goes back and counts the machine's sleep; for what must expire while a laptop is closed.
+    /// A clock for expiry times.
+    ///
+    /// It never decreases and includes the machine's sleep.
     package static var boottimeMilliseconds: UInt64 { read(CLOCK_BOOTTIME) / 1_000_000 }
 
-    /// Milliseconds since 1970; may jump in both directions.
+    /// Milliseconds since 1970.
+    ///
+    /// The value may jump in both directions.
     package static var wallMilliseconds: UInt64 { read(CLOCK_REALTIME) / 1_000_000 }
 
-    /// CPU time of all threads of this process so far.
+    /// The CPU time of all threads of this process.
     package static var processNanoseconds: UInt64 { read(CLOCK_PROCESS_CPUTIME_ID) }
 
-    /// CPU time of the calling thread so far; costs a system call.
+    /// The CPU time of the calling thread.
+    ///
+    /// Reading it costs a system call.
     package static var threadNanoseconds: UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
-    /// The kernel's id of this boot, 32 hex digits; `nil` where there is none.
+    /// The kernel's id of this boot in 32 hex digits, or `nil` if unavailable.
     package static var bootID: String? {
         guard let file = try? File(path: "/proc/sys/kernel/random/boot_id", mode: .read) else { return nil }
         return withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { buffer in

@@ -1,14 +1,16 @@
 internal import CSystem
 internal import Glibc
 
-/// A joinable thread with a name, for work that blocks or that owns an event loop.
+/// A named thread for blocking work or for an event loop.
 ///
-/// Exactly one `join()` or `detach()` per thread: the sanitizers report a thread that had neither.
+/// Each thread needs exactly one `join()` or `detach()`. The sanitizers report a thread without either.
 package struct Thread: ~Copyable, @unchecked Sendable {
-    // Sound because the handle is only a number and both ends consume it.
+    // Safe: the handle is only a number, and both `join` and `detach` consume the value.
     private let handle: pthread_t
 
-    /// Starts `body` on a new thread named `name` (15 bytes show).
+    /// Starts `body` on a new thread.
+    ///
+    /// The system shows 15 bytes of `name`.
     package init(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
         var handle = pthread_t()
         let start = Unmanaged.passRetained(Start(name: name, body: body))
@@ -28,19 +30,20 @@ package struct Thread: ~Copyable, @unchecked Sendable {
         self.handle = handle
     }
 
-    /// Waits for the end of the thread.
     package consuming func join() {
         let result = pthread_join(handle, nil)
         precondition(result == 0, "a thread cannot join itself")
     }
 
-    /// Lets the thread end by itself, for work that may outlast the caller: the process's end is its end, too.
+    /// Detaches the thread, for work that may outlast the caller.
+    ///
+    /// It ends with the process at the latest.
     package consuming func detach() {
         let result = pthread_detach(handle)
         precondition(result == 0, "a thread is detached once")
     }
 
-    /// A number that no two living threads share; never 0.
+    /// A nonzero number that is unique among running threads.
     package static var currentIdentifier: UInt { UInt(pthread_self()) }
 }
 

@@ -1,9 +1,11 @@
 internal import CSystem
 internal import Glibc
 
-/// An eventfd: any thread signals it, one event loop sleeps on it.
+/// An eventfd that any thread signals to wake one event loop.
 package final class Wakeup: Sendable {
-    /// For the loop's poller only; it stays this object's to close.
+    /// The descriptor for the loop's poller.
+    ///
+    /// Only this object may close it.
     package let descriptor: CInt
 
     package init() throws(SystemError) {
@@ -13,7 +15,9 @@ package final class Wakeup: Sendable {
 
     deinit { Glibc.close(descriptor) }
 
-    /// Makes the descriptor readable; never blocks, since a full counter is readable already.
+    /// Makes the descriptor readable.
+    ///
+    /// Never blocks, since a full counter is already readable.
     package func signal() {
         var one: UInt64 = 1
         while write(descriptor, &one, 8) < 0, errno == EINTR {}

@@ -1,24 +1,29 @@
-/// The bounds of this module, each with its reason.
 package enum Limits {
-    /// One reply, all its parts together: far above the largest page that the store reads.
+    /// The maximum size of a reply with all its parts, far above the largest page that the store reads.
     package static let replyByteCount = 128 << 20
-    /// The parts of one reply.
+    /// The maximum number of parts of a reply.
     package static let replyElementCount = 1 << 20
-    /// A server that does not take a connection in this time is passed over for another one.
+    /// The connect timeout.
+    ///
+    /// After it, the client tries another server.
     package static let connectMilliseconds = 2_000
-    /// A server that gives no reply in this time counts as gone.
+    /// The reply timeout of a command, after which the connection is closed.
     package static let commandMilliseconds = 5_000
-    /// A server that does not tell the map in this time is passed over for another one.
+    /// The reply timeout of a request for the slot map.
+    ///
+    /// After it, the client tries another server.
     package static let mapMilliseconds = 500
-    /// A server that was silent is asked for the map after the others for so long.
+    /// The time for which a server that timed out is asked for the slot map after all others.
     static let silenceMilliseconds: UInt64 = 10_000
-    /// The map of slots is asked for again after this at the earliest: each asking costs a server some microseconds.
+    /// The minimum interval between requests for the slot map, since each costs a server some microseconds.
     static let mapPauseMilliseconds: UInt64 = 100
-    /// The pauses between two tries, from the first to the longest.
+    /// The shortest and longest backoff between retries.
     package static let retryMilliseconds = 10
     package static let longestRetryMilliseconds = 500
-    /// Redirects that one try follows; a map in motion gives one or two.
+    /// The maximum number of redirects in one attempt.
+    ///
+    /// While slots move, one or two occur.
     static let redirectCount = 5
-    /// A read from the socket.
+    /// The size of a read from the socket.
     static let readByteCount = 64 << 10
 }

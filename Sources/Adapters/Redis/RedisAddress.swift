@@ -1,13 +1,14 @@
-/// Where a server listens.
+/// The host and port of a server.
 package struct RedisAddress: Hashable, Sendable, CustomStringConvertible {
     package var host: String
     package var port: UInt16
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
 
-    /// Reads `host:port`; an IPv6 address may stand in brackets or bare, as redirects have it.
+    /// Parses `host:port`.
     ///
-    /// `nil` without a port. An empty host stays empty: in a redirect it stands for the host of the server that answered.
+    /// An IPv6 address may be in brackets or bare, as in redirects. The result is `nil` without a port. An empty host is allowed:
+    /// in a redirect it means the host of the server that replied.
     package init?(_ text: some StringProtocol) {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0
         else { return nil }

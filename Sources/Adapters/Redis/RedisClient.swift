@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// One command and the slot of its keys.
+/// A command and the slot of its keys.
 package struct RedisRequest: Sendable {
     package var command: RedisCommand
     package var slot: Int
@@ -9,31 +9,37 @@ package struct RedisRequest: Sendable {
 
 /// One thread's connections to the servers of a cluster.
 ///
-/// Not `Sendable`: made and used by one thread.
+/// Not `Sendable`: one thread creates and uses it.
 package final class RedisClient {
     private struct Link {
         var connection: any RedisConnection
         var number: UInt64
     }
 
-    /// The replies of a try, and where they came from.
+    /// The replies of an attempt and their server.
     package struct Attempt {
         package var replies: [RedisReply]
         package var address: RedisAddress
-        /// Differs for each connection of this process: `WAIT` counts for its own connection only.
+        /// The number of the connection, unique in this process.
+        ///
+        /// `WAIT` covers the writes of its own connection only.
         package var connection: UInt64
     }
 
     package let cluster: RedisCluster
     private var links: [RedisAddress: Link] = [:]
-    /// Of all clients: what one of them has written, the wait of another one does not speak for.
+    /// The last connection number of all clients.
+    ///
+    /// Numbers are unique because a wait on one connection does not cover writes of another.
     private static let lastNumber = Atomic<UInt64>(0)
 
     package init(_ cluster: RedisCluster) { self.cluster = cluster }
 
     private var network: any RedisNetwork { cluster.network }
 
-    /// Closes all connections; a later command opens new ones.
+    /// Closes all connections.
+    ///
+    /// A later command opens new ones.
     package func close() {
         for link in links.values { link.connection.close() }
         links.removeAll()
@@ -44,12 +50,13 @@ package final class RedisClient {
     /// Runs commands at one server.
     ///
     /// - Parameters:
-    ///   - commands: sent together, run in order.
-    ///   - address: the server; connected to first if need be.
-    ///   - timeoutMilliseconds: for all replies.
-    ///   - connection: if given, only this connection will do (`Attempt.connection`).
-    /// - Returns: a reply for each command, error replies included.
-    /// - Throws: see `RedisConnection.run`; `.broken` when the connection asked for is gone, and nothing was sent.
+    ///   - commands: sent together and run in order.
+    ///   - address: the server, to which a connection is opened if needed.
+    ///   - timeoutMilliseconds: the timeout for all replies.
+    ///   - connection: the only connection that may be used (`Attempt.connection`), or `nil` for any.
+    /// - Returns: a reply for each command, including error replies.
+    /// - Throws: the errors of `RedisConnection.run`. `.broken` without sending anything if the given connection no longer
+    ///   exists.
     package func exchange(
         _ commands: [RedisCommand], at address: RedisAddress, timeoutMilliseconds: Int = Limits.commandMilliseconds,
         on connection: UInt64? = nil
@@ -93,20 +100,21 @@ package final class RedisClient {
         return link
     }
 
-    /// Sends scripts that the server did not have whole; only scripts whose order among the commands does not matter
-    /// may be sent together.
+    /// Resends scripts that the server does not have, with their source.
+    ///
+    /// Scripts may be sent together only if their order among the commands does not matter.
     private func sendScripts(
         _ commands: [RedisCommand], _ replies: inout [RedisReply], _ link: Link, _ timeoutMilliseconds: Int
     ) throws(RedisError) {
         let missing = replies.indices.filter { replies[$0].fault?.kind == .noScript && commands[$0].script != nil }
         guard !missing.isEmpty else { return }
-        // A wait among them was over before the script ran: it says nothing of what the script writes. `SET` is the write
-        // that a wait waits for (`touchCommand`).
+        // A wait after a missing script ended before the script ran, so it does not cover the script's writes. `SET` is the write
+        // that precedes a wait (`touchCommand`).
         let waits = commands.indices.filter {
             $0 > missing[0] && ["SET", "WAIT", "WAITAOF"].contains(commands[$0].name)
         }
         let places = missing + waits
-        // `ASKING` speaks for one command: each that it stood before needs it again.
+        // `ASKING` applies to one command, so each resent command needs its own.
         var again: [RedisCommand] = []
         var targets: [Int?] = []
         for place in places {
@@ -123,22 +131,22 @@ package final class RedisClient {
 
     // MARK: One slot
 
-    /// Tries once to run commands at the slot's server, and follows redirects.
+    /// Makes one attempt to run commands at the slot's server and follows redirects.
     ///
-    /// The commands are sent again, all of them, only if the first of them was redirected: then none has run.
+    /// All commands are resent only if the first one was redirected, since then none has run.
     ///
     /// - Parameters:
     ///   - commands: the first has the slot's key.
-    ///   - slot: where they belong.
-    ///   - timeoutMilliseconds: for the replies of one server.
-    ///   - deadline: for the whole, redirects and the map included, in the network's milliseconds.
-    /// - Returns: the replies, error replies included.
-    /// - Throws: when there is no server or its connection breaks; the commands may have run.
+    ///   - slot: the slot of the keys.
+    ///   - timeoutMilliseconds: the timeout for the replies of one server.
+    ///   - deadline: the end of the attempt including redirects and map requests, in the network's milliseconds.
+    /// - Returns: the replies, including error replies.
+    /// - Throws: when no server is known or its connection breaks. The commands may have run.
     package func attempt(
         _ commands: [RedisCommand], slot: Int, timeoutMilliseconds: Int = Limits.commandMilliseconds,
         deadline: UInt64 = .max
     ) throws(RedisError) -> Attempt {
-        // Another thread may be asking: without its answer no server is known, which is not the same as no server.
+        // Another thread may be requesting the map. An unknown map does not mean that the slot has no server.
         while !cluster.isKnown, network.monotonicMilliseconds < deadline { try askForMap(until: deadline) }
         var target = cluster.primary(of: slot)
         var isAsking = false
@@ -152,7 +160,7 @@ package final class RedisClient {
                 guard let last else { throw .timedOut(address, milliseconds: 0) }
                 return last
             }
-            // `ASKING` speaks for the next command only.
+            // `ASKING` applies to the next command only.
             var attempt = try exchange(
                 isAsking ? commands.flatMap { [RedisCommand("ASKING"), $0] } : commands, at: address,
                 timeoutMilliseconds: min(timeoutMilliseconds, Int(clamping: deadline - now)))
@@ -165,7 +173,9 @@ package final class RedisClient {
         return last
     }
 
-    /// Where a redirected command goes now, noted in the map for good redirects; `nil` for any other reply.
+    /// Returns the new target of a redirected command, or `nil` for any other reply.
+    ///
+    /// A MOVED reply also updates the map.
     package func redirect(_ reply: RedisReply, from server: RedisAddress) -> (RedisAddress?, isAsking: Bool)? {
         guard let fault = reply.fault else { return nil }
         func resolve(_ address: RedisAddress?) -> RedisAddress? {
@@ -185,19 +195,19 @@ package final class RedisClient {
 
     // MARK: Many slots
 
-    /// Runs commands that may run more than once, until each has a reply that is final.
+    /// Runs commands that may run more than once, until each has a final reply.
     ///
-    /// Those of one server are sent together, in their order; passing errors and broken connections are tried again.
+    /// The commands of one server are sent together, in their order. Transient errors and broken connections are retried.
     ///
     /// - Parameters:
-    ///   - requests: commands whose repetition does no harm.
-    ///   - isDurable: each server's commands are followed by a wait for its replicas, at least `minReplicas`.
-    ///   - minReplicas: fewer are never enough, whatever the map says.
-    ///   - deadline: in the network's milliseconds.
-    ///   - isImpatient: nothing is tried again once only servers are left that do not answer at all, or once one refuses
-    ///     writes for want of memory, disk or replicas.
-    /// - Returns: a reply for each request; error replies that do not pass by themselves among them.
-    /// - Throws: the last failure at the deadline; some commands have run then.
+    ///   - requests: idempotent commands.
+    ///   - isDurable: whether each server's commands are followed by a wait for its replicas, at least `minReplicas`.
+    ///   - minReplicas: the minimum number of replicas, even if the map has fewer.
+    ///   - deadline: the end of all retries, in the network's milliseconds.
+    ///   - isImpatient: whether to stop retrying once only unresponsive servers are left, or once a server rejects writes for
+    ///     lack of memory, disk or replicas.
+    /// - Returns: a reply for each request, including permanent error replies.
+    /// - Throws: the last failure at the deadline. Some commands have run then.
     package func run(
         _ requests: [RedisRequest], isDurable: Bool = false, minReplicas: Int = 0, deadline: UInt64,
         isImpatient: Bool = false
@@ -206,7 +216,7 @@ package final class RedisClient {
         var pending = Array(requests.indices)
         var pause = Limits.retryMilliseconds
         var redirects = 0
-        // What a server said tells more than the time that ran out while it was asked again.
+        // A server's error reply is more specific than a later timeout.
         var refusal: RedisError?
         while !pending.isEmpty {
             var failure: RedisError?
@@ -226,7 +236,7 @@ package final class RedisClient {
                     byServer.append((address, [place]))
                 }
             }
-            // One that was silent comes last: it may use up the time that is left.
+            // Unresponsive servers are asked last, because they may use up the remaining time.
             byServer =
                 byServer.filter { !cluster.isSilent($0.address) } + byServer.filter { cluster.isSilent($0.address) }
             let before = pending.count
@@ -244,14 +254,14 @@ package final class RedisClient {
             if case .refused = error { refusal = error }
             guard now < deadline, error.isPassing else { throw now < deadline ? error : refusal ?? error }
             if isImpatient, case .refused(_, let fault) = error, !fault.isOnItsWay { throw error }
-            // What was redirected is noted: that server is asked next, and not one whose map may be older.
+            // The redirect is stored in the map, so its target is asked next. Another server may still have an older map.
             if case .refused(_, let fault) = error, case .moved(_, .some) = fault.kind, redirects < Limits.redirectCount
             {
                 redirects += 1
                 continue
             }
             redirects = 0
-            // A server that has moved slots answers at once elsewhere; one that is in trouble needs time.
+            // A redirected slot needs no pause. A retry without any progress does.
             if pending.count == before {
                 network.sleep(milliseconds: min(pause, Int(deadline - now)))
                 pause = min(pause * 2, Limits.longestRetryMilliseconds)
@@ -268,13 +278,17 @@ package final class RedisClient {
         hasMap ? "the cluster's map has no server for it" : "no server has sent the cluster's map yet"
     }
 
-    /// True when all these slots' servers are silent, or before the first map all seeds.
+    /// Returns whether all servers of these slots are unresponsive.
+    ///
+    /// Without a map, the seeds count.
     private func hasOnlySilentServers(for slots: [Int]) -> Bool {
         guard cluster.isKnown else { return cluster.candidates.allSatisfy(cluster.isSilent) }
         return slots.allSatisfy { cluster.primary(of: $0).map(cluster.isSilent) ?? true }
     }
 
-    /// Runs the commands of one server; what is to be tried again gets no reply, and the failure says why.
+    /// Runs the commands of one server.
+    ///
+    /// A command to retry gets no reply, and the returned failure is the reason.
     private func run(
         _ requests: [RedisRequest], _ places: [Int], at address: RedisAddress, _ minReplicas: Int?, _ deadline: UInt64,
         _ replies: inout [RedisReply?]
@@ -304,7 +318,7 @@ package final class RedisClient {
             if let fault = reply.fault, fault.isPassing {
                 failure = .refused(address, fault)
                 guard let (target, isAsking) = redirect(reply, from: address), isAsking, let target else { continue }
-                // The key is at the other server already; the next one of the same slot may not be.
+                // This key has already moved to the other server. The next key of the slot may not have.
                 var again = [RedisCommand("ASKING"), requests[place].command]
                 if let wanted {
                     again += [RedisCommand("ASKING"), Self.touchCommand(slot: requests[place].slot)]
@@ -321,15 +335,16 @@ package final class RedisClient {
         return failure
     }
 
-    /// A write for a wait to wait for.
+    /// Returns a write that makes the following wait effective.
     ///
-    /// Since 7.2 a server waits for what the same connection has written. A command that is repeated on a new connection
-    /// may find its work done and write nothing; the wait would be over at once, whatever the replicas have.
+    /// Since version 7.2 a server waits for the writes of the same connection only. A command that is repeated on a new
+    /// connection may write nothing, so a wait alone would return immediately without regard to the replicas.
     package static func touchCommand(slot: Int) -> RedisCommand {
         RedisCommand("SET", RedisSlot.key(in: slot), "1", "PX", "60000")
     }
 
-    /// Waits until replicas have what this connection has written; where all of them can, until it is on their disks.
+    /// Returns a command that waits until replicas have this connection's writes, on their disks if all servers support
+    /// `WAITAOF`.
     package func waitCommand(_ replicas: Int, at address: RedisAddress?, timeoutMilliseconds: Int) -> RedisCommand {
         if let address, cluster.waitsForDisks(at: address) {
             return RedisCommand("WAITAOF", "1", "\(replicas)", "\(timeoutMilliseconds)")
@@ -337,14 +352,14 @@ package final class RedisClient {
         return RedisCommand("WAIT", "\(replicas)", "\(timeoutMilliseconds)")
     }
 
-    /// Takes note of a server that refuses `WAITAOF`: the next wait does without.
+    /// Records a server that rejects `WAITAOF`, so that the next wait uses `WAIT`.
     package func noteRefusal(of command: RedisCommand, _ reply: RedisReply, at address: RedisAddress) {
         if command.name == "WAITAOF", reply.fault != nil { cluster.noteRefusedWaitAOF(at: address) }
     }
 
-    /// Why a wait for replicas, or the write before it, cannot succeed: the user lacks a right.
+    /// Returns the missing right if a wait for replicas, or the write before it, was denied.
     ///
-    /// `WAITAOF` is not among that: the next wait does without it (`noteRefusal`).
+    /// A denied `WAITAOF` is ignored because the next wait uses `WAIT` (`noteRefusal`).
     package static func refusal(
         _ replies: some Sequence<RedisReply>, of commands: some Sequence<RedisCommand>
     ) -> RedisFault? {
@@ -354,7 +369,7 @@ package final class RedisClient {
         return nil
     }
 
-    /// Whether the reply to `waitCommand` says that enough have it.
+    /// Returns whether the reply to `waitCommand` reports enough replicas.
     package static func isDurable(_ reply: RedisReply, _ replicas: Int) -> Bool {
         if let parts = reply.array {
             return parts.count == 2 && parts[0].integer ?? 0 >= 1 && parts[1].integer ?? 0 >= replicas
@@ -364,22 +379,22 @@ package final class RedisClient {
 
     // MARK: The map
 
-    /// Asks the servers for the map, unless another thread did a moment ago.
+    /// Requests the slot map from the servers, unless another thread did so recently.
     ///
-    /// - Parameter deadline: no server is asked after it, in the network's milliseconds. Those that were silent until then
-    ///   are asked last the next time, so that each call comes further.
-    /// - Throws: what the last server that was asked failed with, if none gave a map.
+    /// - Parameter deadline: the time after which no server is asked, in the network's milliseconds. Servers that timed out are
+    ///   asked last the next time, so that each call makes progress.
+    /// - Throws: the failure of the last server asked, if none returned a map.
     package func askForMap(until deadline: UInt64 = .max) throws(RedisError) {
         guard cluster.mayAsk(now: network.monotonicMilliseconds) else {
-            // Without any map there is nothing to go on with before that answer.
+            // Nothing can run without a map, so this thread waits for the other one's answer.
             if !cluster.isKnown { network.sleep(milliseconds: Limits.retryMilliseconds) }
             return
         }
         var failure = RedisError.noOwner(slot: 0, "no server is configured")
-        // A replica of a cluster tells all of it; without cluster mode, what is no replica counts.
+        // Any cluster node, even a replica, returns the whole map. Without cluster mode only the primary does.
         var pending = cluster.candidates
         var asked: Set<RedisAddress> = []
-        // A server that is cut off from its cluster goes on telling an old map.
+        // A server that is cut off from its cluster still returns an old map.
         var doubtful: Map?
         while !pending.isEmpty {
             let address = pending.removeFirst()
@@ -408,22 +423,24 @@ package final class RedisClient {
 
     private func take(_ map: Map) { cluster.take(map.ranges, isCluster: map.isCluster, epoch: map.epoch) }
 
-    /// What a server tells of the whole.
+    /// A server's view of the cluster.
     private struct Map {
         var ranges: [SlotRange]
         var isCluster: Bool
-        /// The server sees a cluster that serves all slots.
+        /// Whether the server reports that the cluster serves all slots.
         var isWhole = true
         var epoch = 0
     }
 
     private enum Answer {
         case map(Map)
-        /// A replica without cluster mode: its primary is to be asked.
+        /// The server is a replica without cluster mode.
+        ///
+        /// Its primary must be asked.
         case replica(of: RedisAddress)
     }
 
-    /// Asks one server.
+    /// Requests the map from one server.
     private func map(of address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> Answer {
         let replies = try exchange(
             [
@@ -442,7 +459,7 @@ package final class RedisClient {
             guard let ranges = SlotRange.parse(replies[1], askedAt: address) else {
                 throw .unexpected(address, command: "CLUSTER SLOTS", "no ranges of slots with their servers")
             }
-            // A server that knows no slot has not joined, or has forgotten its cluster.
+            // A server without slots has not joined a cluster or was reset.
             guard !ranges.isEmpty else { throw .refused(address, RedisFault("CLUSTERDOWN it knows no slots")) }
             let state = RedisInformation(replies[3].text ?? "")
             return .map(

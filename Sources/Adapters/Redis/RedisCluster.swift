@@ -1,14 +1,13 @@
-// Which server has which slot, shared by all threads of a process. Threads talk to the servers through a `RedisClient`
-// each; what one of them learns (a MOVED reply, a new map) all of them use.
+// The slot map, shared by all threads of a process. Each thread connects through its own `RedisClient`, and an update by one
+// thread (a MOVED reply, a new map) is visible to all.
 //
-// A server without cluster mode owns every slot. Its replicas are those that it names itself; of several seeds the one
-// that is no replica counts.
+// A server without cluster mode owns every slot, and its replicas are those it reports. Among several seeds, the one that is not
+// a replica is used.
 
 internal import Platform
 
-/// The map of a cluster's slots.
 package final class RedisCluster: Sendable {
-    /// A primary and the replicas that the cluster names for it now.
+    /// A primary with its current replicas.
     package struct Primary: Sendable, Equatable {
         package var address: RedisAddress
         package var replicas: [RedisAddress]
@@ -20,20 +19,20 @@ package final class RedisCluster: Sendable {
     private struct Map {
         var isCluster = false
         var primaries: [Primary] = []
-        /// By slot: the place in `primaries`, or -1.
+        /// The index in `primaries` for each slot, or -1.
         var owners = [Int16](repeating: -1, count: RedisSlot.count)
-        /// The map has an answer of a server, not only seeds.
+        /// Whether the map comes from a server and not only from the seeds.
         var isKnown = false
         var askedAt: UInt64?
-        /// The cluster's own count of its changes, as the map's server has it.
+        /// The cluster's epoch, as reported by the server that returned the map.
         var epoch = 0
-        /// Servers that were asked, and whether they know `WAITAOF` (7.2 and later).
+        /// The servers asked so far, and whether their version supports `WAITAOF` (7.2 and later).
         var waitsForDisks: [RedisAddress: Bool] = [:]
-        /// Servers that refused it.
+        /// The servers that rejected `WAITAOF`.
         var refusesWaitAOF: Set<RedisAddress> = []
-        /// Primaries that a redirect named: which replicas they have, no map has told.
+        /// Primaries known only from a redirect, whose replicas are unknown.
         var noted: Set<RedisAddress> = []
-        /// Servers that did not answer, and when.
+        /// The servers that timed out, with the time of the timeout.
         var silent: [RedisAddress: UInt64] = [:]
     }
 
@@ -42,32 +41,30 @@ package final class RedisCluster: Sendable {
     private let map = Lock(Map())
 
     /// - Parameters:
-    ///   - seeds: servers to ask for the map; those that it names are asked, too.
-    ///   - network: where connections and time come from.
+    ///   - seeds: the servers to ask for the map, besides those in the map.
+    ///   - network: the source of connections and time.
     package init(seeds: [RedisAddress], network: any RedisNetwork) {
         (self.seeds, self.network) = (seeds, network)
     }
 
-    /// Every primary with its replicas, as the map has them now; empty before the first answer.
+    /// All primaries with their replicas, or empty before the first map.
     package var primaries: [Primary] { map.withLock { $0.primaries } }
-    /// Whether the servers run in cluster mode.
     package var isCluster: Bool { map.withLock { $0.isCluster } }
-    /// The count of the cluster's changes that the map goes with.
+    /// The cluster epoch of the map.
     var epoch: Int { map.withLock { $0.epoch } }
 
-    /// Notes a server's version.
     package func note(version: (Int, Int, Int), of address: RedisAddress) {
         map.withLock { $0.waitsForDisks[address] = version >= (7, 2, 0) }
     }
 
-    /// Notes that a server does not take `WAITAOF` from this user, or does not know it.
+    /// Records that a server does not support `WAITAOF` or denies it to this user.
     package func noteRefusedWaitAOF(at address: RedisAddress) {
         map.withLock { _ = $0.refusesWaitAOF.insert(address) }
     }
 
-    /// Whether a primary and all its replicas are known to know `WAITAOF`.
+    /// Returns whether a primary and all its replicas support `WAITAOF`.
     ///
-    /// While servers of several versions serve, some do not.
+    /// Versions may differ during an upgrade.
     package func waitsForDisks(at address: RedisAddress) -> Bool {
         map.withLock { map in
             guard !map.refusesWaitAOF.contains(address),
@@ -78,7 +75,7 @@ package final class RedisCluster: Sendable {
     }
     package var isKnown: Bool { map.withLock { $0.isKnown } }
 
-    /// The server that has a slot, as far as the map knows.
+    /// Returns the server that owns a slot according to the map.
     package func primary(of slot: Int) -> RedisAddress? {
         map.withLock { map in
             let place = map.owners[slot]
@@ -86,12 +83,14 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// The place of a slot's server among the primaries.
+    /// Returns the index of a slot's server in `primaries`.
     package func place(of slot: Int) -> Int? {
         map.withLock { map in map.owners[slot] < 0 ? nil : Int(map.owners[slot]) }
     }
 
-    /// How many replicas the map names for a primary; of one that no map has named yet, as many as any has.
+    /// Returns the number of a primary's replicas.
+    ///
+    /// For a primary known only from a redirect it is the maximum of all primaries.
     package func replicaCount(of address: RedisAddress) -> Int {
         map.withLock { map in
             if map.noted.contains(address) { return map.primaries.map(\.replicas.count).max() ?? 0 }
@@ -99,7 +98,7 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Takes a server's word for where a slot is.
+    /// Records the owner of a slot from a redirect.
     func note(slot: Int, at address: RedisAddress) {
         map.withLock { map in
             if let place = map.primaries.firstIndex(where: { $0.address == address }) {
@@ -109,12 +108,12 @@ package final class RedisCluster: Sendable {
                 map.noted.insert(address)
                 map.owners[slot] = Int16(map.primaries.count - 1)
             }
-            // What else has moved, and which replicas it has, the next map tells.
+            // The next map contains further moves and the replicas, so it may be requested immediately.
             map.askedAt = nil
         }
     }
 
-    /// Whether the caller is to ask for the map now; others have asked a moment ago otherwise.
+    /// Returns whether the caller should request the map now, because no other thread did so recently.
     func mayAsk(now: UInt64) -> Bool {
         map.withLock { map in
             if let askedAt = map.askedAt, now < askedAt + Limits.mapPauseMilliseconds { return false }
@@ -123,7 +122,7 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// A server did not answer in time.
+    /// Records that a server timed out.
     func noteSilence(of address: RedisAddress) {
         let now = network.monotonicMilliseconds
         map.withLock { map in
@@ -132,14 +131,14 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// A server has answered.
+    /// Records that a server replied.
     func noteAnswer(of address: RedisAddress) {
         map.withLock { map in
             if !map.silent.isEmpty { map.silent[address] = nil }
         }
     }
 
-    /// Primaries that did not answer a moment ago, first the one that was asked longest ago.
+    /// Primaries that timed out and have not replied since, the earliest timeout first.
     package var silentPrimaries: [RedisAddress] {
         map.withLock { map in
             map.primaries.filter { map.silent[$0.address] != nil }.map(\.address)
@@ -147,7 +146,7 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// A server did not answer a moment ago, and has not answered since.
+    /// Returns whether a server timed out recently and has not replied since.
     package func isSilent(_ address: RedisAddress) -> Bool {
         let now = network.monotonicMilliseconds
         return map.withLock {
@@ -155,7 +154,7 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Servers to ask for the map, those of the present map first, and those last that were silent a moment ago.
+    /// The servers to ask for the map: those of the current map first, those with a recent timeout last.
     var candidates: [RedisAddress] {
         let now = network.monotonicMilliseconds
         let (known, silent) = map.withLock { map in
@@ -169,7 +168,6 @@ package final class RedisCluster: Sendable {
         return all.filter { silent[$0] == nil } + all.filter { silent[$0] != nil }
     }
 
-    /// Takes a map that a server gave.
     func take(_ ranges: [SlotRange], isCluster: Bool, epoch: Int) {
         map.withLock { map in
             var primaries: [Primary] = []
@@ -191,12 +189,12 @@ package final class RedisCluster: Sendable {
     }
 }
 
-/// Slots that one primary has.
+/// A range of slots with its primary.
 struct SlotRange: Equatable {
     var slots: ClosedRange<Int>
     var primary: RedisCluster.Primary
 
-    /// The reply to `CLUSTER SLOTS`; `nil` when it makes no sense.
+    /// Parses the reply to `CLUSTER SLOTS`, or returns `nil` if it is malformed.
     static func parse(_ reply: RedisReply, askedAt server: RedisAddress) -> [SlotRange]? {
         guard let entries = reply.array else { return nil }
         var ranges: [SlotRange] = []
@@ -217,17 +215,17 @@ struct SlotRange: Equatable {
         guard let parts = reply.array, parts.count >= 2, let port = parts[1].integer, let port = UInt16(exactly: port),
             port > 0
         else { return nil }
-        // A server that does not know its own address names none: then it is the one that was asked.
+        // A server that does not know its own address returns an empty host, which means the host that was asked.
         let host = parts[0].text ?? ""
         if host == "?" { return nil }
         return RedisAddress(host: host.isEmpty ? server.host : host, port: port)
     }
 }
 
-/// The lines `name:value` of an `INFO` reply.
+/// The `name:value` lines of an `INFO` reply.
 package struct RedisInformation {
     private var values: [Substring: Substring] = [:]
-    /// Of `INFO replication`: the replicas that are in step.
+    /// The replicas in `INFO replication` that are online.
     package private(set) var replicas: [RedisAddress] = []
 
     package init(_ text: String) {
@@ -253,7 +251,7 @@ package struct RedisInformation {
     package subscript(name: String) -> String? { values[name[...]].map(String.init) }
     package func number(_ name: String) -> Int? { self[name].flatMap { Int($0) } }
 
-    /// The server's version as three numbers; zeros where it names none.
+    /// The server's version, or zeros if missing.
     package var version: (Int, Int, Int) {
         let parts = (self["redis_version"] ?? "").split(separator: ".").map { Int($0.prefix(while: \.isNumber)) ?? 0 }
         func part(_ index: Int) -> Int { index < parts.count ? parts[index] : 0 }

@@ -1,10 +1,10 @@
 internal import Cryptography
 internal import Glibc
 
-/// A Lua script that servers keep by its digest.
+/// A Lua script that servers cache by its digest.
 package struct RedisScript: Sendable, Equatable {
     package let source: String
-    /// The SHA-1 of the source in hex, by which `EVALSHA` names it.
+    /// The SHA-1 of the source in hex, the argument of `EVALSHA`.
     package let digest: String
 
     package init(_ source: String) {
@@ -13,22 +13,28 @@ package struct RedisScript: Sendable, Equatable {
     }
 }
 
-/// One command with its arguments, in the form in which they are sent.
+/// A command with its arguments, encoded for sending.
 package struct RedisCommand: Sendable, Equatable {
-    /// The arguments one after the other, each as the protocol's bulk string.
+    /// The concatenated arguments, each as a bulk string of the protocol.
     private(set) var body: [UInt8] = []
     package private(set) var argumentCount = 0
-    /// The script that an `EVALSHA` calls: it is sent whole to a server that does not have it.
+    /// The script of an `EVALSHA`.
+    ///
+    /// Its source is sent to a server that does not have it.
     package private(set) var script: RedisScript?
-    /// Where the arguments behind the script's name begin.
+    /// The offset of the arguments after the script's digest.
     private var restOffset = 0
 
-    /// A command, its name first.
+    /// Creates a command.
+    ///
+    /// The first argument is its name.
     package init(_ arguments: any RedisArgument...) {
         for argument in arguments { argument.append(to: &self) }
     }
 
-    /// A call of a script; the script's arguments are appended behind.
+    /// Creates a script call.
+    ///
+    /// The script's arguments are appended afterwards.
     package init(_ script: RedisScript, keys: [[UInt8]]) {
         append("EVALSHA")
         append(script.digest)
@@ -58,7 +64,7 @@ package struct RedisCommand: Sendable, Equatable {
         end()
     }
 
-    /// Appends one argument of `byteCount` bytes, in pieces whose sizes add up to it.
+    /// Appends one argument of `byteCount` bytes from pieces whose sizes must add up to it.
     package mutating func append(byteCount: Int, gathering pieces: some Sequence<UnsafeRawBufferPointer>) {
         begin(byteCount)
         let start = body.count
@@ -80,10 +86,9 @@ package struct RedisCommand: Sendable, Equatable {
         body.append(10)
     }
 
-    /// Bytes that sending it takes.
+    /// The approximate encoded size in bytes.
     package var byteCount: Int { body.count + 16 }
 
-    /// As it is sent.
     func encode(into bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "*"))
         bytes.append(contentsOf: "\(argumentCount)".utf8)
@@ -92,7 +97,7 @@ package struct RedisCommand: Sendable, Equatable {
         bytes.append(contentsOf: body)
     }
 
-    /// The same call with the script's source in place of its digest, for a server that does not have the script.
+    /// The same call as an `EVAL` with the script's source, for a server that does not have the script.
     package var withSource: RedisCommand {
         guard let script else { return self }
         var command = RedisCommand("EVAL", script.source)
@@ -101,7 +106,9 @@ package struct RedisCommand: Sendable, Equatable {
         return command
     }
 
-    /// Whether the last argument ends in these bytes: is the same, when it has the same size.
+    /// Returns whether the last argument ends with these bytes.
+    ///
+    /// If both have the same size, they are equal.
     package func ends(in bytes: [UInt8]) -> Bool {
         guard body.count - 2 >= bytes.count else { return false }
         return body.withUnsafeBytes { body in
@@ -112,7 +119,7 @@ package struct RedisCommand: Sendable, Equatable {
         }
     }
 
-    /// The arguments one by one, the command's name first; for servers of tests.
+    /// The separate arguments, the command's name first, for test servers.
     package var arguments: [[UInt8]] {
         var arguments: [[UInt8]] = []
         arguments.reserveCapacity(argumentCount)
@@ -130,7 +137,7 @@ package struct RedisCommand: Sendable, Equatable {
         return arguments
     }
 
-    /// The command's name, in the case in which it was written.
+    /// The command's name as written, in upper or lower case.
     package var name: String { arguments.first.map { String(decoding: $0, as: UTF8.self) } ?? "" }
 }
 

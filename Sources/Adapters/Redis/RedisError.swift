@@ -1,18 +1,24 @@
-/// Why a command has no reply, or why its reply cannot be used.
+/// A command without a reply, or with an unusable one.
 package enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// No connection: nothing was sent.
+    /// No connection was made and nothing was sent.
     case unreachable(RedisAddress, String)
-    /// The connection ended: what was sent may or may not have run.
+    /// The connection ended.
+    ///
+    /// The commands may have run.
     case broken(RedisAddress, String)
-    /// No reply in time, and the connection was closed: what was sent may or may not have run, or run later.
+    /// The reply timed out and the connection was closed.
+    ///
+    /// The commands may have run or may still run.
     case timedOut(RedisAddress, milliseconds: Int)
-    /// The server's bytes are no protocol, or beyond the bounds of a reply; the connection was closed.
+    /// The server violated the protocol or exceeded the bounds of a reply.
+    ///
+    /// The connection was closed.
     case malformed(RedisAddress, String)
-    /// The server answered with an error.
+    /// The server replied with an error.
     case refused(RedisAddress, RedisFault)
     /// No server is known for the slot.
     case noOwner(slot: Int, String)
-    /// A reply of another form than the command's.
+    /// The reply has another form than the command's.
     case unexpected(RedisAddress, command: String, String)
 
     package var description: String {
@@ -29,7 +35,7 @@ package enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether trying again in a moment may help.
+    /// Whether a retry may succeed.
     package var isPassing: Bool {
         switch self {
         case .unreachable, .broken, .timedOut, .malformed, .noOwner: true

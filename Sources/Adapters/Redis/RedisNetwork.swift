@@ -1,40 +1,40 @@
-/// What a connection waits for before it can go on: a socket that is to become readable or writable.
+/// A socket and the readiness that a connection waits for.
 package struct RedisInterest: Sendable, Equatable {
     var descriptor: CInt
-    /// As `poll` has them.
+    /// The events of `poll`.
     var events: Int16
 }
 
-/// A connection to one server; one thread at a time uses it.
+/// A connection to one server, used by one thread at a time.
 package protocol RedisConnection: AnyObject {
     /// Sends commands in one write and returns their replies in order.
     ///
     /// - Parameters:
     ///   - commands: at least one.
-    ///   - timeoutMilliseconds: for all of them together.
-    /// - Returns: a reply for each command, error replies included.
-    /// - Throws: when the connection cannot go on. It is closed then, and what was sent may or may not have run.
+    ///   - timeoutMilliseconds: the timeout for all of them together.
+    /// - Returns: a reply for each command, including error replies.
+    /// - Throws: when the connection fails and is closed. The commands may have run.
     func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply]
-    /// Sends commands and does not wait for their replies: `proceed` has them.
+    /// Sends commands without waiting for their replies, which `proceed` returns.
     ///
-    /// - Parameter commands: at least one; the replies to all commands before have been taken.
-    /// - Throws: as `run`.
+    /// - Parameter commands: at least one. The replies to all earlier commands must have been returned.
+    /// - Throws: the errors of `run`.
     func begin(_ commands: [RedisCommand]) throws(RedisError)
-    /// Goes on with what was begun, as far as it goes without waiting.
+    /// Continues the commands of `begin` without blocking.
     ///
-    /// - Returns: a reply for each command, once all are there; `nil` before.
-    /// - Throws: as `run`.
+    /// - Returns: a reply for each command once all have arrived, `nil` before.
+    /// - Throws: the errors of `run`.
     func proceed() throws(RedisError) -> [RedisReply]?
-    /// What `proceed` waits for; `nil` where there is no socket.
+    /// The readiness that `proceed` waits for, or `nil` without a socket.
     var interest: RedisInterest? { get }
     func close()
 }
 
-/// Where connections and time come from: the machine's network, or a simulated cluster.
+/// The source of connections and time: the machine's network, or a simulated cluster.
 package protocol RedisNetwork: Sendable {
-    /// Connects, sets TLS up and authenticates.
+    /// Connects, sets up TLS and authenticates.
     ///
-    /// - Throws: `.unreachable`, or `.refused` when the server does not take user and password.
+    /// - Throws: `.unreachable`, or `.refused` when the server rejects the user or password.
     func connect(to address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> any RedisConnection
     var monotonicMilliseconds: UInt64 { get }
     func sleep(milliseconds: Int)

@@ -1,26 +1,25 @@
-// Calls that nobody waits for: a thread has many of them under way, each over a connection of its own, and sleeps until one
-// of them can go on. A server that has come to a `WAIT` runs nothing more of that connection, so several calls of one
-// connection would wait for each other there.
+// Asynchronous calls: one thread has several in flight, each on a separate connection, and sleeps until one can continue. They
+// need separate connections because a server runs nothing else of a connection while it is in a `WAIT`.
 
 internal import Glibc
 package import Platform
 
-/// A connection with at most one call under way.
+/// A connection with at most one call in flight.
 ///
-/// Not `Sendable`: made and used by one thread.
+/// Not `Sendable`: one thread creates and uses it.
 package final class RedisPipe {
     package let address: RedisAddress
     private let cluster: RedisCluster
     private let connection: any RedisConnection
     private var commands: [RedisCommand] = []
     private var timeoutMilliseconds = 0
-    /// When the call under way is given up, in the network's milliseconds.
+    /// The timeout of the call in flight, as a time in the network's milliseconds.
     package private(set) var deadline: UInt64 = .max
     package private(set) var isOpen = true
 
-    /// Connects.
+    /// Connects to a server.
     ///
-    /// - Throws: see `RedisNetwork.connect`.
+    /// - Throws: the errors of `RedisNetwork.connect`.
     package init(to address: RedisAddress, of cluster: RedisCluster) throws(RedisError) {
         (self.address, self.cluster) = (address, cluster)
         do throws(RedisError) {
@@ -34,9 +33,11 @@ package final class RedisPipe {
     package var isBusy: Bool { !commands.isEmpty }
     package var interest: RedisInterest? { connection.interest }
 
-    /// Sends the commands of a call; none is under way.
+    /// Sends the commands of a call.
     ///
-    /// - Throws: see `RedisConnection.begin`; the pipe is closed then.
+    /// No call may be in flight.
+    ///
+    /// - Throws: the errors of `RedisConnection.begin`. The pipe is closed then.
     package func begin(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) {
         precondition(!isBusy, "a pipe has one call under way")
         (self.commands, self.timeoutMilliseconds) = (commands, timeoutMilliseconds)
@@ -44,10 +45,10 @@ package final class RedisPipe {
         do throws(RedisError) { try connection.begin(commands) } catch { throw end(error) }
     }
 
-    /// Goes on with the call.
+    /// Continues the call.
     ///
-    /// - Returns: a reply for each command, error replies included, once all are there; the pipe is free then.
-    /// - Throws: see `RedisConnection.proceed`, and `.timedOut`; the pipe is closed then.
+    /// - Returns: a reply for each command, including error replies, once all have arrived. The pipe is free then.
+    /// - Throws: the errors of `RedisConnection.proceed`, and `.timedOut`. The pipe is closed then.
     package func proceed() throws(RedisError) -> [RedisReply]? {
         do throws(RedisError) {
             guard var replies = try connection.proceed() else {
@@ -74,7 +75,9 @@ package final class RedisPipe {
         return error
     }
 
-    /// The server has ended the connection, or sent what nothing asked for; no call is under way.
+    /// Whether the server closed the idle connection or sent unexpected bytes.
+    ///
+    /// It is `false` during a call.
     package var isBroken: Bool {
         guard !isBusy else { return false }
         guard isOpen, let descriptor = connection.interest?.descriptor else { return !isOpen }
@@ -89,20 +92,22 @@ package final class RedisPipe {
     }
 }
 
-/// Sleeps until one of several connections can go on, or another thread says so.
+/// A thread's wait for several connections, which another thread can interrupt.
 package final class RedisPoller: Sendable {
     private let wakeup: Wakeup
 
     package init() throws(SystemError) { wakeup = try Wakeup() }
 
-    /// Ends a sleep, or the next one; from any thread.
+    /// Interrupts the current sleep, or the next one.
+    ///
+    /// May be called from any thread.
     package func wake() { wakeup.signal() }
 
     /// - Parameters:
-    ///   - interests: of the connections; with one that has no socket there is no sleep.
-    ///   - idle: of connections without a call, on which nothing is to come.
-    ///   - milliseconds: the longest sleep; `nil` for any.
-    /// - Returns: whether something came on an idle one, or its end.
+    ///   - interests: the sockets of connections with a call. A connection without a socket prevents sleeping.
+    ///   - idle: the sockets of connections without a call, which should receive nothing.
+    ///   - milliseconds: the longest sleep, or `nil` without a bound.
+    /// - Returns: whether an idle connection received bytes or ended.
     package func sleep(
         for interests: [RedisInterest?], idle: [RedisInterest?] = [], atMostMilliseconds milliseconds: UInt64?
     ) -> Bool {

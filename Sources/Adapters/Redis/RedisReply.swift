@@ -1,10 +1,10 @@
-/// What a server answered to one command.
+/// A server's reply to one command.
 package enum RedisReply: Sendable, Equatable {
     case status(String)
     case error(RedisFault)
     case integer(Int64)
     case bytes([UInt8])
-    /// No value: the protocol's nil string or nil array.
+    /// The protocol's nil string or nil array.
     case none
     indirect case array([RedisReply])
 }
@@ -15,7 +15,7 @@ extension RedisReply {
     package var bytes: [UInt8]? { if case .bytes(let bytes) = self { bytes } else { nil } }
     package var array: [RedisReply]? { if case .array(let replies) = self { replies } else { nil } }
     package var isNone: Bool { if case .none = self { true } else { false } }
-    /// The value as text, whether it came as a string or as a status.
+    /// The value as text: a string, a status or an integer.
     package var text: String? {
         switch self {
         case .status(let text): text
@@ -26,45 +26,44 @@ extension RedisReply {
     }
 }
 
-/// An error reply, with its meaning where the client has to act on it.
+/// An error reply, classified where the client must react to it.
 package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
-        /// The slot belongs to another server for good.
+        /// The slot belongs to another server permanently.
         case moved(slot: Int, to: RedisAddress?)
-        /// The slot is on its way to another server, which has this key already.
+        /// The slot is being moved to another server, which already has this key.
         case ask(slot: Int, of: RedisAddress?)
-        /// The keys of one command are apart while their slot moves.
+        /// The keys of one command are on different servers while their slot is moved.
         case tryAgain
-        /// The cluster does not serve the slot now.
+        /// The cluster does not serve the slot at present.
         case clusterDown
-        /// The server reads its data after a start.
+        /// The server loads its data after a start.
         case loading
         /// The server is a replica.
         case readOnly
-        /// A script has been running for too long.
+        /// A script exceeds the server's time limit.
         case busy
         /// Memory is at `maxmemory`.
         case outOfMemory
         /// The server cannot write to its disk.
         case cannotPersist
-        /// The server has fewer replicas than its own settings demand.
+        /// The server has fewer replicas than its configuration requires.
         case noReplicas
         /// The server changed its role while a command was waiting.
         case unblocked
         /// The server does not have the script.
         case noScript
-        /// The server has as many clients as it takes.
+        /// The server's maximum number of clients is connected.
         case tooManyClients
-        /// User or password are wrong or missing, or the server takes no clients from elsewhere.
+        /// The user or password is wrong or missing, or the server accepts only local clients.
         case notAdmitted
-        /// The user may not do it.
+        /// The user lacks a right.
         case notAllowed
-        /// Any other error.
         case other
     }
 
     package let kind: Kind
-    /// The server's whole text.
+    /// The server's complete text.
     package let text: String
 
     package init(_ text: String) {
@@ -90,19 +89,21 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
             }
     }
 
-    /// Errors without a first word of their own.
+    /// Returns the kind of an error without a specific first word.
     private static func kind(ofText text: String) -> Kind {
         // In cluster mode the text also mentions cluster connections.
         if text.hasPrefix("ERR max number of clients") { return .tooManyClients }
-        // A password for a user that has none.
+        // A password was sent for a user without one.
         if text.hasPrefix("ERR AUTH") { return .notAdmitted }
-        // Redis versions word the refusal of a command inside a script differently.
+        // Redis versions use different texts for a denied command in a script.
         let isOfScript =
             text.contains("The user executing the script can't") || text.contains("ACL failure in script")
         return isOfScript ? .notAllowed : .other
     }
 
-    /// `nil` for a redirect that makes no sense; its address is `nil` where the server does not know one.
+    /// Returns `nil` for a malformed redirect.
+    ///
+    /// Its address is `nil` if the server does not know one.
     private static func redirect(_ words: [Substring]) -> (slot: Int, address: RedisAddress?)? {
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisSlot.count).contains(slot),
             let address = RedisAddress(words[2])
@@ -110,10 +111,10 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         return (slot, address.host == "?" ? nil : address)
     }
 
-    /// The first word, by which servers tell errors apart.
+    /// The first word, which identifies the error.
     package var code: Substring { text.prefix { $0 != " " } }
 
-    /// Whether the same command may succeed in a moment, perhaps at another server.
+    /// Whether the same command may succeed later, perhaps at another server.
     package var isPassing: Bool {
         switch kind {
         case .moved, .ask, .tryAgain, .clusterDown, .loading, .readOnly, .busy, .outOfMemory, .cannotPersist,
@@ -123,7 +124,7 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether another server, or the same one in a moment, has what was asked for.
+    /// Whether the data is available at another server, or at this one after a retry.
     var isOnItsWay: Bool {
         switch kind {
         case .moved, .ask, .tryAgain: true

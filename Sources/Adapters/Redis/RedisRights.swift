@@ -1,29 +1,28 @@
-// What a user of Redis must be allowed, and what a refusal for want of a right says: the servers name the command or say
-// "one of the keys"; an operator needs the line that gives the right.
+// The rights that a gateway's Redis user needs, and error texts for missing rights. Servers name only the command or "one of the
+// keys", but an operator needs the command that grants the right.
 
-/// The rights of the user that a gateway uses.
 package enum RedisRights {
-    /// Keys of clusters: logs, rows, the register.
+    /// The keys of clusters: logs, rows and the register.
     package static let keys = "~{lw:*"
-    /// Keys that a wait for replicas writes first, one for each slot (`RedisClient.touchCommand`).
+    /// The keys written before a wait for replicas, one per slot (`RedisClient.touchCommand`).
     package static let touchKeys = "~lw:touch:*"
 
-    /// A command that changes nothing, and the right that it needs.
+    /// A command without effect and the right that it needs.
     package struct Probe: Sendable {
-        /// In the form of `ACL SETUSER`.
+        /// The right in the form of `ACL SETUSER`.
         package var right: String
         package var command: RedisCommand
     }
 
-    /// A command for each right that a gateway needs at a server.
+    /// Returns a command for each right that a gateway needs at a server.
     ///
-    /// Servers look at rights after the number of arguments and before everything else, so each of these is refused, or
-    /// fails on its arguments, or finds nothing to do: no key is written. Scripts need the same rights for what they call.
+    /// Servers check the number of arguments first and rights second. Each command is therefore denied, fails on its arguments or
+    /// finds nothing to change, and no key is written. Scripts need the same rights for their calls.
     ///
     /// - Parameters:
-    ///   - name: of the cluster.
-    ///   - isCluster: the servers run in cluster mode.
-    ///   - waitsForDisks: the server knows `WAITAOF`.
+    ///   - name: the name of the cluster.
+    ///   - isCluster: whether the servers run in cluster mode.
+    ///   - waitsForDisks: whether the server supports `WAITAOF`.
     /// - Returns: the commands, to be sent together.
     package static func probes(name: String, isCluster: Bool, waitsForDisks: Bool) -> [Probe] {
         let key = "{lw:\(name)}:rights"
@@ -33,7 +32,7 @@ package enum RedisRights {
             for word in words { command.append(word) }
             probes.append(Probe(right: right, command: command))
         }
-        // The keys' rights first: the commands on them are told from each other below.
+        // `missing` distinguishes the rights to keys from the rights to the same commands.
         add(keys, "EXISTS", key)
         add(touchKeys, "SET", "lw:touch:0", "1", "NX", "XX")
         add("+exists", "EXISTS", key)
@@ -74,12 +73,12 @@ package enum RedisRights {
         return probes
     }
 
-    /// The rights that the replies to the probes say are missing, each once.
+    /// Returns the rights that the replies report as missing, without duplicates.
     package static func missing(_ probes: [Probe], _ replies: [RedisReply]) -> [String] {
         var missing: [String] = []
         for (probe, reply) in zip(probes, replies) {
             guard let fault = reply.fault, fault.kind == .notAllowed else { continue }
-            // A command on a key is refused for the one or the other.
+            // A command with a key is denied for lack of either the key's or the command's right.
             guard fault.isOfKey == probe.right.hasPrefix("~"), !missing.contains(probe.right) else { continue }
             missing.append(probe.right)
         }
@@ -88,16 +87,16 @@ package enum RedisRights {
 }
 
 extension RedisFault {
-    /// A right is missing, and not the password.
+    /// Whether a right is missing, as opposed to a wrong password.
     var isOfRights: Bool { kind == .notAllowed }
 
-    /// The password or a right is wrong or missing: an operator has to change it.
+    /// Whether the password or a right is wrong or missing, which an operator must fix.
     package var isOfAccess: Bool { kind == .notAdmitted || kind == .notAllowed }
 
-    /// The right that is missing is that to a key.
+    /// Whether the missing right is for a key.
     var isOfKey: Bool { isOfRights && (text.contains("access") || text.contains(" key")) }
 
-    /// The same refusal with the command or key that it is about, and the line that gives the right.
+    /// Returns the fault with the command or key, and with the `ACL SETUSER` line that grants the right.
     func explained(_ command: RedisCommand) -> RedisFault {
         guard isOfRights, !text.contains(Self.line) else { return self }
         let arguments = command.arguments
@@ -110,7 +109,7 @@ extension RedisFault {
             let right = key.hasPrefix("lw:touch:") ? RedisRights.touchKeys : RedisRights.keys
             return RedisFault("\(text); \(word(0)) needs the key \(key): \(Self.line) \(right)")
         }
-        // Servers name the command in quotes; of a script's they may not.
+        // Servers quote the command's name, but not always for a command in a script.
         let quoted = text.split(separator: "'", omittingEmptySubsequences: false)
         if quoted.count >= 3, !quoted[1].isEmpty {
             return RedisFault("\(text); the user lacks a right: \(Self.line) +\(quoted[1])")

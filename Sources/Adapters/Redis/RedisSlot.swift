@@ -1,10 +1,9 @@
 internal import Platform
 
-/// The hash slots of a Redis Cluster.
 package enum RedisSlot {
     package static let count = 16_384
 
-    /// The slot of a key: of what stands between its first `{` and the next `}`, if that is not empty.
+    /// Returns the slot of a key, from the non-empty text between its first `{` and the next `}`, if any.
     package static func of(_ key: [UInt8]) -> Int {
         var part = key[...]
         if let open = key.firstIndex(of: UInt8(ascii: "{")),
@@ -23,7 +22,7 @@ package enum RedisSlot {
 
     package static func of(_ key: String) -> Int { of(Array(key.utf8)) }
 
-    /// A key of ours in the slot.
+    /// Returns a key for writes before a wait that belongs to the slot.
     static func key(in slot: Int) -> String {
         if let key = known.withLock({ $0[slot] }) { return key }
         var number = 0

@@ -1,9 +1,9 @@
 internal import Platform
 
-/// Holds every network address to what it may do at a gateway, over all loops and listeners that share the guard.
+/// Limits per network address, shared by loops and listeners.
 ///
-/// Which connection is whose address's is decided when it is accepted; it stays counted until its descriptor is closed, whichever
-/// loops it moves to. Loopback is always exempt.
+/// The address of a connection is determined when it is accepted. The connection is counted until its descriptor is closed, even
+/// if it moves between loops. Loopback is always exempt.
 package final class AddressGuard: Sendable {
     private struct State: ~Copyable {
         var limiter: AddressLimiter
@@ -14,10 +14,10 @@ package final class AddressGuard: Sendable {
         var lastRefused = ""
     }
 
-    /// What happened since the last report.
+    /// The refusals since the last report.
     package struct Report {
         package let counts: [(kind: AddressRefusal.Kind, count: Int)]
-        /// The address that was refused last.
+        /// The most recently refused address.
         package let address: String
     }
 
@@ -25,19 +25,23 @@ package final class AddressGuard: Sendable {
 
     package init() {}
 
-    /// What counts from now on; addresses that have become exempt are no longer held with their next connection.
+    /// Sets the rules and the exempt ranges.
+    ///
+    /// Open connections of a newly exempt address stay limited.
     package func set(_ rules: AddressRules, exempt: [AddressRange]) {
         state.withLock { ($0.rules, $0.exempt) = (rules, exempt) }
     }
 
     package enum Admission {
-        /// Nobody counts it.
+        /// The connection is not counted.
         case exempt
         case counted(UInt64)
         case refused(AddressRefusal)
     }
 
-    /// Counts in a connection that was just accepted; a loop's milliseconds are `now`.
+    /// Counts an accepted connection or refuses it.
+    ///
+    /// `now` is in the loop's milliseconds.
     func admit(_ peer: SocketAddress, isHTTP: Bool = false, now: UInt64) -> Admission {
         guard !peer.isLoopback, peer.network != 0 else { return .exempt }
         let exempt = state.withLock { $0.exempt }
@@ -54,7 +58,9 @@ package final class AddressGuard: Sendable {
 
     func leave(_ network: UInt64) { state.withLock { $0.limiter.leave(network) } }
 
-    /// Counts a request of a connection that is counted; says when the next one is welcome.
+    /// Counts a request on a counted connection.
+    ///
+    /// A refusal has the time of the next allowed request.
     package func request(
         _ network: UInt64, byteCount: Int, of host: @autoclosure () -> String, now: UInt64
     ) -> AddressRefusal? {
@@ -67,7 +73,7 @@ package final class AddressGuard: Sendable {
         }
     }
 
-    /// Whether a body that is still to come is worth reading: not from an address that pays for earlier ones.
+    /// Returns a refusal for a request whose body has not arrived if its address is over its byte rate.
     package func bodyRefusal(
         _ network: UInt64, of host: @autoclosure () -> String, now: UInt64
     ) -> AddressRefusal? {
@@ -84,18 +90,18 @@ package final class AddressGuard: Sendable {
         return refusal
     }
 
-    /// Connections of an address that are open now.
+    /// Returns the number of an address's open connections.
     package func connectionCount(of network: UInt64) -> Int {
         state.withLock { $0.limiter.connectionCount(of: network) }
     }
 
-    /// Refusals of each kind since the start.
+    /// The number of refusals of each kind since the start.
     package var counts: [AddressRefusal.Kind: Int] {
         let counts = state.withLock { $0.counts }
         return Dictionary(uniqueKeysWithValues: AddressRefusal.Kind.allCases.map { ($0, counts[$0.rawValue]) })
     }
 
-    /// What was refused since the last call; `nil`: nothing.
+    /// Returns the refusals since the last call, or `nil` if there were none.
     package func takeReport() -> Report? {
         state.withLock { state in
             guard state.counts != state.told else { return nil }
@@ -108,7 +114,7 @@ package final class AddressGuard: Sendable {
     }
 }
 
-/// A connection that its address's guard counts, until `leave`.
+/// A connection counted by an address guard until `leave`.
 struct CountedAddress: Sendable {
     let addressGuard: AddressGuard
     let network: UInt64

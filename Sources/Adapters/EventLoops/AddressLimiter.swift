@@ -1,13 +1,13 @@
 internal import Glibc
 
-/// What one network address may do; 0: no bound.
+/// The limits of one network address; 0 means no limit.
 package struct AddressRules: Sendable, Equatable {
-    /// Connections at once.
+    /// The maximum number of open connections.
     package var connections: Int
-    /// New connections a second.
+    /// The maximum rate of new connections per second.
     package var arrivalsPerSecond: Int
     package var requestsPerSecond: Int
-    /// Bytes of requests' bodies a second.
+    /// The maximum rate of request bodies in bytes per second.
     package var requestBytesPerSecond: Int
 
     package init(
@@ -18,12 +18,12 @@ package struct AddressRules: Sendable, Equatable {
     }
 }
 
-/// Why an address was refused, and when it may come back, in milliseconds.
+/// The reason for refusing an address and the range of its retry delay in milliseconds.
 package struct AddressRefusal: Sendable, Equatable {
     package enum Kind: Int, Sendable, CaseIterable {
         case connections, arrivals, requests, bytes
 
-        /// As metrics and the log name it.
+        /// The name in metrics and the log.
         package var label: String {
             switch self {
             case .connections: "connections"
@@ -38,43 +38,45 @@ package struct AddressRefusal: Sendable, Equatable {
     package let least: UInt32
     package let most: UInt32
 
-    /// Whole seconds, rounded up, as the header `Retry-After` has it.
+    /// The retry delay in seconds, rounded up, for the header `Retry-After`.
     package var retryAfterSeconds: Int { Int(least + 999) / 1_000 }
 }
 
-/// What network addresses do now: a fixed table, so that a crowd of addresses fills no memory.
+/// The rate limits of network addresses, in a table of fixed size, so that many addresses cannot exhaust memory.
 ///
-/// An address is an IPv4 address, or an IPv6 network of 64 bits (`SocketAddress.network`). A table of sets: an address has its
-/// place in one set of eight. A set that is full forgets the entry with the fewest connections, of these the one that was heard of
-/// longest ago. So who has many connections is not forgotten, and who is forgotten begins anew and is let in: the book never
-/// refuses a calm address because others are not.
+/// An address is an IPv4 address or an IPv6 network of 64 bits (`SocketAddress.network`). The table is 8-way set associative: a
+/// full set evicts the entry with the fewest connections and, among these, the least recently seen. An address with many
+/// connections therefore keeps its entry. An evicted address starts again without a history, so a quiet address is never refused
+/// because of others.
 ///
-/// A rate is kept as the moment at which all that was granted is paid for; a moment further ahead than the burst refuses.
+/// A rate is stored as the time until which the granted work is covered. A request is refused if this time is further ahead than
+/// the burst.
 ///
-/// A value that does no I/O; times are a loop's milliseconds, which may be a moment behind those of another loop.
+/// The type performs no I/O. Times are in a loop's milliseconds, which may lag slightly behind those of another loop.
 struct AddressLimiter: ~Copyable {
     private struct Entry {
-        /// 0: nobody's.
+        /// The address, or 0 for a free entry.
         var network: UInt64
-        /// In milliseconds.
+        /// The last use in milliseconds.
         var seenAt: UInt64
-        /// When what was granted is paid for, in microseconds.
+        /// The time until which granted connections are covered, in microseconds.
         var arrivalsPaidAt: UInt64
-        /// The same of HTTP connections: a client without keep-alive leaves an address's devices theirs.
+        /// The same time for HTTP connections, so that a client without keep-alive does not use up the rate of devices behind the
+        /// same address.
         var httpArrivalsPaidAt: UInt64
         var requestsPaidAt: UInt64
         var bytesPaidAt: UInt64
-        /// When those may come that were sent away, in microseconds.
+        /// The retry time given to the last refused connection, in microseconds.
         var slotAt: UInt64
         var connections: Int
     }
 
     private static let wayCount = 8
     private let setCount: Int
-    // Zeroed by the system: pages that nobody needs are not there.
+    // Zeroed by the system, so unused pages take no memory.
     private let entries: UnsafeMutablePointer<Entry>
 
-    /// How many addresses have a place.
+    /// The number of addresses that fit into the table.
     var capacity: Int { setCount * Self.wayCount }
 
     /// - Parameter setCount: a power of two.
@@ -91,7 +93,9 @@ struct AddressLimiter: ~Copyable {
 
     // MARK: Connections
 
-    /// Counts a connection in, or says why not; after a yes `leave` is owed.
+    /// Counts a connection or returns a refusal.
+    ///
+    /// A counted connection requires a call of `leave`.
     mutating func arrive(_ network: UInt64, _ rules: AddressRules, isHTTP: Bool = false, now: UInt64) -> AddressRefusal?
     {
         let entry = entry(of: network, now: now)
@@ -99,7 +103,7 @@ struct AddressLimiter: ~Copyable {
             return AddressRefusal(
                 kind: .connections, least: Limits.addressFullMilliseconds, most: 2 * Limits.addressFullMilliseconds)
         }
-        // A slot is for devices; an HTTP client waits its second.
+        // Retry times are assigned to devices only. An HTTP client gets the shortest delay.
         var noSlot: UInt64 = 0
         let refusal =
             isHTTP
@@ -112,10 +116,10 @@ struct AddressLimiter: ~Copyable {
         return nil
     }
 
-    /// A connection that was counted in is over; nothing is taken from an address that was forgotten.
+    /// Counts the end of a connection.
     ///
-    /// One that was forgotten and has come again cannot tell its earlier connections from its later ones: their ends take from the new
-    /// count, so the address may have as many more.
+    /// Has no effect for an evicted address. If an evicted address has returned, the ends of its earlier connections reduce the
+    /// new count. The address may then have as many more.
     mutating func leave(_ network: UInt64) {
         guard let entry = find(network), entry.pointee.connections > 0 else { return }
         entry.pointee.connections -= 1
@@ -125,29 +129,31 @@ struct AddressLimiter: ~Copyable {
 
     // MARK: Requests
 
-    /// Counts a request with its body, or says why not.
+    /// Counts a request with its body or returns a refusal.
     ///
-    /// Of bytes the last request may have more than is left; the address pays for it before its next one. One that is refused while
-    /// the address pays counts nothing. One that is refused for its number has been read, and its bytes count.
+    /// A body may exceed the remaining byte rate, which delays the address's next request. A request refused for the byte rate is
+    /// not counted. The bytes of a request refused for the request rate are counted, because they have been read.
     mutating func request(
         _ network: UInt64, byteCount: Int, _ rules: AddressRules, now: UInt64
     ) -> AddressRefusal? {
         guard rules.requestsPerSecond > 0 || rules.requestBytesPerSecond > 0 else { return nil }
         let entry = entry(of: network, now: now)
         if let refusal = Self.debt(entry.pointee.bytesPaidAt, rules, now: now) { return refusal }
-        // Requests come on connections that are open: a client waits its second and goes on, so nobody needs a slot.
+        // Retry times are not assigned to requests, because their clients wait on open connections.
         var slot: UInt64 = 0
         let refusal = Self.take(&entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
         guard rules.requestBytesPerSecond > 0, byteCount > 0 else { return refusal }
         let (now, rate) = (now * 1_000, UInt64(rules.requestBytesPerSecond))
-        // No body is so large that the product would not fit.
+        // The bound prevents an overflow of the product.
         let price = UInt64(min(byteCount, 1 << 40)) * 1_000_000 / rate
         entry.pointee.bytesPaidAt = min(
             max(entry.pointee.bytesPaidAt, now) + price, now + Limits.addressDebtMilliseconds * 1_000)
         return refusal
     }
 
-    /// Whether an address still pays for bytes; counts nothing, and makes nobody an entry.
+    /// Returns a refusal if the address is over its byte rate.
+    ///
+    /// Counts nothing and creates no entry.
     func bodyRefusal(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
         find(network).flatMap { Self.debt($0.pointee.bytesPaidAt, rules, now: now) }
     }
@@ -169,7 +175,7 @@ struct AddressLimiter: ~Copyable {
             paidAt = next
             return nil
         }
-        // Those who are sent away come one after the other, behind what is granted already.
+        // Refused clients get successive retry times after the work already granted.
         slotAt = min(max(slotAt, next) + price, now + UInt64(Limits.addressLongestMilliseconds) * 1_000)
         let least = max(Limits.addressLeastMilliseconds, UInt32(clamping: (slotAt - now) / 1_000))
         return AddressRefusal(kind: kind, least: least, most: min(2 * least, Limits.addressLongestMilliseconds * 2))
@@ -178,7 +184,7 @@ struct AddressLimiter: ~Copyable {
     // MARK: Places
 
     private func places(of network: UInt64) -> Range<Int> {
-        // Seeded anew in each process, so that nobody chooses addresses that meet in one set.
+        // The hash is seeded per process, so that clients cannot choose addresses that collide in one set.
         var hasher = Hasher()
         hasher.combine(network)
         let set = hasher.finalize() & (setCount - 1)
@@ -191,7 +197,9 @@ struct AddressLimiter: ~Copyable {
         return nil
     }
 
-    /// The address's entry, made in another's place if need be.
+    /// Returns the address's entry.
+    ///
+    /// A new entry may evict another one.
     private mutating func entry(of network: UInt64, now: UInt64) -> UnsafeMutablePointer<Entry> {
         var calmest = entries + places(of: network).lowerBound
         for place in places(of: network) {

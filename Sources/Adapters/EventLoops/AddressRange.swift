@@ -1,13 +1,15 @@
 internal import Glibc
 
-/// Addresses that begin with the same bits: `10.0.0.0/8`, `fd00::/8`, or one address alone.
+/// A range of addresses with a common prefix, such as `10.0.0.0/8` or `fd00::/8`, or a single address.
 package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
-    /// 4 or 16; an IPv4 address that is mapped into IPv6 counts as IPv4.
+    /// The 4 or 16 bytes of the address.
+    ///
+    /// An IPv4-mapped IPv6 address counts as IPv4.
     private let bytes: [UInt8]
     private let bitCount: Int
     package let description: String
 
-    /// `nil` for anything that is no numeric address, or has bits beyond its length.
+    /// Fails unless the text is a numeric address with an optional prefix length in range.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let bytes = Self.bytes(of: String(parts[0])) else { return nil }

@@ -1,4 +1,4 @@
-/// A count in two bytes: eleven bits of it are exact, and it is rounded up.
+/// A count in two bytes with eleven significant bits, rounded up.
 struct ApproximateCount: BitwiseCopyable {
     private let bits: UInt16
 
@@ -9,7 +9,7 @@ struct ApproximateCount: BitwiseCopyable {
             mantissa = (mantissa + 1) >> 1
             exponent += 1
         }
-        // Greater than anything that fits into memory.
+        // The largest exponent exceeds any size in memory.
         bits = UInt16(mantissa) << 5 | UInt16(min(exponent, 31))
     }
 

@@ -2,16 +2,18 @@ internal import CLibevent
 internal import Glibc
 internal import Platform
 
-/// A balancer's connection until its PROXY header is complete: nothing behind the header is read here.
+/// A load balancer's connection until its PROXY header is complete.
+///
+/// Bytes after the header are not read.
 final class BalancedArrival {
     enum Outcome {
-        /// The client's address, or the balancer's own where it speaks for itself.
+        /// The connection with the client's address, or with the balancer's own if the header has none.
         case arrived(CInt, SocketAddress)
-        /// The balancer left without a byte, as a health check does.
+        /// The balancer closed the connection without sending a byte, as health checks do.
         case probed
-        /// The balancer left amid its header.
+        /// The balancer closed the connection during its header.
         case left
-        /// It did not send its header in time.
+        /// The header timed out.
         case late
         case refused(ProxyHeader.Fault)
     }
@@ -21,10 +23,12 @@ final class BalancedArrival {
     private let done: (BalancedArrival, Outcome) -> Void
     private var event: UnsafeMutablePointer<event>?
     private var awaitedByteCount = 0
-    /// Some of a header was seen.
+    /// Whether a part of the header has arrived.
     private var hasBegun = false
 
-    /// Takes a non-blocking socket; `done` is called once on the loop, unless the arrival is dropped before.
+    /// Takes a non-blocking socket.
+    ///
+    /// `done` is called once on the loop, unless `drop` is called before.
     init?(
         _ descriptor: CInt, from balancer: SocketAddress, on loop: EventLoop,
         done: @escaping (BalancedArrival, Outcome) -> Void
@@ -36,7 +40,7 @@ final class BalancedArrival {
                 guard let context else { preconditionFailure("libevent lost the context pointer") }
                 Unmanaged<BalancedArrival>.fromOpaque(context).takeUnretainedValue().ready(what)
             }, Unmanaged.passUnretained(self).toOpaque())
-        // The header comes in one piece, as the protocol asks; each wait for more of it has the same bound.
+        // The protocol requires the header in one piece. Each wait for more of it has the same timeout.
         var time = timeval(
             tv_sec: Limits.proxyHeaderMilliseconds / 1_000, tv_usec: Limits.proxyHeaderMilliseconds % 1_000 * 1_000)
         guard let event, event_add(event, &time) == 0 else {
@@ -47,7 +51,7 @@ final class BalancedArrival {
         wake(atBytes: ProxyHeader.leastByteCount)
     }
 
-    /// Closes the connection without a word.
+    /// Closes the connection without calling `done`.
     func drop() {
         guard forget() else { return }
         Glibc.close(descriptor)
@@ -60,7 +64,7 @@ final class BalancedArrival {
         return true
     }
 
-    /// The kernel wakes the loop for no fewer bytes, so that half a header costs no turns.
+    /// Sets SO_RCVLOWAT, so that a partial header does not wake the loop.
     private func wake(atBytes byteCount: Int) {
         awaitedByteCount = byteCount
         var count = CInt(byteCount)
@@ -78,7 +82,7 @@ final class BalancedArrival {
             hasBegun = true
             switch ProxyHeader(UnsafeRawBufferPointer(rebasing: room[..<count])) {
             case .incomplete(let byteCount):
-                // Woken for fewer bytes than were waited for: no more come.
+                // The loop was woken with fewer bytes than requested, so no more will arrive.
                 guard byteCount > awaitedByteCount else { return end(.left) }
                 wake(atBytes: byteCount)
             case .complete(let byteCount, let client):

@@ -1,13 +1,15 @@
-/// A stretch of bytes that belongs to one stream's outbox or to its unconsumed input; the bytes follow this header.
+/// A buffer of a stream's outbox or of its unconsumed input.
+///
+/// The bytes follow this header.
 struct Block {
     typealias Pointer = UnsafeMutablePointer<Block>
 
     var next: Pointer?
-    /// The first byte that is still of use, and the end of what is filled.
+    /// The offsets of the first unread byte and of the end of the filled bytes.
     var start: UInt32
     var end: UInt32
     var capacity: UInt32
-    /// What a chain's first block knows of the chain: its bytes in all, and its last block.
+    /// The chain's total bytes and last block, valid only in the first block.
     var chainByteCount: UInt32 = 0
     var tail: Pointer?
 }
@@ -18,11 +20,13 @@ extension UnsafeMutablePointer<Block> {
     var freeByteCount: Int { Int(pointee.capacity - pointee.end) }
 }
 
-/// A loop's spare blocks of one size; larger ones are made and freed as needed.
+/// A loop's free list of blocks of one size.
+///
+/// Larger blocks are allocated and freed as needed.
 struct BlockPool {
     private var free: Block.Pointer?
     private var freeCount = 0
-    /// Of the blocks that streams have.
+    /// The capacity of all blocks in use.
     private(set) var usedByteCount = 0
 
     private static let pooledCapacity = Limits.blockByteCount - MemoryLayout<Block>.stride
@@ -65,14 +69,16 @@ struct BlockPool {
     }
 }
 
-/// What a stream still has to send: a chain of blocks, none while there is nothing.
+/// A stream's unsent output: a chain of blocks, empty while nothing is pending.
 struct Outbox {
     private(set) var head: Block.Pointer?
 
-    /// Bytes that wait to be sent.
+    /// The number of unsent bytes.
     var byteCount: UInt32 { head?.pointee.chainByteCount ?? 0 }
 
-    /// Bytes of memory that it holds, however few of them wait; looks at every block.
+    /// The allocated memory in bytes.
+    ///
+    /// Computing it visits every block.
     var capacity: Int {
         var (sum, next) = (0, head)
         while let block = next {
@@ -82,7 +88,7 @@ struct Outbox {
         return sum
     }
 
-    /// Room for `byteCount` bytes in one piece behind the rest; `nil` if that exceeds the limit.
+    /// Returns contiguous space for `byteCount` bytes at the end, or `nil` if the limit would be exceeded.
     mutating func reserve(
         byteCount wanted: Int, limit: Int, from pool: inout BlockPool
     ) -> UnsafeMutableRawBufferPointer? {
@@ -101,7 +107,7 @@ struct Outbox {
         return UnsafeMutableRawBufferPointer(start: block.bytes, count: wanted)
     }
 
-    /// Makes the first `count` reserved bytes part of the outbox.
+    /// Appends the first `count` reserved bytes to the outbox.
     mutating func commit(byteCount count: Int) {
         guard count > 0 else { return }
         guard let head, let tail = head.pointee.tail, tail.freeByteCount >= count else {
@@ -111,7 +117,7 @@ struct Outbox {
         head.pointee.chainByteCount += UInt32(count)
     }
 
-    /// Forgets the first `count` bytes, which were sent.
+    /// Removes the first `count` bytes after they were sent.
     mutating func remove(byteCount count: Int, into pool: inout BlockPool) {
         guard let first = head else { return }
         let (left, tail) = (first.pointee.chainByteCount - UInt32(count), first.pointee.tail)
@@ -124,7 +130,7 @@ struct Outbox {
                 return
             }
             rest -= filled
-            // A reservation that came to nothing leaves an empty block, which goes as well.
+            // A reservation without a commit leaves an empty block, which is removed here, too.
             head = block.pointee.next
             pool.put(block)
         }

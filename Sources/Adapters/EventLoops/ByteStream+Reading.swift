@@ -4,15 +4,17 @@ internal import Glibc
 internal import Platform
 
 extension ByteStream {
-    /// Stops the delivery of received bytes; the kernel's buffer then fills and slows the peer.
+    /// Pauses the delivery of received bytes.
+    ///
+    /// The kernel's buffer then fills and slows the peer.
     package func pauseReading() { slot?.pointee.flags.insert(.isPaused) }
 
-    /// Goes on where `pauseReading` stopped; first with what the delegate had left, in a later turn than this call.
+    /// Resumes delivery in a later turn, beginning with the bytes that the delegate did not consume.
     package func resumeReading() {
         guard let slot, slot.pointee.flags.contains(.isPaused) else { return }
         slot.pointee.flags.remove(.isPaused)
         if slot.pointee.unconsumed != nil { slot.pointee.flags.insert(.mustRedeliver) }
-        // The edge for what arrived meanwhile is gone, so look without one. If there was none, the next one is to come.
+        // An edge during the pause is lost, so the socket must be read without one. If no edge occurred, the next one will.
         guard slot.pointee.unconsumed != nil || slot.pointee.flags.contains(.hasMissedEdge) || slot.pointee.tls != nil
         else { return }
         slot.pointee.flags.remove(.hasMissedEdge)
@@ -31,7 +33,7 @@ extension ByteStream {
         guard let slot else { return }
         slot.pointee.flags.remove(.isReadingAgain)
         guard slot.pointee.flags.isDisjoint(with: [.isPaused, .isHandshaking]) else {
-            // What this look was for is still to be looked for.
+            // The read is still due after the pause or the handshake.
             slot.pointee.flags.insert(.hasMissedEdge)
             return
         }
@@ -40,14 +42,14 @@ extension ByteStream {
             if slot.pointee.unconsumed != nil { deliver(slot, freshByteCount: 0) }
             guard isOpen else { return }
         }
-        // It was closed while it moved.
+        // The WebSocket ended while the stream moved to another loop.
         if slot.pointee.flags.contains(.isWebSocket), !slot.pointee.flags.contains(.isClosing), endWebSocketIfDue() {
             return
         }
         readAvailable()
     }
 
-    /// Reads until the socket has no more, the turn's share is used up, or the delegate had enough.
+    /// Reads until the socket is empty, the turn's byte budget is used up or the delegate pauses reading.
     func readAvailable() {
         guard let slot else { return }
         let buffer = UnsafeMutableRawBufferPointer(
@@ -59,7 +61,7 @@ extension ByteStream {
             delegate.foresee(slot.pointee.tag)
         }
         while !slot.pointee.flags.contains(.isPaused) {
-            // A move may have left bytes that must be shown before new ones; `readAgain` does both in order.
+            // After a move, unconsumed bytes must be delivered before new ones. `readAgain` does both in order.
             guard !slot.pointee.flags.contains(.mustRedeliver) else { return }
             let count: Int
             if let tls = slot.pointee.tls {
@@ -91,27 +93,27 @@ extension ByteStream {
                 receiveClose(slot, UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
             }
             guard isOpen else { return }
-            // A short read has emptied the socket, so that the next byte makes an edge, unless the peer's end is
-            // already behind it: that edge was this one. TLS holds records back and must be asked until it wants more.
+            // A short read empties the socket, so the next byte causes an edge. An end of the peer after these bytes is the
+            // exception: its edge was this one. TLS buffers records and must be read until it returns `wantsRead`.
             if count < buffer.count, slot.pointee.tls == nil, !slot.pointee.flags.contains(.hasPeerEnd) { return }
             budget -= count
             if budget <= 0 { return enqueueReadAgain() }
         }
-        // Paused: with this edge, or before the socket was empty.
+        // Reading was paused before or during this edge.
         slot.pointee.flags.insert(.hasMissedEdge)
     }
 
     private func peerEnded(_ slot: StreamSlot.Pointer) {
         slot.pointee.flags.insert(.hasPeerEnd)
         if slot.pointee.flags.contains(.isClosing) {
-            // Our last bytes may still wait although the peer says no more; they have the time of a close.
+            // Pending output is still sent after the peer's end, within the timeout of a close.
             if slot.pointee.outbox.byteCount > 0 { flush() }
             guard isOpen, slot.pointee.outbox.byteCount == 0 else { return }
             return finish(.closedHere)
         }
-        // Answers to a peer that only closed its half.
+        // The delegate may still answer a peer that closed only its sending side.
         if let delegate = slot.pointee.delegate, delegate.peerEnded(self) {
-            // No edge says it once more to a delegate that reads on.
+            // No further edge reports the peer's end, so `resumeReading` must check for it.
             if isOpen, !slot.pointee.flags.contains(.isClosing) {
                 slot.pointee.flags.formUnion([.isPaused, .hasMissedEdge])
             }
@@ -120,12 +122,12 @@ extension ByteStream {
         guard isOpen, !slot.pointee.flags.contains(.isClosing) else { return }
         flush()
         guard isOpen else { return }
-        // The outbox goes out as the peer reads it, within the time of a close.
+        // The outbox is sent as the peer reads it, within the timeout of a close.
         if slot.pointee.outbox.byteCount > 0 { return closeAfterFlush() }
         finish(.endOfStream)
     }
 
-    /// Shows the delegate what it had left and the fresh bytes behind it, in one piece.
+    /// Delivers the unconsumed bytes and the new bytes after them in one contiguous buffer.
     func deliver(_ slot: StreamSlot.Pointer, freshByteCount: Int) {
         guard let delegate = slot.pointee.delegate else { return }
         var begin = table.pointee.scratch + Limits.unconsumedByteCount
@@ -145,7 +147,7 @@ extension ByteStream {
         keepUnconsumed(UnsafeRawBufferPointer(start: begin + consumed, count: total - consumed))
     }
 
-    /// Keeps a copy of what the delegate left, as long as there is something.
+    /// Stores a copy of the bytes that the delegate did not consume.
     func keepUnconsumed(_ bytes: UnsafeRawBufferPointer) {
         guard let slot, let base = bytes.baseAddress, !bytes.isEmpty else { return }
         let block = table.pointee.pool.take(byteCount: bytes.count)

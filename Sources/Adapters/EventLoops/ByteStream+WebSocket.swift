@@ -1,35 +1,34 @@
 internal import Glibc
 internal import Structures
 
-// A stream that is a WebSocket: its delegate sees the payload's bytes and nothing of the frames, and each write is a message.
+// WebSocket streams: the delegate receives the payload without frames, and each write is a message.
 extension ByteStream {
     package var isWebSocket: Bool { slot?.pointee.flags.contains(.isWebSocket) ?? false }
 
-    /// Reads and writes frames of a WebSocket from now on, as the server.
+    /// Switches the stream to WebSocket frames, as the server.
     ///
-    /// To be called behind the last byte that is no frame: nothing received may be unconsumed.
+    /// Must be called after the last byte that is no frame, without unconsumed bytes.
     package func beginWebSocket() {
         guard let slot, !slot.pointee.flags.contains(.isWebSocket) else { return }
         slot.pointee.flags.insert(.isWebSocket)
         awaitQuiet(slot)
     }
 
-    /// Lets the client be pinged when nothing is sent to it for a while.
+    /// Schedules a ping for the case that nothing is sent until then.
     func awaitQuiet(_ slot: StreamSlot.Pointer) {
         table.pointee.setDeadline(slot, at: loop.now + loop.webSocketQuietMilliseconds, isPing: true)
     }
 
-    /// Sends a ping, since proxies end connections on which nothing passes.
+    /// Sends a ping, because proxies close idle connections.
     ///
-    /// The pong counts for nothing: a browser answers for a page that stands still. The heartbeat decides whether the
-    /// device is alive.
+    /// The pong is ignored: a browser sends it even for a suspended page. The heartbeat decides whether the device is alive.
     func pingIfQuiet() {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return }
         if slot.pointee.outbox.byteCount == 0 { writeControl(WebSocketSession.ping, []) }
         awaitQuiet(slot)
     }
 
-    /// Writes bytes that are no message: an answer before the first frame, or a control frame.
+    /// Writes bytes that are no message: a response before the first frame, or a control frame.
     package func writeRaw(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let room = reserve(byteCount: bytes.count) else { return false }
         room.copyMemory(from: bytes)
@@ -37,10 +36,10 @@ extension ByteStream {
         return true
     }
 
-    /// Takes what was received in place, and shows the delegate its payload.
+    /// Decodes received bytes in place and delivers the payload.
     func receiveFrames(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
-        // Most reads begin and end between two messages: the reader of those never leaves the stack.
+        // Most reads begin and end between messages, so their reader needs no allocation.
         let kept = slot.pointee.webSocket
         var reader = kept?.reader ?? WebSocketReader()
         var ending = kept?.ending
@@ -71,7 +70,7 @@ extension ByteStream {
                 break reading
             }
         }
-        // Before the delegate, which may move the stream.
+        // The state is stored before the delegate runs, because the delegate may move the stream.
         if reader.isBetweenMessages, ending == nil {
             if kept != nil { slot.pointee.webSocket = nil }
         } else {
@@ -92,12 +91,14 @@ extension ByteStream {
         }
     }
 
-    /// Whether our close frame is on its way and the client's has not come.
+    /// Returns whether the client's close frame is still pending.
     func awaitsClose(_ slot: StreamSlot.Pointer) -> Bool {
         slot.pointee.flags.contains(.isWebSocket) && slot.pointee.webSocket?.hasClientClosed != true
     }
 
-    /// Looks for the client's close frame alone in what a closing WebSocket receives; our half ends behind it.
+    /// Decodes input of a closing WebSocket only to find the client's close frame.
+    ///
+    /// The output is shut down after that frame.
     func receiveClose(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
         let session = slot.pointee.webSocket ?? WebSocketSession()
@@ -106,21 +107,23 @@ extension ByteStream {
         if session.hasClientClosed { markDirty(slot) }
     }
 
-    /// Answers the client's close, or tells it what it broke; the delegate is told of the end now.
+    /// Answers the client's close frame or protocol error and queues the delegate's notification.
     ///
-    /// True when the stream is ending.
+    /// Returns whether the stream is ending.
     func endWebSocketIfDue() -> Bool {
         guard let slot, let ending = slot.pointee.webSocket?.ending else { return false }
         guard !slot.pointee.flags.contains(.isClosing) else { return true }
         table.pointee.endings.append(
             .init(stream: self, delegate: slot.pointee.delegate, tag: slot.pointee.tag, reason: ending.reason))
-        // What still happens to the stream is nobody's business any more.
+        // The queued notification is the delegate's last call.
         slot.pointee.delegate = nil
         closeAfterFlush(code: ending.code)
         return true
     }
 
-    /// Writes a close frame, if this is a WebSocket; its four bytes go beyond the outbox's limit, since nothing follows.
+    /// Writes a close frame if this is a WebSocket.
+    ///
+    /// Its four bytes may exceed the outbox's limit, because nothing follows.
     func writeClose(_ code: WebSocketCode) {
         guard let slot, slot.pointee.flags.contains(.isWebSocket),
             let room = slot.pointee.outbox.reserve(byteCount: 4, limit: .max, from: &table.pointee.pool)

@@ -4,14 +4,14 @@ internal import Glibc
 internal import Platform
 
 extension ByteStream {
-    /// Room for `byteCount` bytes at the end of the outbox, to be filled and committed before any other call.
+    /// Reserves `byteCount` bytes at the end of the outbox.
     ///
-    /// `nil` when the stream is over or closing, or when the outbox would exceed its limit; then the delegate also gets
-    /// `outboxFilled`, in the next turn.
+    /// They must be filled and committed before any other call. Returns `nil` when the stream is closed or closing, or when the
+    /// outbox would exceed its limit. In the latter case the delegate's `outboxFilled` is called in the next turn.
     func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
         var limit = slot.pointee.outboxLimit.value
-        // The head of a message's frame comes on top of the largest write that the owner thought of.
+        // The limit is for payload, so the head of a message's frame is added.
         if slot.pointee.flags.contains(.isWebSocket) { limit += Limits.webSocketHeadByteCount }
         if let room = slot.pointee.outbox.reserve(byteCount: byteCount, limit: limit, from: &table.pointee.pool) {
             return room
@@ -23,17 +23,17 @@ extension ByteStream {
         return nil
     }
 
-    /// Sends the first `byteCount` reserved bytes with this turn's write.
+    /// Appends the first `byteCount` reserved bytes to this turn's output.
     func commit(byteCount: Int) {
         guard let slot else { return }
         slot.pointee.outbox.commit(byteCount: byteCount)
         markDirty(slot)
     }
 
-    /// Writes `byteCount` bytes that `fill` puts down; on a WebSocket they are a message.
+    /// Writes `byteCount` bytes that `fill` stores.
     ///
-    /// `false` when the stream is over or closing, or when the outbox would exceed its limit; then the delegate also gets
-    /// `outboxFilled`, in the next turn.
+    /// On a WebSocket they form a message. Returns `false` when the stream is closed or closing, or when the outbox would exceed
+    /// its limit. In the latter case the delegate's `outboxFilled` is called in the next turn.
     package func write(byteCount: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) -> Bool {
         guard let slot else { return false }
         guard slot.pointee.flags.contains(.isWebSocket) else {
@@ -56,10 +56,10 @@ extension ByteStream {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }
 
-    /// Fetches the memory that a write will use.
+    /// Prefetches the memory that a write will use.
     package func foresee() { prefetch(place, byteCount: MemoryLayout<StreamSlot>.size) }
 
-    /// Has `outboxDrained` called on the delegate when everything written so far was sent, even if nothing has to wait.
+    /// Requests a call of `outboxDrained` once all written bytes are sent, even if none are pending.
     package func notifyWhenDrained() {
         guard let slot else { return }
         slot.pointee.flags.insert(.owesDrained)
@@ -82,7 +82,9 @@ extension ByteStream {
         table.pointee.dirty.append(slot)
     }
 
-    /// Sends what the socket takes; the rest waits for its next edge.
+    /// Sends until the socket would block.
+    ///
+    /// The remaining bytes wait for its next edge.
     func flush() {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isBlocked, .isHandshaking]) else { return }
         while slot.pointee.outbox.byteCount > 0 {
@@ -107,7 +109,7 @@ extension ByteStream {
             }
             slot.pointee.outbox.remove(byteCount: sent, into: &table.pointee.pool)
         }
-        // A reservation without a commit may have left an empty block; an idle stream holds none.
+        // A reservation without a commit may have left an empty block. An idle stream must hold none.
         slot.pointee.outbox.removeAll(into: &table.pointee.pool)
         slot.pointee.flags.remove(.hasToldSlow)
         if slot.pointee.flags.contains(.owesDrained) {
@@ -117,19 +119,19 @@ extension ByteStream {
         if slot.pointee.flags.contains(.isClosing), !awaitsClose(slot) { endOutput(slot) }
     }
 
-    /// Says that nothing more comes: in TLS, then in TCP.
+    /// Ends the output: close_notify for TLS, then a TCP shutdown.
     func endOutput(_ slot: StreamSlot.Pointer) {
         guard !slot.pointee.flags.contains(.isShut) else { return }
         slot.pointee.flags.insert(.isShut)
         slot.pointee.tls?.sayGoodbye()
         shutdown(slot.pointee.descriptor, CInt(SHUT_WR))
-        // The peer's end is read already: no edge follows.
+        // The peer's end was already read, so no edge follows.
         if slot.pointee.flags.contains(.hasPeerEnd) { enqueueReadAgain() }
     }
 
-    /// One call over the outbox's first blocks.
+    /// Sends the outbox's first blocks with one system call.
     private func sendGathered(_ slot: StreamSlot.Pointer) -> Int {
-        // A frame or two in one block, the usual case: the plain call reads no lists from our memory.
+        // One block with a frame or two is the usual case. A plain `send` needs no list of pieces.
         if let head = slot.pointee.outbox.head, head.pointee.next == nil {
             return send(
                 slot.pointee.descriptor, head.bytes + Int(head.pointee.start), head.filledByteCount, CInt(MSG_NOSIGNAL))
@@ -152,7 +154,7 @@ extension ByteStream {
         }
     }
 
-    /// One TLS record from the outbox's first blocks, gathered, since each write of OpenSSL is a record and a call.
+    /// Sends one TLS record gathered from the outbox's first blocks, because each write of OpenSSL is a record and a system call.
     private func sendRecord(_ slot: StreamSlot.Pointer, _ tls: TLSSession) -> TLSSession.Transfer {
         withUnsafeTemporaryAllocation(byteCount: Limits.recordByteCount, alignment: 16) { record in
             var count = 0

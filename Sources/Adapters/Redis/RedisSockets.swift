@@ -1,21 +1,21 @@
-// The machine's network: blocking calls of one thread over a non-blocking socket, each with a deadline, plain or over TLS.
+// Connections over the machine's network: blocking calls with deadlines over non-blocking sockets, with or without TLS.
 
 package import Cryptography
 internal import Glibc
 package import Platform
 
-/// How to reach servers, besides their addresses; the same for all servers of a cluster.
+/// The credentials and TLS settings for all servers of a cluster.
 package struct RedisAccess: Sendable {
-    /// TLS, and the certificate that this side shows.
+    /// TLS settings: trusted authorities, server name and client certificate.
     package struct Security: Sendable {
         package var context: TLSContext
-        /// What the servers' certificates must name; `nil`: the host of each address.
+        /// The name required in the servers' certificates, or `nil` for the host of each address.
         package var serverName: String?
 
         /// - Parameters:
-        ///   - caFile: PEM certificates of the authorities to trust; `nil`: those of the system.
-        ///   - serverName: what the servers' certificates must name; `nil`: the host of each address.
-        ///   - certificate: PEM chain and key of the client, where the servers ask for one.
+        ///   - caFile: the PEM certificates of the trusted authorities, or `nil` for the system's.
+        ///   - serverName: the name required in the servers' certificates, or `nil` for the host of each address.
+        ///   - certificate: the client's PEM chain and key, if the servers request a certificate.
         /// - Throws: when a file cannot be read or has no usable certificate.
         package init(
             caFile: String?, serverName: String? = nil, certificate: (path: String, keyPath: String?)? = nil
@@ -27,9 +27,9 @@ package struct RedisAccess: Sendable {
         }
     }
 
-    /// `nil`: the default user.
+    /// The user, or `nil` for the default user.
     package var user: String?
-    /// `nil`: no authentication.
+    /// The password, or `nil` for no authentication.
     package var password: String?
     package var security: Security?
 
@@ -38,7 +38,6 @@ package struct RedisAccess: Sendable {
     }
 }
 
-/// Connections over TCP.
 package final class RedisSockets: RedisNetwork {
     private let access: RedisAccess
     private let names: NameLookups
@@ -88,7 +87,6 @@ package final class RedisSockets: RedisNetwork {
     package func sleep(milliseconds: Int) { Pause.milliseconds(UInt64(max(0, milliseconds))) }
 }
 
-/// One connection over TCP.
 private final class SocketConnection: RedisConnection {
     private let address: RedisAddress
     private var descriptor: CInt
@@ -97,9 +95,9 @@ private final class SocketConnection: RedisConnection {
     private var output: [UInt8] = []
     private var sentByteCount = 0
     private var replies: [RedisReply] = []
-    /// Replies that the call under way has in all.
+    /// The number of replies of the call in flight.
     private var replyCount = 0
-    /// What a session wants before it goes on, in either direction; a plain socket wants what it is used for.
+    /// The readiness that the TLS session or the socket waits for, as `poll` events.
     private var awaited: Int32 = 0
     private let input = UnsafeMutableRawBufferPointer.allocate(byteCount: Limits.readByteCount, alignment: 16)
 
@@ -175,7 +173,7 @@ private final class SocketConnection: RedisConnection {
 
     func begin(_ commands: [RedisCommand]) throws(RedisError) {
         guard descriptor >= 0 else { throw .broken(address, "it was closed before") }
-        // One very large command need not cost its memory for ever.
+        // Memory of an unusually large command is released.
         if output.capacity > 4 << 20 { output = [] } else { output.removeAll(keepingCapacity: true) }
         sentByteCount = 0
         for command in commands { command.encode(into: &output) }
@@ -205,7 +203,9 @@ private final class SocketConnection: RedisConnection {
 
     var interest: RedisInterest? { RedisInterest(descriptor: descriptor, events: Int16(awaited)) }
 
-    /// Sends as much as goes; answers what to wait for.
+    /// Sends until the socket would block.
+    ///
+    /// Returns the readiness to wait for, or 0.
     private func send() throws(RedisError) -> Int32 {
         while sentByteCount < output.count {
             let outcome = output.withUnsafeBytes { bytes in
@@ -235,7 +235,7 @@ private final class SocketConnection: RedisConnection {
                         replies.append(reply)
                     }
                 } catch { throw .malformed(address, error.what) }
-                // A short read has emptied the socket; a session may have more of a record.
+                // A short read has emptied a plain socket. A TLS session may hold more data.
                 if session == nil, byteCount < input.count { return POLLIN }
             case .wantsRead: return POLLIN
             case .wantsWrite: return POLLOUT
@@ -267,7 +267,9 @@ private final class SocketConnection: RedisConnection {
         }
     }
 
-    /// Waits until the socket is ready; false at the deadline.
+    /// Waits for readiness.
+    ///
+    /// Returns `false` at the deadline.
     private func wait(for interest: Int32, _ deadline: UInt64) throws(RedisError) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(interest), revents: 0)
         while true {

@@ -1,27 +1,26 @@
-// Replies, parsed by hiredis. Its reader keeps the state of a half read reply; the objects are made here, so that no
-// count that a server sends reserves memory.
+// A parser of replies on top of hiredis. hiredis keeps the state of partial replies. The reply objects are created here, so that
+// an array count sent by a server does not reserve memory.
 
 internal import CHiredis
 
-/// Bytes that are no reply, or are beyond the bounds of one.
+/// Bytes that are no reply or exceed the bounds of a reply.
 package struct MalformedReply: Error, Equatable {
     package let what: String
 }
 
-/// Turns bytes into replies, however they are cut.
+/// An incremental parser of replies.
 ///
-/// A server's bytes cannot make it do anything but throw: hiredis bounds the depth (7), and the parser bounds bytes and
-/// elements of a reply.
+/// Malformed input only causes an error: hiredis bounds the nesting (7), and the parser bounds the bytes and elements of a reply.
 package struct ReplyParser: ~Copyable {
     private let reader: UnsafeMutablePointer<redisReader>
     private let builder: ReplyBuilder
     private let byteLimit: Int
-    /// Bytes that belong to replies which are not whole yet.
+    /// The number of bytes of incomplete replies.
     private var unfinishedByteCount = 0
 
     /// - Parameters:
-    ///   - byteLimit: of one reply.
-    ///   - elementLimit: the parts of one reply, itself included.
+    ///   - byteLimit: the maximum size of a reply.
+    ///   - elementLimit: the maximum number of parts of a reply, including the reply itself.
     package init(byteLimit: Int = Limits.replyByteCount, elementLimit: Int = Limits.replyElementCount) {
         self.byteLimit = byteLimit
         builder = ReplyBuilder(elementLimit: elementLimit)
@@ -29,13 +28,13 @@ package struct ReplyParser: ~Copyable {
             preconditionFailure("no memory for a parser of replies")
         }
         self.reader = reader
-        // Not retained: the parser owns both, and the reader goes first.
+        // Not retained: the parser owns both objects and frees the reader first.
         reader.pointee.privdata = Unmanaged.passUnretained(builder).toOpaque()
     }
 
     deinit { redisReaderFree(reader) }
 
-    /// Takes bytes as they come from the server.
+    /// Adds bytes received from the server.
     package mutating func feed(_ bytes: UnsafeRawBufferPointer) throws(MalformedReply) {
         guard let start = bytes.baseAddress, !bytes.isEmpty else { return }
         unfinishedByteCount += bytes.count
@@ -44,7 +43,7 @@ package struct ReplyParser: ~Copyable {
         }
     }
 
-    /// The next whole reply; `nil` when more bytes are needed.
+    /// Returns the next complete reply, or `nil` if more bytes are needed.
     package mutating func next() throws(MalformedReply) -> RedisReply? {
         var object: UnsafeMutableRawPointer?
         guard redisReaderGetReply(reader, &object) == REDIS_OK else { throw failure }
@@ -65,7 +64,7 @@ package struct ReplyParser: ~Copyable {
     }
 }
 
-/// Puts together what the reader finds, which it reports depth first.
+/// Assembles the elements that the reader reports depth first.
 private final class ReplyBuilder {
     private struct Open {
         var elementCount: Int
@@ -80,13 +79,15 @@ private final class ReplyBuilder {
 
     init(elementLimit: Int) { self.elementLimit = elementLimit }
 
-    /// Takes the whole reply, if there is one.
+    /// Removes and returns the complete reply, if any.
     func take() -> RedisReply? {
         defer { (whole, count) = (nil, 0) }
         return whole
     }
 
-    /// False when the reply has too many parts.
+    /// Adds an element.
+    ///
+    /// Returns `false` if the reply has too many parts.
     func add(_ reply: RedisReply) -> Bool {
         guard isWithinLimit() else { return false }
         close(reply)
@@ -119,14 +120,14 @@ private final class ReplyBuilder {
         task?.pointee.privdata.map { Unmanaged<ReplyBuilder>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// What the reader takes for an object: it only asks whether there is one.
+    /// Returns a placeholder object: the reader only checks whether the pointer is null.
     private static func mark(_ isTaken: Bool) -> UnsafeMutableRawPointer? {
         isTaken ? UnsafeMutableRawPointer(bitPattern: 8) : nil
     }
 
-    /// The reader's callbacks; never freed, since every parser uses them.
+    /// The reader's callbacks, shared by all parsers and never freed.
     nonisolated(unsafe) static let functions: UnsafeMutablePointer<redisReplyObjectFunctions> = {
-        // Sound because it is written here once and only read afterwards.
+        // Safe: the memory is written once here and only read afterwards.
         let functions = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
         functions.initialize(
             to: redisReplyObjectFunctions(
@@ -144,7 +145,7 @@ private final class ReplyBuilder {
                 createArray: { task, count in mark(of(task)?.beginArray(Int(count)) ?? false) },
                 createInteger: { task, number in mark(of(task)?.add(.integer(number)) ?? false) },
                 createNil: { task in mark(of(task)?.add(.none) ?? false) },
-                // The objects are the builder's.
+                // The builder owns the objects.
                 freeObject: { _ in }))
         return functions
     }()

@@ -1,16 +1,17 @@
-// Signatures as Standard Webhooks 1.0 asks (standardwebhooks.com): `v1,` and the base 64 of
-// HMAC-SHA256(secret, id ‖ "." ‖ timestamp in seconds ‖ "." ‖ body).
+// Signatures of Standard Webhooks 1.0 (standardwebhooks.com): `v1,` and the base64 of HMAC-SHA256(secret, id ‖ "." ‖ timestamp in
+// seconds ‖ "." ‖ body).
 
 internal import Cryptography
 internal import TextForms
 
-/// The key shared with the sender service, written `whsec_` and base 64.
+/// The key shared with the sender service, written as `whsec_` and base64.
 package struct HookSecret: Sendable {
-    /// 24 to 64 bytes, the key of the HMAC.
+    /// The key of the HMAC, 24 to 64 bytes.
     package let key: [UInt8]
 
-    /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks; some tools
-    /// leave the padding out.
+    /// Fails unless the text is `whsec_` and the base64 of 24 to 64 bytes, as the specification requires.
+    ///
+    /// Missing padding is accepted because some tools omit it.
     package init?(_ text: String) {
         let prefix = "whsec_"
         guard text.hasPrefix(prefix) else { return nil }
@@ -22,19 +23,19 @@ package struct HookSecret: Sendable {
         self.key = key
     }
 
-    /// The header `webhook-signature`.
+    /// Returns the value of the header `webhook-signature`.
     package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
         return "v1," + Base64.encode(HMACSHA256.code(key: key, message: signed), .standard)
     }
 }
 
-/// The headers of one attempt to post a body, signed with each secret in force.
+/// The headers of a webhook request, signed with each active secret.
 package enum WebhookHeaders {
     package static func make(
         id: String, body: [UInt8], keys: [HookSecret], unixSeconds: Int64
     ) -> [(name: String, value: String)] {
-        // Signatures stand apart by a space, so that the receiver may change its secret at leisure.
+        // Several signatures, separated by spaces, let the receiver change its secret at any time.
         let signatures = keys.map { $0.signature(id: id, timestamp: unixSeconds, body: body) }
         return [
             ("content-type", "application/json;charset=utf-8"), ("webhook-id", id),

@@ -4,56 +4,62 @@ internal import Glibc
 internal import Platform
 internal import Structures
 
-/// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
+/// A TCP connection on an event loop, with or without TLS.
 ///
-/// A handle of 24 bytes: the stream itself is a slot of its loop, 160 bytes with libevent's event, and has no buffer while it
-/// is idle. After its end, and after a detach, every operation does nothing. A handle must not outlive its loop.
+/// Input is delivered to its delegate, output is written once per turn. The type is a handle of 24 bytes. The stream itself is a
+/// slot of its loop: 160 bytes including libevent's event, without buffers while idle. Operations on a closed or detached stream
+/// have no effect. A handle must not outlive its loop.
 public struct ByteStream {
     let table: UnsafeMutablePointer<StreamTable>
     let place: StreamSlot.Pointer
-    /// Which of the slot's occupants this is.
+    /// The serial number that distinguishes this stream from other users of the slot.
     let serial: UInt32
 
-    /// The stream that a slot belongs to now.
+    /// Creates a handle for the stream that currently uses a slot.
     init(_ slot: StreamSlot.Pointer) {
         (table, place, serial) = (StreamTable.table(of: slot), slot, slot.pointee.serial)
     }
 
-    /// The stream that `reference` names, which may be over.
+    /// Creates a handle for a referenced stream, which may have ended.
     package init(_ reference: StreamReference, on loop: EventLoop) {
         guard let slot = reference.place else { preconditionFailure("a reference to no stream") }
         (table, place, serial) = (loop.streams, slot.assumingMemoryBound(to: StreamSlot.self), reference.serial)
     }
 
-    /// Names the stream on its loop in twelve bytes.
+    /// A twelve-byte reference that is valid on the stream's loop.
     package var reference: StreamReference { StreamReference(place: place, serial: serial) }
 
     package var loop: EventLoop { table.pointee.loop }
 
-    /// Makes another object the delegate, which knows the stream by a number of its own; the same one for a whole loop.
+    /// Replaces the delegate with one that all streams of a loop may share.
+    ///
+    /// `tag` identifies the stream to it.
     package func pass(to delegate: StreamDelegate, tag: UInt32) {
         guard let slot else { return }
         slot.pointee.tag = tag
         slot.pointee.share(delegate)
     }
 
-    /// What `pass` said; while the stream is open only.
+    /// The tag passed to `pass`, while the stream is open.
     package var tag: UInt32 { slot?.pointee.tag ?? .max }
 
-    /// Attaches a connection to `loop`; to be called there.
+    /// Attaches a connection to `loop`.
     ///
-    /// Bytes that were received before a move are delivered first, in a later turn than this call. Nothing is thrown:
-    /// what goes wrong ends in the delegate's one `closed`.
+    /// Must be called on that loop.
+    ///
+    /// Bytes received before a move are delivered first, in a later turn than this call. Errors are not thrown but reported
+    /// through the delegate's single `closed` call.
     ///
     /// - Parameters:
-    ///   - connection: from a listener, or detached from a stream of any loop; taken here.
+    ///   - connection: from a listener, or detached from a stream of any loop. This stream becomes its owner.
     ///   - loop: the loop of the caller.
-    ///   - delegate: held until its `closed` has returned.
-    ///   - outboxByteLimit: what may wait to be sent, give or take a thousandth; it must hold the largest single write.
-    ///   - tls: to begin a handshake: a server's on a connection that was just accepted, or a client's.
-    ///   - serverName: with it the handshake is a client's, who takes no server of another name.
-    ///   - isGated: a server's handshake passes the loop's `HandshakeGate`, if there is one.
-    ///   - isNewcomer: it is read, its handshake included, when the loop has time for newcomers, until `isNewcomer` is set to false.
+    ///   - delegate: retained until its `closed` has returned.
+    ///   - outboxByteLimit: the maximum unsent bytes, within a tolerance of a thousandth. It must allow the largest single write.
+    ///   - tls: starts a handshake, as the server on an accepted connection or as a client.
+    ///   - serverName: makes the handshake a client's and must match the server's certificate.
+    ///   - isGated: whether a server's handshake passes the loop's `HandshakeGate`, if any.
+    ///   - isNewcomer: whether input, including the handshake, is read only when the loop has time for newcomers, until
+    ///     `isNewcomer` is set to `false`.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
         outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil,
@@ -69,7 +75,7 @@ public struct ByteStream {
         place.pointee.webSocket = content.webSocket
         place.pointee.delegate = delegate
         if isNewcomer { place.pointee.newcomer = .isRead }
-        // The limit is for new output; what was moved along is carried in any case.
+        // The limit applies to new output. Output moved with the connection is always accepted.
         place.pointee.outboxLimit = ApproximateCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
         if let client = content.client { table.pointee.clients[place.pointee.number] = client }
@@ -104,7 +110,7 @@ public struct ByteStream {
             if place.pointee.tls?.isServing ?? false { table.pointee.handshakeCount += 1 }
             setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
         } catch {
-            // It never began, so it is no waiter that left.
+            // The handshake never started, so `finish` must not count it as ended.
             place.pointee.flags.remove(.isHandshaking)
             finish(.tlsFailed(error.description))
         }
@@ -117,7 +123,9 @@ public struct ByteStream {
         gate.arrive(self, context)
     }
 
-    /// Begins the handshake that the gate lets in; `hasWaited`: what came meanwhile made its edges already.
+    /// Starts the handshake that the gate admits.
+    ///
+    /// After a wait (`hasWaited`) no edge will announce the bytes that arrived during it.
     func beginServing(_ context: TLSContext, through gate: HandshakeGate, hasWaited: Bool) {
         guard let slot else { return gate.finished() }
         beginHandshake(context, nil)
@@ -126,17 +134,23 @@ public struct ByteStream {
         if hasWaited { ready(0) }
     }
 
-    /// Goes on after `HandshakeGate.takeStep` had none; the step is taken already.
+    /// Continues a handshake that `HandshakeGate.takeStep` deferred.
+    ///
+    /// The gate has already counted the step.
     func goOnWithHandshake() {
         guard let slot, let tls = slot.pointee.tls else { return }
         tls.isLate = false
         proceed(0, slot)
     }
 
-    /// Whether the handshake is not over; false after the stream's end.
+    /// Whether the handshake is in progress or waits at the gate.
+    ///
+    /// It is `false` after the stream's end.
     package var isInHandshake: Bool { slot?.pointee.flags.contains(.isHandshaking) ?? false }
 
-    /// Ends a stream whose handshake is not over; the caller tells of it.
+    /// Ends a stream during its handshake.
+    ///
+    /// The caller reports the event.
     func endHandshake(_ reason: String) {
         guard let slot, isInHandshake else { return }
         if let tls = slot.pointee.tls {
@@ -147,18 +161,20 @@ public struct ByteStream {
         finish(.tlsFailed(reason))
     }
 
-    /// Ends a client's connection so that it reads why: what it sends behind its certificate would reset our alert.
+    /// Closes after a rejected client certificate without a reset.
+    ///
+    /// The client's unread bytes would cause a reset that discards the TLS alert.
     private func refuseCertificate(_ slot: StreamSlot.Pointer, _ reason: String) -> Bool {
         noteHandshake(slot, .tlsFailed(reason))
         slot.pointee.flags.remove(.isHandshaking)
         slot.pointee.tls = nil
-        // Nothing that was meant for a proven client goes out in the clear.
+        // Output for an authenticated client must not be sent in plain text.
         slot.pointee.outbox.removeAll(into: &table.pointee.pool)
         closeAfterFlush()
         return false
     }
 
-    /// Books the end of a handshake that a client began here.
+    /// Counts and reports the end of a handshake on the server side.
     private func noteHandshake(_ slot: StreamSlot.Pointer, _ reason: CloseReason?) {
         guard let tls = slot.pointee.tls else { return noteWaiter(reason) }
         guard tls.isServing else { return }
@@ -176,7 +192,7 @@ public struct ByteStream {
         }
     }
 
-    /// Books the end of a stream that waited at the gate.
+    /// Counts and reports the end of a stream that waited at the gate.
     private func noteWaiter(_ reason: CloseReason?) {
         table.pointee.gate?.left()
         guard let hook = table.pointee.onHandshake else { return }
@@ -201,32 +217,34 @@ public struct ByteStream {
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
-    /// Until the end or a detach; the slot may be another stream's afterwards, so nothing may be read from it then.
+    /// Whether the stream has not ended or been detached.
+    ///
+    /// Otherwise its slot may belong to another stream and must not be read.
     package var isOpen: Bool {
-        // Asked several times a message, so only debug builds look which thread asks.
+        // This is called several times per message, so only debug builds check the thread.
         assert(loop.isInLoop, "a stream is used off its event loop")
         return place.pointee.serial == serial
     }
 
-    /// The slot, while it is ours.
+    /// The slot, or `nil` after the stream's end.
     var slot: StreamSlot.Pointer? { isOpen ? place : nil }
 
-    /// The other end, as a balancer or the kernel names it; `nil` after the end.
+    /// The remote address according to the balancer or the kernel, or `nil` after the stream's end.
     package var peer: SocketAddress? {
         slot.flatMap { table.pointee.clients[$0.pointee.number] ?? SocketAddress.peer(of: $0.pointee.descriptor) }
     }
 
     package var isTLS: Bool { slot?.pointee.tls != nil }
 
-    /// Bytes that wait to be sent.
+    /// The number of unsent bytes.
     package var outboxByteCount: Int { slot.map { Int($0.pointee.outbox.byteCount) } ?? 0 }
 
     // MARK: Timeout
 
-    /// Sets the stream's one timeout, in place of an earlier one; cheap enough to be called for each received frame.
+    /// Sets the stream's only timeout and replaces an earlier one.
     ///
-    /// During a TLS handshake and while closing, the stream's own bound for that holds instead. A WebSocket is not pinged
-    /// while it has a timeout.
+    /// Cheap enough for a call per received frame. During a TLS handshake and while closing, the timeouts for these phases apply
+    /// instead. A WebSocket is not pinged while it has a timeout.
     package func setTimeout(afterMilliseconds milliseconds: UInt64) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
         table.pointee.setDeadline(slot, at: loop.now + milliseconds)
@@ -253,17 +271,19 @@ public struct ByteStream {
 
     // MARK: End
 
-    /// Ends the stream at once; what waits in the outbox is lost.
+    /// Closes the stream immediately.
+    ///
+    /// Unsent output is lost.
     package func close(_ reason: CloseReason = .closedHere) {
         guard slot != nil else { return }
         finish(reason)
     }
 
-    /// Sends what is in the outbox, then closes properly: our half first, then on the peer's end or the deadline.
+    /// Sends the outbox, shuts down the output and closes on the peer's end or the deadline.
     ///
-    /// From now on input is ignored and output refused. Waiting for the peer's end keeps a reset from overtaking our
-    /// last bytes. A WebSocket's close frame, with `code`, goes behind what is in the outbox, and our half ends when the
-    /// client's close frame is here (RFC 6455, section 7.1.1).
+    /// Later input is ignored and later output refused. Closing only after the peer's end prevents a reset from discarding the
+    /// last bytes. On a WebSocket a close frame with `code` follows the outbox, and the output ends after the client's close
+    /// frame (RFC 6455, section 7.1.1).
     package func closeAfterFlush(
         code: WebSocketCode = .normal, deadlineMilliseconds: UInt64 = Limits.closeMilliseconds
     ) {
@@ -274,16 +294,18 @@ public struct ByteStream {
         slot.pointee.flags.remove(.isPaused)
         dropUnconsumed(slot)
         markDirty(slot)
-        // A paused stream may have missed the edge of what is to be ignored now.
+        // A paused stream may have missed the edge of input that is now ignored.
         enqueueReadAgain()
         StreamTable.beginClosing(self, on: loop)
     }
 
-    /// Takes the connection off this loop, to be attached to another; no `closed` will be told.
+    /// Removes the connection from this loop, to be attached to another.
     ///
-    /// - Parameter unconsumed: inside `received`, the bytes that the next owner shall see first; otherwise left out,
-    ///   and what the stream kept goes along.
-    /// - Returns: `nil` if the stream is over, or closing, or in its handshake.
+    /// `closed` is not called.
+    ///
+    /// - Parameter unconsumed: inside `received`, the bytes that the next owner receives first. Elsewhere it is `nil`, and the
+    ///   stream's stored bytes are moved.
+    /// - Returns: `nil` if the stream is closed, closing or in its handshake.
     package func detach(unconsumed: UnsafeRawBufferPointer? = nil) -> DetachedConnection? {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return nil }
         flush()
@@ -310,14 +332,14 @@ public struct ByteStream {
         content.client = table.pointee.clients[slot.pointee.number]
         content.counted = table.pointee.takeCounted(slot)
         let connection = DetachedConnection(content, peer: content.client ?? SocketAddress.peer(of: content.descriptor))
-        // The delegate stays until this call has returned: it may be the one that called.
+        // The delegate must stay alive during this call, because it may be the caller.
         let delegate = slot.pointee.delegate
         release(slot)
         withExtendedLifetime(delegate) {}
         return connection
     }
 
-    /// Ends the stream: descriptor, TLS and buffers go now, the delegate is told in the next turn.
+    /// Ends the stream: releases descriptor, TLS and buffers immediately and notifies the delegate in the next turn.
     func finish(_ reason: CloseReason) {
         guard let slot else { return }
         if slot.pointee.flags.contains(.isHandshaking) { noteHandshake(slot, reason) }
@@ -352,15 +374,14 @@ public struct ByteStream {
         guard slot.pointee.newcomer == .no || isTurnOfNewcomer(slot, what) else { return }
         if slot.pointee.flags.contains(.isHandshaking) {
             guard slot.pointee.tls != nil else {
-                // It waits at the gate; what it sends is looked at when its turn comes.
-                // A reset comes as an error, without EV_CLOSED.
+                // The stream waits at the gate and its input stays unread. A reset is reported as an error without EV_CLOSED.
                 if slot.pointee.flags.contains(.hasPeerEnd) || Sockets.isPeerGone(descriptor: slot.pointee.descriptor) {
                     finish(.endOfStream)
                 }
                 return
             }
             if let tls = slot.pointee.tls, tls.isGated, let gate = table.pointee.gate {
-                // It has its place already; what has come meanwhile is read then.
+                // The handshake already waits for its next step, which will read this input.
                 if tls.isLate { return }
                 guard gate.takeStep(self) else {
                     tls.isLate = true
@@ -371,26 +392,30 @@ public struct ByteStream {
         proceed(what, slot)
     }
 
-    /// Whether a newcomer with an event is read now; otherwise it waits.
+    /// Returns whether a newcomer with an event may be read now.
+    ///
+    /// Otherwise it is queued.
     private func isTurnOfNewcomer(_ slot: StreamSlot.Pointer, _ what: Int16) -> Bool {
-        // That a new connection can be written to is no news.
+        // A new connection is always writable, so this event needs no reading.
         guard what & Int16(EV_READ | EV_CLOSED) != 0 else { return true }
         guard slot.pointee.newcomer == .isRead else { return false }
-        // Who comes later does not overtake.
+        // Later newcomers must not overtake queued ones.
         if table.pointee.newcomers.isEmpty, loop.mayReadNewcomer() { return true }
         slot.pointee.newcomer = .waits
         table.pointee.newcomers.append(self)
         return false
     }
 
-    /// Reads a newcomer that has waited; which edges there were is not known any more, so all are tried.
+    /// Reads a newcomer from the queue.
+    ///
+    /// Its edges are unknown by then, so both directions are tried.
     func readNewcomer() {
         guard let slot else { return }
         if slot.pointee.newcomer == .waits { slot.pointee.newcomer = .isRead }
         proceed(Int16(EV_READ | EV_WRITE), slot)
     }
 
-    /// Whether something has come on a newcomer's stream that the loop had no time to read.
+    /// Whether a newcomer has unread input for which the loop had no time.
     package var waitsToBeRead: Bool { slot.map { $0.pointee.newcomer == .waits } ?? false }
 
     /// Whether the stream is read only when the loop has time for newcomers.
@@ -402,7 +427,7 @@ public struct ByteStream {
             if newValue != (slot.pointee.newcomer != .no) {
                 table.pointee.strangerByteCount += newValue ? kept : -kept
             }
-            // What waited is read in its turn all the same.
+            // A queued stream keeps its place in the queue.
             slot.pointee.newcomer = newValue ? .isRead : .no
         }
     }
@@ -414,7 +439,7 @@ public struct ByteStream {
             table.pointee.handshakeNanoseconds += Int64(SystemClock.monotonicNanoseconds - began)
             guard isDone else { return }
         }
-        // TLS may wait for either direction with either operation, so every edge tries both.
+        // TLS may need either direction for either operation, so every edge tries both.
         let isTLS = slot.pointee.tls != nil
         if isTLS || what & Int16(EV_WRITE) != 0, slot.pointee.flags.contains(.isBlocked) {
             slot.pointee.flags.remove(.isBlocked)
@@ -424,14 +449,16 @@ public struct ByteStream {
         if isTLS || what & Int16(EV_READ | EV_CLOSED) != 0 { readAvailable() }
     }
 
-    /// Goes on with the handshake; `false` while it is not done.
+    /// Continues the handshake.
+    ///
+    /// Returns `false` while it is incomplete.
     private func continueHandshake(_ slot: StreamSlot.Pointer) -> Bool {
         guard let tls = slot.pointee.tls else { return true }
         switch tls.handshake() {
         case .wantsRead, .wantsWrite: return false
         case .failed(let reason):
             if tls.isServing, tls.failure == .certificate { return refuseCertificate(slot, reason) }
-            // Nothing listens there: no word about TLS.
+            // The port is closed, so the error must not mention TLS.
             let isRefused = tls.systemErrorCode == ECONNREFUSED
             finish(isRefused ? .failed(SystemError(operation: "connect", code: ECONNREFUSED)) : .tlsFailed(reason))
             return false
@@ -439,7 +466,7 @@ public struct ByteStream {
             tls.share(table.pointee.tlsSocket)
             noteHandshake(slot, nil)
             slot.pointee.flags.remove(.isHandshaking)
-            // The bound of a close that was asked for meanwhile stays.
+            // A close requested during the handshake keeps its timeout.
             if !slot.pointee.flags.contains(.isClosing) { table.pointee.clearDeadline(slot) }
             slot.pointee.delegate?.handshakeFinished(self)
             guard isOpen else { return false }

@@ -1,12 +1,12 @@
-// A file of its own: beside libevent's module the compiler loses the system's names of sockets in other files.
+// A separate file: in a file that imports libevent's module the compiler does not find the system's socket names.
 
 internal import Glibc
 package import Platform
 
 extension DetachedConnection {
-    /// Two connected ends on this machine, for loops that share a table of descriptors.
+    /// Creates two connected ends on this machine, for loops that share a descriptor table.
     ///
-    /// - Throws: when the system has no descriptors.
+    /// - Throws: when no descriptors are left.
     package static func pair() throws(SystemError) -> (DetachedConnection, DetachedConnection) {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)

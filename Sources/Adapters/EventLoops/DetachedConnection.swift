@@ -4,30 +4,36 @@ internal import Glibc
 package import Platform
 internal import Synchronization
 
-/// A connection between two owners: just accepted, or on its way from one loop to another.
+/// A connection without a loop: just accepted, or moving from one loop to another.
 ///
-/// A loop takes it when it attaches it to a stream, once; if no loop does, the last reference closes the connection.
+/// It can be attached to a stream once. If it is never attached, releasing the last reference closes the connection.
 package final class DetachedConnection: @unchecked Sendable {
-    // Sound because the content is set before the object is shared and read once, by the thread that wins `isTaken`.
+    // Safe: the content is set before the object is shared, and only the thread that wins `isTaken` reads it, once.
 
-    /// What moves.
+    /// The state that moves with the connection.
     struct Content {
         var descriptor: CInt
         var tls: TLSSession?
         var isWebSocket = false
-        /// What a WebSocket keeps in the middle of a message.
+        /// The state of a WebSocket within a message.
         var webSocket: WebSocketSession?
-        /// Received and not consumed; comes before anything that is still in the socket.
+        /// Received bytes that were not consumed.
+        ///
+        /// They precede the bytes in the socket.
         var leftover: [UInt8] = []
-        /// Written and not sent.
+        /// Written bytes that were not sent.
         var unsent: [UInt8] = []
-        /// The other end as a balancer named it.
+        /// The client's address according to a balancer.
         var client: SocketAddress?
-        /// Whose guard counts it; the content's owner says when it is over.
+        /// The guard that counts the connection.
+        ///
+        /// The owner of the content must call `leave` at the end.
         var counted: CountedAddress?
     }
 
-    /// The other end, the client's where a balancer is between; `nil` if it has left already.
+    /// The remote address, or the client's behind a balancer.
+    ///
+    /// It is `nil` if the peer has disconnected.
     package let peer: SocketAddress?
     private var content: Content?
     private let isTaken = Atomic<Bool>(false)
@@ -37,14 +43,16 @@ package final class DetachedConnection: @unchecked Sendable {
         self.peer = peer
     }
 
-    /// Adopts a connected, non-blocking socket from outside the module; its owner is this object from now on.
+    /// Takes ownership of a connected, non-blocking socket.
     package convenience init(adopting descriptor: CInt) {
         self.init(Content(descriptor: descriptor), peer: SocketAddress.peer(of: descriptor))
     }
 
-    /// Begins to connect; the stream that takes the connection learns what comes of it.
+    /// Starts to connect.
     ///
-    /// - Throws: when the system has no descriptor, or refuses the address at once.
+    /// The stream that takes the connection reports the result.
+    ///
+    /// - Throws: when no descriptor is left, or the system refuses the address immediately.
     package convenience init(connectingTo address: RemoteAddress) throws(SystemError) {
         self.init(Content(descriptor: try address.beginConnecting()), peer: nil)
     }
@@ -55,18 +63,23 @@ package final class DetachedConnection: @unchecked Sendable {
         Glibc.close(content.descriptor)
     }
 
-    /// Whether the other end is on this machine.
+    /// Whether the peer is on this machine.
     package var isLoopback: Bool { peer?.isLoopback ?? false }
 
-    /// Whether its bytes are in TLS; until it is attached.
+    /// Whether the connection uses TLS.
+    ///
+    /// Valid until it is attached.
     package var isTLS: Bool { content?.tls != nil }
 
-    /// The address that a guard counts it to, until it is attached; 0: it is not counted.
+    /// The address under which a guard counts the connection, or 0.
+    ///
+    /// Valid until it is attached.
     package var countedNetwork: UInt64 { content?.counted?.network ?? 0 }
 
-    /// Sends a last word, as far as the socket takes it at once, and closes: for a newcomer for whom there is no room.
+    /// Sends a final message, as far as the socket accepts it immediately, and closes: for a connection that is refused for lack
+    /// of capacity.
     ///
-    /// What the peer has sent already is read, since unread bytes would reset the connection before the word arrives.
+    /// Pending input is read first, since unread bytes would cause a reset that discards the message.
     package func turnAway(with word: UnsafeRawBufferPointer) {
         let content = take()
         content.counted?.leave()
@@ -81,7 +94,7 @@ package final class DetachedConnection: @unchecked Sendable {
     }
 
     func take() -> Content {
-        // Acquire and release: the winner sees the content as the maker left it.
+        // Acquire and release: the winner sees the content written by the creator.
         let wasTaken = isTaken.exchange(true, ordering: .acquiringAndReleasing)
         guard !wasTaken, let content else { preconditionFailure("a detached connection was attached twice") }
         self.content = nil

@@ -1,4 +1,4 @@
-// EventLoops: libevent in Swift (loop, timeouts, mailbox, listener, byte stream, HTTP server); it knows no message.
+// libevent in Swift: loops, timeouts, mailboxes, listeners, byte streams and an HTTP server, without knowledge of messages.
 internal import CLibevent
 internal import Cryptography
 internal import Glibc
@@ -6,22 +6,20 @@ package import Platform
 internal import Structures
 internal import Synchronization
 
-/// One thread, one `event_base`, and everything that is registered with it.
+/// A thread, its `event_base` and everything registered with it.
 ///
-/// A turn is: wait for events and run their callbacks; hand out what was put off (ends of streams, further reads, newcomers);
-/// the hooks `beforeFlush`; one write per stream that has something to say; the hooks `afterFlush`.
+/// A turn has these steps: wait for events and run their callbacks; process deferred work (ends of streams, further reads,
+/// newcomers); run the hooks `beforeFlush`; write once per stream with output; run the hooks `afterFlush`.
 ///
-/// The thread that makes the loop owns it until `start()`, and the one that joins it afterwards, so that a loop may be
-/// furnished before it runs.
+/// The creating thread owns the loop until `start()`, and the joining thread owns it after `join()`. A loop can therefore be
+/// configured before it runs.
 package final class EventLoop: @unchecked Sendable {
-    // Sound because `submitted` and `thread` are locks, the flags are Atomics, and everything else is touched only by
-    // the owner.
+    // Safe: `submitted` and `thread` are locks, the flags are atomics, and only the owner accesses everything else.
 
-    /// When in a turn a hook runs.
+    /// The point in a turn at which a hook runs.
     package enum TurnEnd: Sendable {
-        /// After all callbacks: the place to hand batches to the committer and to fill outboxes.
+        /// After all callbacks: the point to submit batches to the committer and to fill outboxes.
         case beforeFlush
-        /// After the outboxes were written.
         case afterFlush
     }
 
@@ -29,10 +27,12 @@ package final class EventLoop: @unchecked Sendable {
     package let name: String
 
     let base: OpaquePointer
-    /// What the loop's streams share; a struct behind a pointer, since class properties pay for each access.
+    /// The shared state of the loop's streams.
+    ///
+    /// A struct behind a pointer avoids the cost of accessing class properties.
     let streams: UnsafeMutablePointer<StreamTable>
 
-    /// The loop's thread has a descriptor table of its own: a number from elsewhere means nothing on it.
+    /// Whether the loop's thread has a private descriptor table, in which descriptors of other threads are invalid.
     package let hasOwnTable: Bool
     package let passage: DescriptorPassage?
     private let wakeup: Wakeup
@@ -41,15 +41,15 @@ package final class EventLoop: @unchecked Sendable {
     private let isStopping = Atomic<Bool>(false)
     private let isRunning = Atomic<Bool>(false)
     private let wakeupTally = Atomic<UInt64>(0)
-    /// Connections passed to this loop so far.
+    /// The number of connections passed to this loop.
     ///
-    /// A socket carries them, which the memory model knows nothing of: this counter is what makes a passenger's fields,
-    /// written by one thread, readable by the other.
+    /// A connection is passed through a socket, which establishes no memory ordering. This counter orders the sender's writes
+    /// before the receiver's reads.
     private let passedCount = Atomic<UInt64>(0)
     private let submitted = Lock<[Work]>([])
     private var spareWork: [Work] = []
 
-    /// In a struct, since an array of bare closures would allocate a wrapper for each.
+    /// A closure in a struct: an array of closures would allocate a wrapper for each.
     private struct Work: Sendable {
         let run: @Sendable () -> Void
     }
@@ -58,7 +58,7 @@ package final class EventLoop: @unchecked Sendable {
     private var wakeEvent: UnsafeMutablePointer<event>?
     private var tickEvent: UnsafeMutablePointer<event>?
     private var cachedNow: UInt64 = 0
-    /// The caller of `step` drives this loop with its own clock and ticks.
+    /// Whether the caller of `step` drives this loop with its own clock and ticks.
     private var isStepped = false
     private var beforeFlush: [() -> Void] = []
     private var afterFlush: [() -> Void] = []
@@ -71,30 +71,30 @@ package final class EventLoop: @unchecked Sendable {
     private var passageEvent: UnsafeMutablePointer<event>?
     private var arrived: (DetachedConnection?, any Sendable) -> Void = { _, _ in }
     private var sockets: Set<CInt> = []
-    /// Made when `turnAgain(in:)` is first asked for, on the loop's thread.
+    /// Created by the first call of `turnAgain(in:)`, on the loop's thread.
     private var pause: OneShotTimer?
     private var isTornDown = false
     private var mustTurnAgain = false
 
-    /// Time that went into the TLS handshakes of this loop's streams.
+    /// The time spent in TLS handshakes of this loop's streams.
     package var handshakeNanoseconds: Int64 {
         preconditionInLoop()
         return streams.pointee.handshakeNanoseconds
     }
 
-    /// Whether there is time for one more newcomer in this turn; asked before each one is read.
+    /// Returns whether there is time to read another newcomer in this turn.
     ///
-    /// One without time waits, oldest first, and with it all newcomers that come later. Nothing makes a turn for those who
-    /// wait: the owner of this answer asks for one. Sessions' events are not asked for.
+    /// Called before each one is read. A newcomer without time is queued, as are all later ones. The queue itself causes no
+    /// further turn: the owner of this closure must request one. It is not called for events of sessions.
     package var mayReadNewcomer: () -> Bool = { true }
 
-    /// Newcomers that have something to read and wait; those who left meanwhile are among them.
+    /// The number of queued newcomers, including those that have disconnected since.
     package var waitingNewcomerCount: Int {
         preconditionInLoop()
         return streams.pointee.newcomers.count
     }
 
-    /// What the handshakes of HTTP servers and other gated streams pass from now on.
+    /// The gate for new handshakes of HTTP servers and other gated streams.
     package var handshakeGate: HandshakeGate? {
         get {
             preconditionInLoop()
@@ -106,19 +106,21 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Has the outcome of each TLS handshake told that a client began here.
+    /// Sets the hook that receives the outcome of each TLS handshake on the server side.
     package func onHandshake(_ hook: @escaping (HandshakeEvent) -> Void) {
         preconditionInLoop()
         streams.pointee.onHandshake = hook
     }
 
-    /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
+    /// Creates a loop that does not run yet.
     ///
-    /// From the first one on the process ignores SIGPIPE: OpenSSL writes with calls that raise it, and a peer
-    /// that left must be an error there, not the end of the process.
+    /// Throws when the system is out of descriptors or memory.
     ///
-    /// With `hasOwnTable` the loop's thread takes a descriptor table of its own when it starts, and with it a limit of
-    /// open files of its own. Then connections come from other loops through `pass(_:with:)` only.
+    /// The first loop makes the process ignore SIGPIPE: OpenSSL's writes raise it, but a disconnected peer must only cause an
+    /// error.
+    ///
+    /// With `hasOwnTable` the loop's thread gets a private descriptor table when it starts, with a separate limit of open files.
+    /// Connections from other loops then arrive through `pass(_:with:)` only.
     package init(index: Int, name: String? = nil, hasOwnTable: Bool = false) throws(SystemError) {
         signal(SIGPIPE, SIG_IGN)
         self.index = index
@@ -162,15 +164,15 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     private static func makeBase() -> OpaquePointer? {
-        // Without it, for want of address space, all works the same.
+        // Optional: without the reserved address space libevent uses malloc.
         _ = EventMemory.isInstalled
         guard let configuration = event_config_new() else { return nil }
         defer { event_config_free(configuration) }
-        // No locks: other threads never call into the base, they wake it. The environment must not change the poller.
-        // No precise timers: those cost a system call for each wait, and all we ask for is a tick of 50 ms.
+        // No locks: other threads never call into the base, they only wake it. Environment variables must not change the poller.
+        // No precise timers: they cost a system call per wait, and the loop needs only a tick of 50 ms.
         let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
         event_config_set_flag(configuration, CInt(flags))
-        // Edges for the streams, and the early sign of a peer's end that tells a short read from the last one.
+        // Edge-triggered events for the streams, and EV_CLOSED to distinguish a short read from the peer's end.
         event_config_require_features(configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_EARLY_CLOSE.rawValue))
         return event_base_new_with_config(configuration)
     }
@@ -182,15 +184,15 @@ package final class EventLoop: @unchecked Sendable {
 
     // MARK: Start and stop
 
-    /// Runs the loop on a thread of its own, named after it.
+    /// Runs the loop on a new thread with the loop's name.
     ///
-    /// With a table of its own, `passages` are those of all loops of its kind; the loop's listening sockets are closed
-    /// in the caller's table as soon as the loop's has them.
+    /// With a private table, `passages` are those of all such loops. The caller's copies of the loop's listening sockets are
+    /// closed as soon as the loop's table has them.
     package func start(sendingThrough passages: [DescriptorPassage] = []) throws(SystemError) {
         preconditionInLoop()
         precondition(!isTornDown && !isRunning.load(ordering: .relaxed), "an event loop starts once")
         isRunning.store(true, ordering: .relaxed)
-        // Nobody's until the new thread takes it.
+        // No owner until the new thread takes the loop.
         owner.store(0, ordering: .relaxed)
         do throws(SystemError) {
             guard hasOwnTable else {
@@ -215,7 +217,7 @@ package final class EventLoop: @unchecked Sendable {
                 throw error
             }
             thread.withLock { swap(&$0, &started) }
-            // An open copy would be given connections that nobody accepts.
+            // An open copy would receive connections that are never accepted.
             for socket in sockets where socket != passage?.receiving { Glibc.close(socket) }
         } catch {
             owner.store(Thread.currentIdentifier, ordering: .relaxed)
@@ -224,9 +226,9 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Asks the loop to end after its turn: hooks of `onStop`, then listeners, servers and streams are closed.
+    /// Requests the end of the loop after its turn: runs the hooks of `onStop`, then closes listeners, servers and streams.
     ///
-    /// From any thread, any number of times. A loop that was never started is closed at once.
+    /// May be called from any thread, any number of times. A loop that was never started is closed immediately.
     package func stop() {
         if isRunning.load(ordering: .relaxed) {
             isStopping.store(true, ordering: .releasing)
@@ -236,24 +238,25 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Whether some stream has bytes that its peer's machine has not acknowledged; on the loop.
+    /// Whether any stream has bytes that the peer's kernel has not acknowledged.
     ///
-    /// Ending the loop then may lose them.
+    /// Ending the loop may lose them. Read on the loop.
     package var isSending: Bool {
         preconditionInLoop()
         return streams.pointee.isSending()
     }
 
-    /// Streams that may wait for their peer's end after `closeAfterFlush`, each with its descriptor; beyond it the longest
-    /// waiting one ends at once.
+    /// The maximum number of streams that wait for their peer's end after `closeAfterFlush`.
     ///
-    /// Set before the loop starts, or on the loop.
+    /// Above it the longest waiting one is closed. Must be set before the loop starts, or on the loop.
     package var closingStreamLimit = Int.max
 
-    /// As `Limits` has it; for tests.
+    /// The delay from `Limits`, which tests may change.
     var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
 
-    /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
+    /// Waits for the end of the loop's thread.
+    ///
+    /// The caller owns the loop afterwards.
     package func join() {
         precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")
         guard let thread = thread.withLock({ $0.take() }) else { return }
@@ -271,7 +274,7 @@ package final class EventLoop: @unchecked Sendable {
 
     private func turn() {
         cachedNow = 0
-        // Work was put off: look for events, but do not wait for one.
+        // Deferred work is pending, so the poll must not block.
         let flags = EVLOOP_ONCE | (streams.pointee.hasDeferredWork || mustTurnAgain ? EVLOOP_NONBLOCK : 0)
         mustTurnAgain = false
         finishTurn(event_base_loop(base, CInt(flags)))
@@ -287,17 +290,19 @@ package final class EventLoop: @unchecked Sendable {
         for hook in afterFlush { hook() }
     }
 
-    /// Makes the calling thread the owner of a loop that does not run; nobody else uses it meanwhile.
+    /// Makes the calling thread the owner of a loop that does not run.
+    ///
+    /// No other thread may use the loop during the call.
     package func takeOver() {
         precondition(!isRunning.load(ordering: .relaxed), "a running loop keeps its thread")
         owner.store(Thread.currentIdentifier, ordering: .relaxed)
     }
 
-    /// Runs one turn on the caller's thread with what is there already: for a test that is the clock and waits itself.
+    /// Runs one turn on the caller's thread without waiting for events, for tests that control the clock.
     ///
     /// - Parameters:
-    ///   - now: the loop's time from here on, in milliseconds; it does not fall.
-    ///   - isTick: runs the hooks of `onTick` and the streams' timeouts first, which nothing else does from now on.
+    ///   - now: the loop's time in milliseconds, which must not decrease.
+    ///   - isTick: whether to first run the hooks of `onTick` and the streams' timeouts, which no longer run automatically.
     package func step(at now: UInt64, isTick: Bool) {
         preconditionInLoop()
         precondition(!isRunning.load(ordering: .relaxed) && !isTornDown, "a loop that runs steps itself")
@@ -323,14 +328,14 @@ package final class EventLoop: @unchecked Sendable {
         while round < Limits.stopRoundCount {
             StreamTable.finishAll(on: self)
             takeMail()
-            // Lets libevent run the finalizers of its own objects.
+            // libevent runs the finalizers of its objects here.
             event_base_loop(base, CInt(EVLOOP_NONBLOCK))
             guard streams.pointee.hasDeferredWork else { break }
             round += 1
         }
         StreamTable.endBudget(on: self)
         for mailbox in mailboxes { mailbox.loopStops() }
-        // The hooks hold what was wired to this loop; letting go of them ends those cycles.
+        // Releasing the hooks breaks the reference cycles with the objects that use this loop.
         (mailboxes, stopHooks, tickHooks, standstillHooks, beforeFlush, afterFlush) = ([], [], [], [], [], [])
         mayReadNewcomer = { true }
         arrived = { _, _ in }
@@ -338,18 +343,18 @@ package final class EventLoop: @unchecked Sendable {
 
     // MARK: Connections from other loops
 
-    /// Sets who takes connections that other loops pass, with what they gave along; to be called before `start`.
+    /// Sets the handler of connections passed by other loops, and of their cargo.
     ///
-    /// `nil` stands for a connection that was lost on the way, because this loop's table is full.
+    /// Must be called before `start`. The connection is `nil` if it was lost because this loop's descriptor table is full.
     package func onArrival(_ arrived: @escaping (DetachedConnection?, any Sendable) -> Void) { self.arrived = arrived }
 
-    /// Passes a connection to this loop, from the thread of another one, whichever tables the two have.
+    /// Passes a connection to this loop from the thread of another loop, even between different descriptor tables.
     ///
-    /// - Returns: false when the loop is too far behind; the connection is closed then.
+    /// - Returns: `false` when the loop's queue is full. The connection is closed then.
     package func pass(_ connection: DetachedConnection, with cargo: any Sendable) -> Bool {
         guard let passage else { preconditionFailure("only a loop with a table of its own has a passage") }
         let content = connection.take()
-        // The kernel copies the descriptor when it is sent; this thread's own is of no use after that.
+        // The kernel copies the descriptor when it is sent, so this thread's descriptor is closed.
         defer { Glibc.close(content.descriptor) }
         let passenger = Unmanaged.passRetained(Passenger(content, peer: connection.peer, cargo: cargo))
         passedCount.add(1, ordering: .releasing)
@@ -365,7 +370,7 @@ package final class EventLoop: @unchecked Sendable {
         while count < limit, let (word, descriptor) = passage.receive() {
             count += 1
             _ = passedCount.load(ordering: .acquiring)
-            // Sent by `pass` above with the reference that is taken over here.
+            // The pointer comes from `pass`, and its reference is released here.
             guard let pointer = UnsafeRawPointer(bitPattern: UInt(word)) else { continue }
             let passenger = Unmanaged<Passenger>.fromOpaque(pointer).takeRetainedValue()
             guard descriptor >= 0, passenger.content.tls?.rebind(to: descriptor) ?? true else {
@@ -380,31 +385,34 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Remembers a listening socket, so that no other table keeps a copy of it.
+    /// Records a listening socket, so that copies in other tables are closed.
     func own(_ socket: CInt) { sockets.insert(socket) }
 
     // MARK: Confinement
 
     package var isInLoop: Bool { owner.load(ordering: .relaxed) == Thread.currentIdentifier }
 
-    /// Traps unless the caller is on the loop's thread: one relaxed load, cheap enough for every entry point.
+    /// Traps unless the caller is on the loop's thread.
+    ///
+    /// It costs one relaxed load.
     package func preconditionInLoop() { precondition(isInLoop, "called off its event loop") }
 
-    /// Runs `work` on the loop, in the order of submission; from any thread.
+    /// Runs `work` on the loop in submission order.
     ///
-    /// Not bounded: for the control plane. Work that is submitted after the loop has ended is dropped.
+    /// May be called from any thread. The queue is unbounded, so it is only for the control plane. Work submitted after the
+    /// loop's end is dropped.
     package func submit(_ work: @escaping @Sendable () -> Void) {
         submitted.withLock { $0.append(Work(run: work)) }
         wake()
     }
 
-    /// How often another thread had to wake the loop; for metrics and tests.
+    /// The number of times another thread woke the loop, for metrics and tests.
     package var wakeupCount: UInt64 { wakeupTally.load(ordering: .relaxed) }
 
-    /// Ends the loop's sleep: one system call, however many senders call before the loop looks.
+    /// Wakes the loop with one system call, even if several threads call before the loop reacts.
     func wake() {
-        // Acquire and release: a sender's queue change comes before this exchange, and `takeMail` resets the flag
-        // before it looks into the queues, so a message is either seen there or finds the flag down and signals.
+        // Acquire and release: a sender changes its queue before this exchange, and `takeMail` resets the flag before it reads
+        // the queues. A message is therefore either seen there, or its sender finds the flag reset and signals.
         guard !isArmed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         wakeupTally.wrappingAdd(1, ordering: .relaxed)
         wakeup.signal()
@@ -413,8 +421,8 @@ package final class EventLoop: @unchecked Sendable {
     private func takeMail() {
         wakeup.clear()
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
-        // The two arrays change places, so that neither is made anew for each wake-up. Moved out of the property first:
-        // an item may end this loop, which looks at its mail again.
+        // The two arrays are swapped to reuse their memory. The array is moved out of the property first, because an item may end
+        // this loop, which reads its mail again.
         var work: [Work] = []
         swap(&work, &spareWork)
         submitted.withLock { swap(&$0, &work) }
@@ -426,28 +434,34 @@ package final class EventLoop: @unchecked Sendable {
 
     // MARK: Time
 
-    /// Monotonic milliseconds, read at most once a turn.
+    /// The monotonic time in milliseconds, read at most once per turn.
     package var now: UInt64 {
         preconditionInLoop()
         if cachedNow == 0 { cachedNow = SystemClock.monotonicMilliseconds }
         return cachedNow
     }
 
-    /// Monotonic nanoseconds, read anew with each call; a loop that is stepped has the time of its turn.
+    /// The monotonic time in nanoseconds, read at each call.
+    ///
+    /// For a stepped loop it is the time of the turn.
     package var preciseNow: Int64 {
         Int64(isStepped ? cachedNow * 1_000_000 : SystemClock.monotonicNanoseconds)
     }
 
-    /// CPU time of the loop's thread in nanoseconds, read anew with each call; none for a loop that is stepped.
+    /// The CPU time of the loop's thread in nanoseconds, read at each call.
+    ///
+    /// It is 0 for a stepped loop.
     package var threadTime: Int64 { isStepped ? 0 : Int64(SystemClock.threadNanoseconds) }
 
-    /// The next turn follows this one at once, whether or not there are events.
+    /// Makes the next turn start without waiting for events.
     package func turnAgain() {
         preconditionInLoop()
         mustTurnAgain = true
     }
 
-    /// A turn comes after this many nanoseconds at the latest, unless an earlier call's time is not over; at once if there is no timer.
+    /// Schedules a turn after at most this delay, unless an earlier call's delay is running.
+    ///
+    /// Without a timer the next turn starts immediately.
     package func turnAgain(in nanoseconds: Int64) {
         preconditionInLoop()
         guard !isStepped, !isTornDown, let pause = pause ?? OneShotTimer(on: base) else { return turnAgain() }
@@ -474,7 +488,7 @@ package final class EventLoop: @unchecked Sendable {
 
     // MARK: Hooks
 
-    /// Runs `hook` in every turn at the given point, after those added before it.
+    /// Runs `hook` in every turn at the given point, after the hooks added before it.
     package func onTurnEnd(_ point: TurnEnd = .beforeFlush, _ hook: @escaping () -> Void) {
         preconditionInLoop()
         switch point {
@@ -489,7 +503,7 @@ package final class EventLoop: @unchecked Sendable {
         tickHooks.append(hook)
     }
 
-    /// Runs `hook` with the milliseconds for which the loop stood still, before the loop reads its sockets.
+    /// Runs `hook` with the duration of a stall in milliseconds, before the loop reads its sockets.
     package func onStandstill(_ hook: @escaping (_ milliseconds: UInt64) -> Void) {
         preconditionInLoop()
         standstillHooks.append(hook)
@@ -518,25 +532,24 @@ package final class EventLoop: @unchecked Sendable {
         residents.removeAll { $0 === resident }
     }
 
-    /// Open streams that do not merely wait for their peer's end.
+    /// The number of open streams that do not only wait for their peer's end.
     package var servingStreamCount: Int {
         preconditionInLoop()
         return streams.pointee.openCount - streams.pointee.closingCount
     }
 
-    /// Open streams on this loop.
     package var streamCount: Int {
         preconditionInLoop()
         return streams.pointee.openCount
     }
 }
 
-/// What belongs to a loop and must be closed with it.
+/// An object of a loop that must be closed with it.
 package class Resident {
     func loopStops() { preconditionFailure("override loopStops()") }
 }
 
-/// What travels with a descriptor from one loop's table to another's.
+/// The data that accompanies a descriptor between the tables of two loops.
 private final class Passenger {
     let content: DetachedConnection.Content
     let peer: SocketAddress?

@@ -2,13 +2,15 @@ internal import CLibevent
 internal import Glibc
 internal import Platform
 
-/// Where libevent's smallest pieces of memory lie.
+/// A custom allocator for libevent's smallest allocations.
 ///
-/// For each descriptor libevent keeps a record of 16 bytes that it allocates by itself; the C library would take 32 for it. So
-/// such pieces come from one reserved region, without headers; everything else is the C library's as before.
+/// The record of 16 bytes that libevent allocates per descriptor would take 32 bytes with malloc. Such allocations come from a
+/// reserved region without headers. All others use malloc.
 enum EventMemory {
     private static let cellByteCount = 16
-    /// Address space, of which only what is used becomes memory: cells for 16 million descriptors.
+    /// The reserved address space, enough for 16 million descriptors.
+    ///
+    /// Only used pages take memory.
     private static let regionByteCount = 256 << 20
 
     private struct Cells {
@@ -17,14 +19,16 @@ enum EventMemory {
     }
 
     private static let cells = Lock(Cells())
-    /// Zero when there was no address space for it: then all is as without this.
+    /// The region's address, or 0 if no address space was available.
+    ///
+    /// All allocations then use malloc.
     private static let region: UInt = {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
         let mapped = mmap(nil, regionByteCount, PROT_READ | PROT_WRITE, flags, -1, 0)
         return mapped == MAP_FAILED ? 0 : UInt(bitPattern: mapped)
     }()
 
-    /// To be asked for before libevent allocates anything; done once.
+    /// Installs the allocator on first access, which must precede libevent's first allocation.
     static let isInstalled: Bool = {
         guard region != 0 else { return false }
         event_set_mem_functions(

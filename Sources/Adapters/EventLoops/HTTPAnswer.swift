@@ -1,13 +1,17 @@
 internal import TextForms
 
-/// One answer on its way into a connection's outbox.
+/// An HTTP response to be written to a connection's outbox.
 struct HTTPAnswer {
     var status: Int
-    /// Empty for none; always a text of ours.
+    /// The content type, or empty for none.
+    ///
+    /// It must be trusted text.
     var contentType: String
     var headers: [(name: String, value: String)]
     var body: UnsafeRawBufferPointer
-    /// False for HEAD, which shows the length alone.
+    /// Whether the body is sent.
+    ///
+    /// It is `false` for HEAD, whose response has the length only.
     var showsBody: Bool
     var isLast: Bool
     var isHTTP10: Bool
@@ -16,7 +20,7 @@ struct HTTPAnswer {
         showsBody && status != 204 ? body : UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// Calls `send` with the status line and the headers, the empty line included.
+    /// Calls `send` with the status line, the headers and the empty line.
     func withHead<Result>(date: HTTPDate, _ send: (UnsafeRawBufferPointer) -> Result) -> Result {
         let plain = headers.filter { Self.isPlain($0.name) && Self.isPlain($0.value) }
         let texts = plain.reduce(contentType.utf8.count) { $0 + $1.name.utf8.count + $1.value.utf8.count + 4 }
@@ -52,7 +56,7 @@ struct HTTPAnswer {
         }
     }
 
-    /// A line break in a header would begin another one.
+    /// Returns whether the text has no line break, which would start another header.
     private static func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 9 } }
 
     static func reason(_ status: Int) -> StaticString {
@@ -116,12 +120,12 @@ struct HTTPAnswer {
     }
 }
 
-/// The header `Date` of one second (RFC 9110, section 5.6.7).
+/// The text of the header `Date` (RFC 9110, section 5.6.7).
 struct HTTPDate {
     let bytes: UnsafeRawBufferPointer
 }
 
-/// Renders the date at most once a second; one a server.
+/// A server's cache of the date, which is formatted at most once per second.
 struct HTTPDateCache: ~Copyable {
     private static let byteCount = 29
     private let text = UnsafeMutableRawBufferPointer.allocate(byteCount: HTTPDateCache.byteCount + 1, alignment: 1)

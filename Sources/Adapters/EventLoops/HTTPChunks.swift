@@ -1,6 +1,6 @@
-/// Puts a chunked body together (RFC 9112, section 7.1), from bytes that come in any pieces.
+/// An incremental decoder of a chunked body (RFC 9112, section 7.1).
 ///
-/// Extensions and trailers are checked for their form and length, and passed over.
+/// Extensions and trailers are checked for syntax and length, then ignored.
 struct HTTPChunks {
     private enum Place { case size, data, dataEnd, trailer, done }
 
@@ -10,10 +10,11 @@ struct HTTPChunks {
 
     var isDone: Bool { place == .done }
 
-    /// Takes what it can from the front and appends the bodies' bytes to `body`.
+    /// Decodes as much as possible and appends the data to `body`.
     ///
-    /// - Returns: how many bytes are done with; the rest, less than a line, must come again with what follows it.
-    /// - Throws: the answer to a body that is malformed or larger than `limit`.
+    /// - Returns: the number of bytes consumed. The remaining bytes are less than a line and must be passed again with the bytes
+    ///   that follow.
+    /// - Throws: the response to a body that is malformed or larger than `limit`.
     mutating func take(
         _ bytes: UnsafeRawBufferPointer, into body: inout HTTPRequestBuffer, bodyStart: Int, limit: Int
     ) throws(HTTPHead.Refusal) -> Int {
@@ -55,9 +56,9 @@ struct HTTPChunks {
 
     private static let malformed = HTTPHead.Refusal(status: 400, reason: "the chunks cannot be read")
 
-    /// The offset of the LF that ends the first line.
+    /// Returns the offset of the LF that ends the first line.
     ///
-    /// Bytes that cannot become a line are refused as soon as they arrive: a client that waits for its answer sends no more.
+    /// Invalid bytes are refused before the line is complete, because a client that waits for its response sends no more.
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ place: Place) throws(HTTPHead.Refusal) -> Int? {
         var hasReturn = false
         for index in bytes.indices {
@@ -68,7 +69,7 @@ struct HTTPChunks {
             }
             guard !hasReturn else { throw malformed }
             hasReturn = byte == 0x0D
-            // Behind a chunk's data its line's end comes at once.
+            // A chunk's data must be followed by a line end immediately.
             guard hasReturn || place != .dataEnd && (byte >= 0x20 && byte != 0x7F || byte == 0x09) else {
                 throw malformed
             }
@@ -81,7 +82,7 @@ struct HTTPChunks {
         return line[..<colon].allSatisfy { HTTPHead.isToken($0) }
     }
 
-    /// The size at the front of a line; an extension may follow it.
+    /// Returns the size at the start of a line, which may be followed by extensions.
     private static func size(_ line: UnsafeRawBufferPointer) throws(HTTPHead.Refusal) -> Int {
         var size = 0
         var count = 0
@@ -101,7 +102,8 @@ struct HTTPChunks {
         return size
     }
 
-    /// Semicolons with a name each, and perhaps a value: a word, or a text in quotes (RFC 9112, section 7.1.1).
+    /// Returns whether the bytes are valid extensions: a semicolon, a name and an optional token or quoted value (RFC 9112,
+    /// section 7.1.1).
     private static func areExtensions(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var place = 0
         func skipBlanks() { while place < bytes.count, bytes[place] == 0x20 || bytes[place] == 0x09 { place += 1 } }

@@ -1,38 +1,40 @@
 internal import Platform
 
-/// One connection of an HTTP server: cuts what it receives into requests, one at a time, and writes their answers.
+/// A connection of an HTTP server, which parses one request at a time and writes the responses.
 ///
-/// While an answer is owed nothing is read, so a client that sends ahead fills the kernel's buffers and not ours, and one
-/// that shuts its half down behind its request still gets its answer.
+/// Nothing is read while a response is pending, so pipelined requests stay in the kernel's buffers. A client that shuts down its
+/// sending side after a request still gets the response.
 final class HTTPConnection: StreamDelegate {
     private enum Phase {
         case reading
-        /// A handler has the request.
+        /// A handler processes the request.
         case answering
-        /// The last answer is written.
+        /// The last response was written.
         case over
     }
 
-    /// Until the connection's end is told, the two hold each other.
+    /// The server.
+    ///
+    /// Both objects retain each other until the end of the connection is reported.
     private let server: HTTPServer
     private let loop: EventLoop
     private let peer: SocketAddress?
     private var stream: ByteStream?
     private var phase = Phase.reading
     private var reader: HTTPReader
-    /// When a request began that is not complete, its one deadline runs.
+    /// Whether the deadline of an incomplete request is running.
     private var isTimed = false
-    /// Where the server keeps this connection.
+    /// The index of this connection in the server's list.
     var position = 0
-    /// What it does, since when, and its neighbours who do the same; kept by the room.
+    /// The connection's state, its start time and the neighbors in the list of that state, managed by `HTTPConnectionLimit`.
     var place = HTTPConnectionLimit.Place.working
     var placedAt: UInt64 = 0
     unowned(unsafe) var before: HTTPConnection?
     unowned(unsafe) var after: HTTPConnection?
     let network: UInt64
-    /// As `DetachedConnection.countedNetwork`.
+    /// The value of `DetachedConnection.countedNetwork`.
     let countedNetwork: UInt64
-    /// What the body under way has reserved.
+    /// The budget reserved for the current request.
     private var share = PeerBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
@@ -47,7 +49,7 @@ final class HTTPConnection: StreamDelegate {
         stream = ByteStream(
             attaching: connection, on: loop, delegate: self, outboxByteLimit: Limits.answerByteCount, tls: tls,
             isGated: true)
-        // A TLS client must get through its handshake before the first byte of a request can be seen.
+        // A TLS client must complete its handshake before it can send a request.
         stream?.setTimeout(
             afterMilliseconds: tls == nil
                 ? server.configuration.idleMilliseconds
@@ -55,7 +57,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     deinit {
-        // An exchange may have held the request beyond the connection's end.
+        // An exchange may have held the request after the connection's end.
         server.configuration.budget?.release(&share, network: network)
     }
 
@@ -78,7 +80,7 @@ final class HTTPConnection: StreamDelegate {
                 return offset
             case .reading: break
             }
-            // A client that does not take its answers is not given more of them.
+            // No further request is parsed while the client does not read its responses.
             guard reader.hasBegun || stream.outboxByteCount <= Limits.waitingAnswerByteCount else {
                 stream.pauseReading()
                 stream.notifyWhenDrained()
@@ -111,7 +113,7 @@ final class HTTPConnection: StreamDelegate {
         return offset
     }
 
-    /// From its first byte on a request has a bounded time, however its bytes trickle in.
+    /// Starts the deadline of a request at its first byte, so that slow sending does not extend it.
     private func beginTimer() {
         guard !isTimed else { return }
         isTimed = true
@@ -120,7 +122,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     private func complete() {
-        // A request that came in one read waits for its answer, too.
+        // A request received in one read also needs its reservation until the response.
         guard countedByteCount <= share.byteCount || reserve(countedByteCount) else { return }
         phase = .answering
         isTimed = false
@@ -136,12 +138,15 @@ final class HTTPConnection: StreamDelegate {
             isLoopback: isLoopback)
     }
 
-    /// Asks whether the body is wanted, before any of it is kept; false when the request was refused.
+    /// Asks the server whether to accept the body before any of it is stored.
+    ///
+    /// Returns `false` when the request was refused.
     private func admitBody() -> Bool {
         let announced = reader.announcedByteCount ?? 0
         if reader.announcedByteCount != nil, announced <= Limits.freeBodyByteCount {
             guard heldHeadByteCount == 0 || reserve(heldHeadByteCount) else { return false }
-            // Refused behind its body, a request costs its sender no connection: clients renew a stale token on theirs.
+            // A small body is read before the request is refused, so the connection stays usable: clients renew an expired token
+            // on it.
             reader.allow(byteLimit: announced)
             if reader.expectsContinue { _ = write("HTTP/1.1 100 Continue\r\n\r\n") }
             return true
@@ -164,7 +169,9 @@ final class HTTPConnection: StreamDelegate {
         }
     }
 
-    /// A head beyond a packet or two, and a body of chunks, reserve as they grow; the body some ahead of what is there.
+    /// Extends the reservation of a long head or of a chunked body as it grows.
+    ///
+    /// A chunked body reserves in advance.
     private func reserveGrown() -> Bool {
         let head = reader.unfinishedHeadByteCount
         if head > 0 { return head <= Limits.freeBodyByteCount || reserve(head) }
@@ -174,12 +181,12 @@ final class HTTPConnection: StreamDelegate {
         return reserve(reader.receivedByteCount + Limits.reservedBodyByteCount)
     }
 
-    /// A long head, which waits for its body or for the answer.
+    /// The size of a long head, which is held until the response, or 0.
     private var heldHeadByteCount: Int {
         reader.headByteCount > Limits.freeBodyByteCount ? reader.headByteCount : 0
     }
 
-    /// Bytes that the request holds beyond those that need no reservation.
+    /// The number of held bytes that need a reservation.
     private var countedByteCount: Int {
         let body = reader.receivedByteCount
         return heldHeadByteCount + (body > Limits.freeBodyByteCount ? body : 0)
@@ -193,7 +200,7 @@ final class HTTPConnection: StreamDelegate {
         return false
     }
 
-    /// Forgets the request and gives back what it held.
+    /// Discards the request and releases its reservation.
     private func forgetRequest() {
         reader.next()
         server.configuration.budget?.release(&share, network: network)
@@ -212,7 +219,9 @@ final class HTTPConnection: StreamDelegate {
 
     // MARK: Answers
 
-    /// Writes one request's answer and goes on with the next; false when nobody is there any more.
+    /// Writes a request's response and continues with the next request.
+    ///
+    /// Returns `false` if the connection is closed.
     func answer(
         status: Int, contentType: String, headers: [(name: String, value: String)], body: UnsafeRawBufferPointer,
         closing: Bool
@@ -234,7 +243,9 @@ final class HTTPConnection: StreamDelegate {
         return true
     }
 
-    /// Answers a request for a WebSocket; gives the connection away if it becomes one, and ends it otherwise.
+    /// Responds to a WebSocket request.
+    ///
+    /// Returns the connection after a successful upgrade and closes it otherwise.
     func upgrade(
         judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
     ) -> (status: Int, connection: DetachedConnection?) {
@@ -245,7 +256,7 @@ final class HTTPConnection: StreamDelegate {
             phase = .over
             let isSent = bytes.withUnsafeBytes { stream?.writeRaw($0) ?? false }
             stream?.clearTimeout()
-            // Frames that came too early are dropped with what else was read ahead: no client may send them.
+            // Bytes read ahead are dropped: a client must not send frames before the response.
             let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
             let connection = isSent ? stream?.detach(unconsumed: nothing) : nil
             if connection != nil { stream = nil }
@@ -261,9 +272,9 @@ final class HTTPConnection: StreamDelegate {
 
     var socketPeer: SocketAddress? { peer }
 
-    /// Answers a request that reaches no handler, and ends the connection.
+    /// Responds to a request that reaches no handler, and closes the connection.
     private func refuse(_ refusal: HTTPHead.Refusal) {
-        // Too large a body is answered in the API's own words, as far as there are any.
+        // A body that is too large gets the API's own response, if it has one.
         if refusal.status == 413, server.hasBodyPolicy,
             case .refuse(let reply) = server.judgement(head(bodyByteCount: .max))
         {
@@ -285,7 +296,9 @@ final class HTTPConnection: StreamDelegate {
         sayGoodbye()
     }
 
-    /// The last answer is written: what still comes is read and dropped until the peer's end, for a short time.
+    /// Closes after the last response.
+    ///
+    /// Further input is discarded until the peer's end or a short timeout.
     private func sayGoodbye() {
         phase = .over
         guard let stream else { return }
@@ -311,7 +324,7 @@ final class HTTPConnection: StreamDelegate {
 
     override func timedOut(_ stream: ByteStream) {
         if case .answering = phase {
-            // Not the client's fault; the time for taking the answer begins with the answer.
+            // The handler is slow, not the client. The timeout for reading the response starts with the response.
             return stream.setTimeout(afterMilliseconds: server.configuration.idleMilliseconds)
         }
         stream.close(.timedOut)
@@ -324,27 +337,27 @@ final class HTTPConnection: StreamDelegate {
 
     override func closed(_ stream: ByteStream, _ reason: CloseReason) {
         self.stream = nil
-        // While an answer is owed the request stays, and with it its share.
+        // A pending response still needs the request and its reservation.
         if case .reading = phase { forgetRequest() }
         server.remove(self)
     }
 
-    /// Nobody would miss it: nothing waits to be sent, and nothing has come that was not looked at.
+    /// Whether the connection can be closed without loss: no output is pending and no input is unread.
     var isDisposable: Bool {
         guard let slot = stream?.slot, slot.pointee.outbox.byteCount == 0 else { return stream == nil }
-        // What a handshake waits with is no request: at the gate it stays unread.
+        // Input before the handshake is no request. It stays unread while the stream waits at the gate.
         return place == .over || stream?.isInHandshake == true || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
     }
 
-    /// Its address is one that an operator has exempted from the bounds of addresses.
+    /// Whether an operator exempted the connection's address from the address limits.
     ///
-    /// Loopback does not count as exempt: on one machine all callers have it.
+    /// Loopback does not count as exempt, because all clients on the machine share it.
     var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
 
-    /// No answer waits to be sent.
+    /// Whether no output is pending.
     var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }
 
-    /// Ends the connection at once to make room for another.
+    /// Closes the connection immediately to free its place.
     func displace() {
         phase = .over
         forgetRequest()
@@ -352,7 +365,7 @@ final class HTTPConnection: StreamDelegate {
         stream?.close()
     }
 
-    /// Ends the connection at once, because the server goes.
+    /// Closes the connection immediately because the server stops.
     func close() {
         phase = .over
         stream?.close()

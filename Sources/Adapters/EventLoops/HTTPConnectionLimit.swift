@@ -1,32 +1,37 @@
 internal import Platform
 
-/// Room for the HTTP connections of one loop, of all servers that share it; full, it makes room for a newcomer.
+/// The maximum number of HTTP connections of a loop's servers.
 ///
-/// Strangers may connect as they like and say nothing, or send half a request. So that they do not keep others out, a
-/// newcomer to a full room takes the place of the connection that has waited longest. An address that has most connections,
-/// and more than the newcomer's own, makes room first. A connection whose request is under way stays.
+/// A new connection above it replaces another one. Unauthenticated clients may open connections and send nothing or half a
+/// request. To keep them from blocking others, a new connection replaces the longest waiting one. Connections of the address with
+/// the most connections are replaced first, if it has more than the new connection's address. A connection with a request in
+/// progress is never replaced.
 package final class HTTPConnectionLimit {
-    /// What a connection is doing, as far as making room is concerned.
+    /// The state of a connection, which determines whether it can be replaced.
     enum Place {
-        /// Has its last answer and waits for the peer's end.
+        /// The last response was sent, and the connection waits for the peer's end.
         case over
-        /// Between requests.
+        /// The connection is between requests.
         case idle
-        /// Sends a request that nothing vouches for yet.
+        /// The client sends a request that is not yet authenticated.
         case unproven
-        /// Sends or waits for what the API has let in: stays.
+        /// An accepted request is received or processed.
+        ///
+        /// The connection is never replaced.
         case working
     }
 
-    /// Connections at once.
+    /// The maximum number of open connections.
     package let limit: Int
     package private(set) var count = 0
-    /// Connections closed to make room.
+    /// The number of connections closed to free a place.
     package private(set) var displacedCount: UInt64 = 0
-    /// Newcomers turned away because nobody could make room.
+    /// The number of new connections refused because none could be replaced.
     package private(set) var refusedCount: UInt64 = 0
 
-    /// Connections by `SocketAddress.network`, and the network that has most of them, give or take those that left.
+    /// The number of connections by `SocketAddress.network`, and the network with the most of them.
+    ///
+    /// The latter may be stale after connections have ended.
     private var counts: [UInt64: Int] = [:]
     private var crowd: UInt64 = 0
 
@@ -37,7 +42,9 @@ package final class HTTPConnectionLimit {
     /// - Parameter limit: at least 1.
     package init(limit: Int) { self.limit = max(1, limit) }
 
-    /// Counts a newcomer in, in another's place if need be; false when it must be turned away.
+    /// Counts a new connection and replaces another one if needed.
+    ///
+    /// Returns `false` when it must be refused.
     func enter(_ network: UInt64, now: UInt64) -> Bool {
         if count >= limit {
             guard let displaced = disposable(for: network, now: now) else {
@@ -61,7 +68,7 @@ package final class HTTPConnectionLimit {
         counts[connection.network] = rest > 0 ? rest : nil
     }
 
-    /// Remembers what a connection does from now on.
+    /// Records a connection's new state.
     func move(_ connection: HTTPConnection, to place: Place, now: UInt64) {
         switch connection.place {
         case .over: over.remove(connection)
@@ -79,19 +86,20 @@ package final class HTTPConnectionLimit {
         }
     }
 
-    /// The connection that makes room for a newcomer.
+    /// Returns the connection to replace.
     private func disposable(for network: UInt64, now: UInt64) -> HTTPConnection? {
         let aWhileAgo = now &- min(now, Limits.unprovenMilliseconds)
         let crowdCount = counts[crowd, default: 0]
         if let gone = over.longest(network, since: now &- min(now, Limits.farewellMilliseconds)) { return gone }
         guard crowdCount > counts[network, default: 0] else {
-            // The newcomer's own connections go first, and others only after a second.
+            // Connections of the same network are replaced first, others only after a second.
             return idle.longest(network, since: now, isBound: true) ?? over.longest(network, since: now, isBound: true)
                 ?? unproven.longest(network, since: aWhileAgo, isBound: true)
                 ?? idle.longest(network, since: aWhileAgo) ?? over.longest(network, since: now)
                 ?? unproven.longest(network, since: aWhileAgo)
         }
-        // With a large part of the room, a crowd has no time to send its requests in, nor are they all read.
+        // A network with more than a quarter of the places gets no time to complete requests and may lose connections with unread
+        // input.
         let isLarge = crowdCount > limit / 4
         return idle.longest(crowd, since: now, isBound: true) ?? over.longest(crowd, since: now, isBound: true)
             ?? unproven.longest(crowd, since: isLarge ? now : aWhileAgo, isBound: true)
@@ -101,9 +109,9 @@ package final class HTTPConnectionLimit {
     }
 }
 
-/// Connections in the order in which they came to where they are; the links are in the connections.
+/// Connections in the order in which they entered a state, linked through their own fields.
 ///
-/// Not retained: a server holds its connections until they are taken out of here.
+/// Not retained: the server keeps connections alive until they are removed here.
 private struct HTTPConnectionList {
     private unowned(unsafe) var first: HTTPConnection?
     private unowned(unsafe) var last: HTTPConnection?
@@ -122,10 +130,10 @@ private struct HTTPConnectionList {
         connection.after = nil
     }
 
-    /// The one that has been here longest, at least since `moment`, and can be closed without harm.
+    /// Returns the connection that has been here longest, at least since `moment`, and can be closed without loss.
     ///
-    /// Among the first few one of the network goes first; with `isBound` no other goes, and with `evenUnread` one whose bytes wait, unless its
-    /// address is exempt.
+    /// A connection of the network is preferred among the first few, and with `isBound` it is required. With `evenUnread` unread
+    /// input does not protect a connection, unless its address is exempt.
     func longest(
         _ network: UInt64, since moment: UInt64, isBound: Bool = false, evenUnread: Bool = false
     ) -> HTTPConnection? {

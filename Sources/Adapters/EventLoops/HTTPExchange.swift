@@ -1,18 +1,19 @@
-/// One HTTP request and the one answer it will get, now or later, on its own loop.
+/// An HTTP request and its single response, given immediately or later on the same loop.
 ///
-/// The connection reads nothing further until the answer is given, so an answer must come in any case; an exchange
-/// that is dropped without one answers 500 by itself. After the answer, and after the server was closed, there is no
-/// request any more: its texts are empty and a further answer does nothing.
+/// The connection reads nothing until the response, so a response is required. An exchange that is released without one responds
+/// with 500. After the response or the server's end the request's texts are empty, and a further response has no effect.
 package final class HTTPExchange {
     package let method: HTTPMethod
-    /// The loop's monotonic milliseconds when the request was complete.
+    /// The loop's monotonic time in milliseconds at which the request was complete.
     package let startedAt: UInt64
 
     private let loop: EventLoop
     private let server: HTTPServer
-    /// Has the request's bytes, also when its socket is closed; `nil` once answered or abandoned.
+    /// The owner of the request's bytes, even after its socket is closed.
+    ///
+    /// It is `nil` after the response or the server's end.
     private var connection: HTTPConnection?
-    /// Where the server keeps this exchange among those that wait.
+    /// The index of this exchange in the server's list of pending ones.
     var position = 0
 
     init(_ connection: HTTPConnection, method: HTTPMethod, server: HTTPServer) {
@@ -21,7 +22,7 @@ package final class HTTPExchange {
     }
 
     deinit {
-        // Dropped off the loop it could not be answered.
+        // A response is possible on the loop only.
         guard connection != nil else { return }
         loop.preconditionInLoop()
         respond(status: 500, contentType: "text/plain", body: Array("no answer was given\n".utf8))
@@ -29,26 +30,28 @@ package final class HTTPExchange {
 
     // MARK: The request
 
-    /// The other end's address without its port, and whether it is on this machine.
+    /// The peer's address without its port.
     package var peerHost: String { connection?.peerHost ?? "" }
     package var isLoopback: Bool { connection?.isLoopback ?? false }
     package var peer: SocketAddress? { connection?.socketPeer }
-    /// As `SocketAddress.network`; 0: not known.
+    /// The value of `SocketAddress.network`, or 0 if unknown.
     package var network: UInt64 { connection?.network ?? 0 }
-    /// The address that requests are counted to; 0: to none.
+    /// The address under which requests are counted, or 0 if they are not.
     package var countedNetwork: UInt64 { connection?.countedNetwork ?? 0 }
 
-    /// Path and query as they were sent, never normalised: `//v2/x` stays so.
+    /// The path and query as sent, not normalized: `//v2/x` is unchanged.
     ///
-    /// Of an absolute URI what stands behind its host, which may be nothing.
+    /// For an absolute URI it is the part after the host, which may be empty.
     package var rawTarget: String { String(decoding: rawTargetBytes, as: UTF8.self) }
 
-    /// The same bytes without a copy; good until the answer.
+    /// The bytes of `rawTarget` without a copy, valid until the response.
     package var rawTargetBytes: UnsafeRawBufferPointer {
         connection?.targetBytes() ?? UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// A header that has one value, in any case; `nil` if there is none, or several lines that differ.
+    /// Returns a header's value; the name's case is ignored.
+    ///
+    /// Returns `nil` without the header or if several lines differ.
     package func header(_ name: String) -> String? {
         var name = name
         return name.withUTF8 { name in
@@ -56,32 +59,38 @@ package final class HTTPExchange {
         }
     }
 
-    /// The same without a copy; good until the answer.
+    /// Returns the bytes of a header's value without a copy, valid until the response.
     package func headerBytes(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection?.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
     }
 
-    /// The body in one piece, good until the answer; `Limits.bodyPaddingByteCount` readable zeros follow it.
+    /// The complete body, valid until the response.
+    ///
+    /// `Limits.bodyPaddingByteCount` readable zeros follow it.
     package var body: UnsafeRawBufferPointer { connection?.body() ?? UnsafeRawBufferPointer(start: nil, count: 0) }
 
     // MARK: The answer
 
     package var isAnswered: Bool { connection == nil }
 
-    /// Whether nobody waits for the answer any more, as far as the kernel knows; for long polls.
+    /// Whether the peer has disconnected, according to the kernel.
+    ///
+    /// It is for long polls.
     package var isPeerGone: Bool {
         loop.preconditionInLoop()
         return connection?.isPeerGone ?? true
     }
 
-    /// Answers the request; a connection that died meanwhile makes it vanish without harm.
+    /// Sends the response.
+    ///
+    /// Has no effect if the connection has ended.
     ///
     /// - Parameters:
     ///   - status: from 200 to 599.
     ///   - contentType: empty for none.
-    ///   - headers: further ones; a value with a line break is left out.
-    ///   - body: copied; not sent for HEAD, where only its length shows.
-    ///   - closing: ends the connection after the answer.
+    ///   - headers: further headers. A value with a line break is omitted.
+    ///   - body: copied. For HEAD only its length is sent.
+    ///   - closing: whether to close the connection after the response.
     package func respond(
         status: Int, contentType: String = "application/json", headers: [(name: String, value: String)] = [],
         body: UnsafeRawBufferPointer, closing: Bool = false
@@ -103,10 +112,10 @@ package final class HTTPExchange {
         }
     }
 
-    /// Answers a request for a WebSocket by the rules of one and by `judge`'s.
+    /// Responds to a WebSocket request by the protocol's rules and by `judge`.
     ///
-    /// - Returns: the status that was answered, and the connection when it is a WebSocket now: the caller's to attach, and
-    ///   to call `beginWebSocket` on. Without it the connection ends.
+    /// - Returns: the status of the response, and the connection after a successful upgrade. The caller must attach it and call
+    ///   `beginWebSocket`. Otherwise the connection ends.
     package func upgrade(
         judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
     ) -> (status: Int, connection: DetachedConnection?) {
@@ -118,6 +127,6 @@ package final class HTTPExchange {
         return result
     }
 
-    /// Forgets the request without an answer, because the server goes.
+    /// Discards the request without a response because the server stops.
     func abandon() { connection = nil }
 }

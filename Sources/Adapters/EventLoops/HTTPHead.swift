@@ -1,58 +1,59 @@
 internal import Glibc
 
-/// The request line and the headers of one request, checked: where each part stands in the bytes it was read from.
+/// The validated request line and headers of a request, stored as offsets into the bytes.
 ///
-/// Strict where two readers of the same bytes could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2). Lines end with
-/// CRLF only, no line is folded, and only a name stands before a colon. A length is given once, in digits, and not
-/// together with chunks. A request names its host once.
+/// The parser is strict where two parsers could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2). Lines end with CRLF only,
+/// folded lines are refused, and only a name precedes a colon. A length is given once, in digits, and not together with chunks. A
+/// request names its host once.
 package struct HTTPHead {
-    /// Why a request is not taken; the connection ends with the answer.
+    /// The rejection of a request.
+    ///
+    /// The connection ends after the response.
     package struct Refusal: Error {
         package var status: Int
         package var reason: StaticString
     }
 
-    /// Bytes from an offset on.
+    /// A range of bytes as offsets.
     struct Range: Equatable {
         var start: Int32
         var end: Int32
     }
 
-    /// What follows the head.
+    /// The kind of body that follows the head.
     enum Body: Equatable {
         case length(Int)
         case chunks
     }
 
-    /// The values of a header that has one.
+    /// The result of looking up a single-valued header.
     enum Field {
         case absent
-        /// One line, or several that say the same.
+        /// The value of one line, or of several identical ones.
         case one(Range)
         case several
     }
 
     private(set) var method = HTTPMethod.get
-    /// Path and query, or `*` for the whole server.
+    /// The path and query, or `*` for the whole server.
     ///
-    /// Of an absolute URI what stands before its path is left out, and the path may be empty then.
+    /// An absolute URI is stored without its scheme and host. The path may then be empty.
     private(set) var target = Range(start: 0, end: 0)
-    /// The host and port that the request is for, from its absolute URI or its header `Host`.
+    /// The requested host and port, from the absolute URI or the header `Host`.
     ///
     /// Empty in HTTP/1.0 without either.
     private(set) var host = Range(start: 0, end: 0)
     private(set) var body = Body.length(0)
-    /// The client can take another request's answer on this connection.
+    /// Whether the connection stays open for another request.
     private(set) var keepsAlive = true
     private(set) var isHTTP10 = false
-    /// The body comes when the client has been told to go on.
+    /// Whether the client waits for a 100 response before it sends the body.
     private(set) var expectsContinue = false
     private var saidClose = false
     private var isAbsolute = false
-    /// Names and values, in order.
     private var fields: [(name: Range, value: Range)] = []
 
-    /// Forgets a request and keeps the memory.
+    /// Clears the request but keeps the memory.
     mutating func removeAll() {
         fields.removeAll(keepingCapacity: true)
         (method, target, body) = (.get, Range(start: 0, end: 0), .length(0))
@@ -60,7 +61,9 @@ package struct HTTPHead {
         (keepsAlive, saidClose, isHTTP10, expectsContinue) = (true, false, false, false)
     }
 
-    /// A header that has one value, by its name in any case; `bytes` begin with the head that was read.
+    /// Returns a single-valued header; the name's case is ignored.
+    ///
+    /// `bytes` must begin with the parsed head.
     func field(_ name: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer) -> Field {
         var found: Range?
         for field in fields where Self.equals(name, bytes, field.name) {
@@ -73,7 +76,7 @@ package struct HTTPHead {
         return found.map { .one($0) } ?? .absent
     }
 
-    /// Whether a header that is a list names `word`, in any of its lines.
+    /// Returns whether a list header contains `word` in any of its lines.
     func lists(
         _ word: StaticString, in name: StaticString, _ bytes: UnsafeRawBufferPointer, inAnyCase: Bool = true
     ) -> Bool {
@@ -87,7 +90,7 @@ package struct HTTPHead {
         return false
     }
 
-    /// The elements of a list (RFC 9110, section 5.6.1); empty ones are passed over.
+    /// The elements of a list (RFC 9110, section 5.6.1) without empty ones.
     private struct Elements {
         private var place: Int32
         private let end: Int32
@@ -109,30 +112,34 @@ package struct HTTPHead {
 
     // MARK: Reading
 
-    /// The head, while it is read; afterwards its bytes may move.
+    /// The head during parsing.
+    ///
+    /// Its bytes may move afterwards.
     private var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
 
-    /// Reads a whole head, its last empty line included.
+    /// Parses a complete head, including its final empty line.
     mutating func read(_ head: UnsafeRawBufferPointer, bodyLimit: Int) throws(Refusal) {
         removeAll()
         bytes = head
         defer { bytes = UnsafeRawBufferPointer(start: nil, count: 0) }
         guard head.count <= Int32.max else { throw Refusal(status: 431, reason: "the headers are too large") }
         var place = try readRequestLine()
-        // The last two bytes are the empty line's own.
+        // The last two bytes are the empty line.
         while place < head.count - 2 { place = try readField(at: place) }
         try interpret(bodyLimit: bodyLimit)
         try checkContentCoding()
     }
 
-    /// Looks at a request line alone, its CRLF included.
+    /// Validates only a request line, including its CRLF.
     static func check(requestLine: UnsafeRawBufferPointer) throws(Refusal) {
         var head = HTTPHead()
         head.bytes = requestLine
         _ = try head.readRequestLine()
     }
 
-    /// Refuses a body in a content coding, which the readers of bodies would report as bad UTF-8 (RFC 9110, section 15.5.16).
+    /// Refuses a body with a content coding (RFC 9110, section 15.5.16).
+    ///
+    /// The body's parsers would report it as bad UTF-8.
     private func checkContentCoding() throws(Refusal) {
         guard body != .length(0) else { return }
         for field in fields where Self.equals("content-encoding", bytes, field.name) {
@@ -151,7 +158,9 @@ package struct HTTPHead {
         ("zstd", "Content-Encoding zstd is not taken, send the body without one"),
     ]
 
-    /// The offset of the line's CR; nothing in a line may be a control character but a tab.
+    /// Returns the offset of the line's CR.
+    ///
+    /// Control characters other than a tab are refused.
     private func endOfLine(from start: Int) throws(Refusal) -> Int {
         var place = start
         while true {
@@ -172,7 +181,7 @@ package struct HTTPHead {
         guard let first = find(0x20, 0..<end), first > 0, let second = find(0x20, first + 1..<end), second > first + 1
         else { throw malformed }
         let version = second + 1..<end
-        // Eight characters, in capitals: "HTTP/", a digit, a dot, a digit.
+        // The version has eight characters: "HTTP/" in capitals, a digit, a dot, a digit.
         let name: StaticString = "HTTP/"
         guard version.count == 8, (0..<5).allSatisfy({ bytes[version.lowerBound + $0] == name.utf8Start[$0] }),
             bytes[end - 2] == 0x2E, (0x30...0x39).contains(bytes[end - 1]), (0x30...0x39).contains(bytes[end - 3])
@@ -195,7 +204,7 @@ package struct HTTPHead {
         return end + 2
     }
 
-    /// A path, an absolute URI, or `*` for the whole server (RFC 9112, section 3.2).
+    /// Parses the target: a path, an absolute URI, or `*` for the whole server (RFC 9112, section 3.2).
     private mutating func readTarget() throws(Refusal) {
         if bytes[Int(target.start)] == 0x2F { return }
         if method == .options, Self.equals("*", bytes, target) { return }
@@ -215,7 +224,7 @@ package struct HTTPHead {
         throw Refusal(status: 400, reason: "the target is neither a path nor an http URI")
     }
 
-    /// A name or address, and a port (RFC 9110, section 7.2; RFC 3986, section 3.2.2).
+    /// Returns whether a range is a name or address with an optional port (RFC 9110, section 7.2; RFC 3986, section 3.2.2).
     private func isHost(_ range: Range) -> Bool {
         var place = Int(range.start)
         let end = Int(range.end)
@@ -299,11 +308,11 @@ package struct HTTPHead {
             }
         }
         guard named != nil || isHTTP10 else { throw Refusal(status: 400, reason: "the request names no host") }
-        // The host of an absolute URI counts, and not the header's.
+        // The host of an absolute URI takes precedence over the header.
         if !isAbsolute, let named { host = named }
         if saidClose { keepsAlive = false }
         if codings.isGiven {
-            // The two disagree about where the request ends, and a proxy in front of us may read it the other way.
+            // The two disagree about the end of the request, and a proxy may use the other one (request smuggling).
             guard length == nil else {
                 throw Refusal(status: 400, reason: "Content-Length and Transfer-Encoding are both given")
             }
@@ -349,7 +358,9 @@ package struct HTTPHead {
         }
     }
 
-    /// Notes a credential or an origin; several that differ could be read in two ways.
+    /// Stores a credential or an origin.
+    ///
+    /// Several different values are refused as ambiguous.
     private func note(_ value: Range, in first: inout Range?) throws(Refusal) {
         guard let known = first else {
             first = value
@@ -373,7 +384,7 @@ package struct HTTPHead {
         return number
     }
 
-    /// `close` ends the connection in any version, `keep-alive` keeps one of HTTP/1.0.
+    /// Parses Connection: `close` ends the connection in any version, `keep-alive` keeps it open in HTTP/1.0.
     private mutating func readConnection(_ value: Range) {
         var elements = Elements(value)
         while let element = elements.next(bytes) {
@@ -393,7 +404,7 @@ package struct HTTPHead {
         UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
-    /// Whether the bytes are `text`, in any case.
+    /// Returns whether the bytes equal `text`, ignoring case.
     private static func equals(_ text: StaticString, _ bytes: UnsafeRawBufferPointer, _ range: Range) -> Bool {
         equals(UnsafeRawBufferPointer(Self.bytes(text)), bytes, range)
     }
@@ -421,7 +432,7 @@ package struct HTTPHead {
         (0x30...0x39).contains(byte) || (0x41...0x46).contains(byte & 0xDF)
     }
 
-    /// Letters, digits and what else a name in a URI may have: unreserved characters and delimiters within a part.
+    /// Returns whether a byte may occur in a host: unreserved characters and sub-delimiters of URIs.
     private static func isHostByte(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
@@ -443,7 +454,9 @@ package struct HTTPHead {
     }
 }
 
-/// The request methods that an HTTP server hands on; what is done with each is the handler's business.
+/// The supported request methods.
+///
+/// The handler decides about each.
 package enum HTTPMethod: String, Sendable, CaseIterable {
     case get = "GET"
     case post = "POST"

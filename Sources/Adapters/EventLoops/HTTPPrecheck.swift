@@ -1,4 +1,3 @@
-/// A whole answer, as bytes.
 package struct HTTPReply: Sendable {
     package var status: Int
     package var contentType: String
@@ -12,29 +11,31 @@ package struct HTTPReply: Sendable {
     }
 }
 
-/// What becomes of a request whose head is here and whose body is still to come.
+/// The decision about a request whose body has not been received.
 package enum HTTPPrecheck {
-    /// Its body is taken, up to `byteLimit` bytes; `isProven`: the head says who sends it, and that it may.
+    /// Accepts a body of up to `byteLimit` bytes.
+    ///
+    /// With `isProven` the head authenticates and authorizes the sender.
     case take(byteLimit: Int, isProven: Bool)
-    /// It is answered at once, and the connection ends.
+    /// Responds immediately and closes the connection.
     case refuse(HTTPReply)
 }
 
-/// A request's head, shown before its body is kept; good during the call that gets it.
+/// A request's head before its body is stored, valid during the call that receives it.
 package struct HTTPRequestHead {
     let connection: HTTPConnection
     package let method: HTTPMethod
-    /// Path and query; see `HTTPExchange.rawTarget`.
+    /// The path and query, as in `HTTPExchange.rawTarget`.
     package let target: UnsafeRawBufferPointer
-    /// What the body has at least: what was announced, or for chunks what has come and more than was allowed; 0 before.
+    /// The minimum size of the body: the announced length, or for chunks the received size if it exceeds the limit, otherwise 0.
     package let bodyByteCount: Int
     package let isLoopback: Bool
 
-    /// As `HTTPExchange` has them.
+    /// The address under which requests are counted, or 0.
     package var countedNetwork: UInt64 { connection.countedNetwork }
     package var peerHost: String { connection.peerHost }
 
-    /// As `HTTPExchange.headerBytes`.
+    /// Returns a header's value, as `HTTPExchange.headerBytes` does.
     package func header(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
     }

@@ -1,11 +1,13 @@
 internal import Glibc
 
-/// Cuts one connection's bytes into requests, one at a time: no socket, no clock.
+/// An incremental parser of a connection's requests, one at a time, without sockets and clocks.
 package struct HTTPReader: ~Copyable {
     private enum Place {
-        /// Gathers a head; `searched` of its bytes were looked through, and its last line begins at `line`.
+        /// Reads a head.
+        ///
+        /// `searched` bytes were already searched for its end, and its last line begins at `line`.
         case head(searched: Int, line: Int)
-        /// The head is here, and the caller must say whether its body is wanted.
+        /// The head is complete, and the caller must decide about the body.
         case judging
         case body(missing: Int)
         case chunks
@@ -15,28 +17,34 @@ package struct HTTPReader: ~Copyable {
     package enum Step {
         /// More bytes are needed.
         case incomplete
-        /// More bytes are needed, and the client waits to be told to send them.
+        /// More bytes are needed, and the client waits for a 100 response before it sends them.
         case expectsContinue
-        /// A head is here, and not all of its body or a large one: call `allow(byteLimit:)`, or end the connection.
+        /// The head is complete, and its body is large or incomplete.
+        ///
+        /// The caller must call `allow(byteLimit:)` or end the connection.
         case needsPolicy
-        /// A whole request is here; nothing further is taken before `next()`.
+        /// The request is complete.
+        ///
+        /// No more bytes are consumed before `next()`.
         case complete
     }
 
     private let headerByteLimit: Int
-    /// Of the request under way.
+    /// The limit of the current request.
     private var bodyByteLimit: Int
     private let hasBodyPolicy: Bool
     private var place = Place.head(searched: 0, line: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
     private var buffer: HTTPRequestBuffer
-    /// Bytes of the whole head; 0 until its end has come.
+    /// The size of the head, or 0 while it is incomplete.
     private(set) var headByteCount = 0
-    /// Something of a request has come.
+    /// Whether any byte of a request has arrived.
     package private(set) var hasBegun = false
 
-    /// With `hasBodyPolicy` the reader asks the server before it keeps a body that is large or arrives after its head.
+    /// Creates a parser.
+    ///
+    /// With `hasBodyPolicy` it returns `needsPolicy` before it stores a body that is large or arrives after its head.
     package init(
         headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, memory: HTTPRequestMemory? = nil
     ) {
@@ -44,11 +52,11 @@ package struct HTTPReader: ~Copyable {
         buffer = HTTPRequestBuffer(memory)
     }
 
-    /// Takes received bytes.
+    /// Consumes received bytes.
     ///
-    /// - Returns: how many from the front are done with, never all of a next request's. What is left without a complete
-    ///   request is part of a line and must come again with what follows it.
-    /// - Throws: the answer to a request that cannot be taken; the connection ends with it.
+    /// - Returns: the number of consumed bytes, which never include a following request. Unconsumed bytes of an incomplete
+    ///   request are part of a line and must be passed again with the bytes that follow.
+    /// - Throws: the response to an invalid request. The connection ends after it.
     package mutating func take(
         _ bytes: UnsafeRawBufferPointer
     ) throws(HTTPHead.Refusal) -> (byteCount: Int, step: Step) {
@@ -64,7 +72,7 @@ package struct HTTPReader: ~Copyable {
                 offset += count
                 if head.expectsContinue { step = .expectsContinue }
             case .judging:
-                // A small body that is whole here takes no more memory than this read did.
+                // A small body that is completely received needs no more memory than this read.
                 guard case .length(let count) = head.body, count <= min(rest.count, Limits.freeBodyByteCount) else {
                     return (offset, .needsPolicy)
                 }
@@ -92,7 +100,7 @@ package struct HTTPReader: ~Copyable {
         }
     }
 
-    /// After `needsPolicy`: the body is wanted, up to `byteLimit` bytes.
+    /// Accepts the body after `needsPolicy`, up to `byteLimit` bytes.
     package mutating func allow(byteLimit: Int) {
         guard case .judging = place else { return }
         bodyByteLimit = byteLimit
@@ -104,7 +112,7 @@ package struct HTTPReader: ~Copyable {
         }
     }
 
-    /// Forgets the request, to begin the next.
+    /// Discards the request and prepares for the next one.
     package mutating func next() {
         buffer.removeAll()
         head.removeAll()
@@ -113,7 +121,7 @@ package struct HTTPReader: ~Copyable {
         place = .head(searched: 0, line: 0)
     }
 
-    /// Between requests it holds no memory for their bytes.
+    /// Whether the parser holds no memory for request bytes, as between requests.
     package var isBare: Bool { buffer.isBare }
 
     // MARK: The request, good until `next()`
@@ -122,25 +130,25 @@ package struct HTTPReader: ~Copyable {
     var keepsAlive: Bool { head.keepsAlive }
     var isHTTP10: Bool { head.isHTTP10 }
     var expectsContinue: Bool { head.expectsContinue }
-    /// What the head announces; `nil` for chunks.
+    /// The announced length of the body, or `nil` for chunks.
     package var announcedByteCount: Int? {
         if case .length(let count) = head.body { count } else { nil }
     }
-    /// What has come of a head whose end has not; 0 behind it.
+    /// The received size of an incomplete head, or 0.
     var unfinishedHeadByteCount: Int { if case .head = place { buffer.count } else { 0 } }
-    /// What has come of the body.
+    /// The received size of the body.
     var receivedByteCount: Int { max(0, buffer.count - headByteCount) }
 
-    /// Path and query, or `*`; without the scheme and the host of an absolute URI.
+    /// The path and query, or `*`, without the scheme and host of an absolute URI.
     package var target: UnsafeRawBufferPointer { part(head.target) }
-    /// The host and port that the request is for.
+    /// The requested host and port.
     package var host: UnsafeRawBufferPointer { part(head.host) }
 
-    /// The value of a header that has one.
+    /// The value of a single-valued header.
     enum Field {
         case absent
         case one(UnsafeRawBufferPointer)
-        /// Several lines that differ.
+        /// The header has several lines with different values.
         case several
     }
 
@@ -154,12 +162,12 @@ package struct HTTPReader: ~Copyable {
         }
     }
 
-    /// The one value of a header; `nil` if there is none, or several that differ.
+    /// Returns a header's value, or `nil` without the header or if several lines differ.
     package func value(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         if case .one(let value) = field(name) { value } else { nil }
     }
 
-    /// Whether a header that is a list names `word`, in any of its lines.
+    /// Returns whether a list header contains `word` in any of its lines.
     func lists(_ word: StaticString, in name: StaticString, inAnyCase: Bool = true) -> Bool {
         head.lists(word, in: name, buffer.bytes, inAnyCase: inAnyCase)
     }
@@ -168,7 +176,9 @@ package struct HTTPReader: ~Copyable {
         UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
-    /// `Limits.bodyPaddingByteCount` zeros stand behind it.
+    /// The body.
+    ///
+    /// `Limits.bodyPaddingByteCount` zeros follow it.
     package var body: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: buffer.bytes[headByteCount...]) }
 
     private func part(_ range: HTTPHead.Range) -> UnsafeRawBufferPointer {
@@ -177,14 +187,15 @@ package struct HTTPReader: ~Copyable {
 
     // MARK: Reading
 
-    /// Takes bytes of a head, and all that belongs to it if its end is among them; says how many those were, 0 when it
-    /// takes more to know.
+    /// Consumes bytes of a head up to its end.
+    ///
+    /// Returns their number, or 0 if more bytes are needed first.
     private mutating func takeHead(
         _ bytes: UnsafeRawBufferPointer, searched: Int, line: Int
     ) throws(HTTPHead.Refusal) -> Int {
         hasBegun = true
         var line = line
-        // An empty line before a request, which old clients send behind a body, is passed over.
+        // An empty line before a request is skipped, because old clients send one after a body.
         if searched == 0, bytes[0] == 0x0D {
             guard bytes.count > 1 else { return 0 }
             if bytes[1] == 0x0A { return 2 }
@@ -205,21 +216,21 @@ package struct HTTPReader: ~Copyable {
         return bytes.count
     }
 
-    /// The end of the head that `bytes` begin with, if it is there; up to `searched` all is in order.
+    /// Returns the end of the head, if `bytes` contains it.
     ///
-    /// The first thing that is wrong is refused as soon as its last byte is here, however the bytes were cut. So a client that
-    /// ends its lines otherwise is answered at once, and does not wait for a timeout.
+    /// The first `searched` bytes are already validated. A fault is refused as soon as its last byte arrives, however the bytes
+    /// are split. A client with other line ends therefore gets a response instead of a timeout.
     private func endOfHead(
         _ bytes: UnsafeRawBufferPointer, from searched: Int, line: inout Int
     ) throws(HTTPHead.Refusal) -> Int? {
         guard let base = bytes.baseAddress else { return nil }
         let known = min(bytes.count, headerByteLimit)
-        // A CR that was the last byte is looked at again, with what follows it.
+        // A CR at the end of the previous bytes is checked again with the byte that follows.
         var start = max(line, searched - 1)
         while start < known {
             let end = memchr(base + start, 0x0A, known - start).map { UnsafeRawPointer($0) - base } ?? known
             let first = memchr(base + start, 0x0D, end - start).map { UnsafeRawPointer($0) - base }
-            // CR and LF come together: neither stands alone.
+            // CR and LF must occur together.
             guard first == end - 1 || end == known && first == nil else { throw firstRefusal(in: bytes, line: line) }
             if end == known { break }
             if first == line { return end + 1 }
@@ -238,7 +249,7 @@ package struct HTTPReader: ~Copyable {
         return nil
     }
 
-    /// A line that does not end with CRLF is refused, unless the request line before it is wrong already.
+    /// Returns the fault of the request line, or else the refusal of a line that does not end with CRLF.
     private func firstRefusal(in bytes: UnsafeRawBufferPointer, line: Int) -> HTTPHead.Refusal {
         if line > 0, let end = bytes.firstIndex(of: 0x0A) {
             do throws(HTTPHead.Refusal) {

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// Pieces for requests that one loop's connections take turns with, so that an idle connection has none.
+/// A free list of request buffers that a loop's connections share, so that an idle connection needs none.
 ///
-/// Not thread-safe: the loop alone uses it.
+/// Not thread-safe: only the loop uses it.
 package final class HTTPRequestMemory {
     private var pieces: [UnsafeMutableRawPointer] = []
 
@@ -10,10 +10,10 @@ package final class HTTPRequestMemory {
 
     deinit { for piece in pieces { free(piece) } }
 
-    /// A piece of `Limits.firstRequestByteCount`, if there is one.
+    /// Returns a buffer of `Limits.firstRequestByteCount` bytes from the free list, if any.
     fileprivate func take() -> UnsafeMutableRawPointer? { pieces.popLast() }
 
-    /// - Returns: false when there are enough, and the piece stays the caller's.
+    /// - Returns: `false` if the free list is full. The caller then still owns the buffer.
     fileprivate func put(_ piece: UnsafeMutableRawPointer) -> Bool {
         guard pieces.count < Limits.keptRequestCount else { return false }
         pieces.append(piece)
@@ -21,26 +21,28 @@ package final class HTTPRequestMemory {
     }
 }
 
-/// One request's bytes in one piece: its head, then its body, then room for zeros behind it.
+/// A request's bytes in contiguous memory: head, body and space for zero padding.
 struct HTTPRequestBuffer: ~Copyable {
     private var start: UnsafeMutableRawPointer?
     private var capacity = 0
     private(set) var count = 0
-    /// What will come in all, if that is known: no more memory than that is asked for.
+    /// The total size if known, which bounds the allocation.
     private var expected = Int.max
-    /// `nil`: the allocator alone.
+    /// The free list, or `nil` to use only the allocator.
     private let memory: HTTPRequestMemory?
 
     init(_ memory: HTTPRequestMemory? = nil) { self.memory = memory }
 
     deinit { free(start) }
 
-    /// It holds no memory.
+    /// Whether no memory is allocated.
     var isBare: Bool { start == nil }
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
 
-    /// Appends, in memory that at least doubles, so that a body that was only announced takes none.
+    /// Appends bytes and at least doubles the memory if it must grow.
+    ///
+    /// An announced body takes no memory before it arrives.
     mutating func append(_ more: UnsafeRawBufferPointer) {
         guard let source = more.baseAddress, !more.isEmpty else { return }
         reserve(count + more.count)
@@ -49,19 +51,19 @@ struct HTTPRequestBuffer: ~Copyable {
         count += more.count
     }
 
-    /// Says how many bytes will come in all.
+    /// Sets the total size of the request.
     mutating func expect(_ byteCount: Int) { expected = byteCount }
 
     mutating func removeLast(to newCount: Int) { count = min(count, newCount) }
 
-    /// Writes the zeros behind the bytes.
+    /// Writes the zero padding after the bytes.
     mutating func pad() {
         reserve(count)
         guard let start else { return }
         (start + count).initializeMemory(as: UInt8.self, repeating: 0, count: Limits.bodyPaddingByteCount)
     }
 
-    /// Forgets the bytes and gives the memory back: most connections are idle most of the time.
+    /// Clears the bytes and releases the memory, because most connections are usually idle.
     mutating func removeAll() {
         count = 0
         expected = .max

@@ -1,68 +1,66 @@
 package import Cryptography
 package import Platform
 
-/// HTTP/1.1 on one loop, over byte streams.
+/// An HTTP/1.1 server on one event loop, over byte streams.
 ///
-/// One read and one write a request, in the turn's own rhythm: libevent's evhttp, which stood here before, took six
-/// system calls, and an answer left a turn later than it was given.
+/// It needs one read and one write per request. libevent's evhttp, which it replaced, took six system calls and sent a response
+/// one turn later.
 package final class HTTPServer: Resident {
-    /// The bounds of a server.
     package struct Configuration: Sendable {
-        /// Request line and headers together; more is answered 431.
+        /// The maximum size of request line and headers together, above which the response is 431.
         package var headerByteLimit = 64 * 1024
-        /// A body; more is answered 413.
+        /// The maximum size of a body, above which the response is 413.
         ///
-        /// It stands well above what the handler itself accepts, so that the
-        /// handler can say in its own words what is too large.
+        /// It is well above the handler's own limit, so that the handler can give a specific error.
         package var bodyByteLimit = 8 * 1024 * 1024
-        /// From a request's first byte to its last; slower ones lose their connection.
+        /// The timeout from a request's first byte to its last.
         package var requestMilliseconds: UInt64 = 15_000
-        /// A connection without a request, or one that does not take its answer.
+        /// The timeout of a connection without a request, or with a response that the client does not read.
         package var idleMilliseconds: UInt64 = 75_000
-        /// Open connections on this loop, unless the server shares an `HTTPConnectionLimit` with others.
+        /// The maximum number of connections on this loop, unless the server shares an `HTTPConnectionLimit`.
         package var connectionLimit = 4096
-        /// For requests that are more than small, until their answers.
+        /// The memory budget of larger requests until their responses.
         package var budget: PeerBudget?
-        /// Answers a request for whose body there is no room now.
+        /// The response to a request whose body exceeds the budget.
         package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
-        /// For HTTPS.
+        /// The TLS context for HTTPS.
         package var tls: TLSContext?
-        /// Seconds since 1970 for the field `Date`.
+        /// Returns the seconds since 1970 for the header `Date`.
         package var unixSeconds: @Sendable () -> UInt64 = { 0 }
 
         package init() {}
     }
 
-    /// Requests that got an answer, whether or not their connection still lived.
+    /// The number of responses, including lost ones.
     package private(set) var answeredCount: UInt64 = 0
-    /// Answers for which the connection had gone.
+    /// The number of responses whose connection had already ended.
     package private(set) var lostAnswerCount: UInt64 = 0
-    /// Requests refused here, before the handler.
+    /// The number of requests and connections refused before the handler.
     package private(set) var refusedCount: UInt64 = 0
 
     let loop: EventLoop
-    /// What its connections receive requests in.
+    /// The free list of request buffers.
     let requestMemory = HTTPRequestMemory()
     private(set) var isClosing = false
-    /// Its listener's connections are counted by their addresses.
+    /// Whether an address guard counts the listener's connections.
     private(set) var isGuarded = false
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
     private let judge: ((HTTPRequestHead) -> HTTPPrecheck)?
     package let room: HTTPConnectionLimit
-    /// What it takes connections from, once `listen` was called.
+    /// The listener after a call of `listen`.
     package private(set) var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
-    /// Not retained: the handler that owes an answer holds the exchange, and the end of the exchange takes it out of
-    /// here.
+    /// The pending exchanges, not retained: the handler holds an exchange, and its end removes it from this list.
     private var waiting: [Unmanaged<HTTPExchange>] = []
     private var dates = HTTPDateCache()
 
-    /// Serves on `socket`; `handler` gets each request on the loop and answers then or later.
+    /// Serves on `socket`.
     ///
-    /// Servers of one loop may share a `room`. `judge` looks at a head whose body is large or has not come along,
-    /// before any of it is kept; without it a body may have `bodyByteLimit` bytes.
+    /// `handler` receives each request on the loop and responds immediately or later. Servers of a loop may share a `room`.
+    /// `judge` decides about a head whose body is large or not yet received, before the body is stored. Without `judge` a body
+    /// may have `bodyByteLimit` bytes.
     package convenience init(
         on loop: EventLoop, socket: consuming ListeningSocket, configuration: Configuration = Configuration(),
         room: HTTPConnectionLimit? = nil, judge: ((HTTPRequestHead) -> HTTPPrecheck)? = nil,
@@ -72,7 +70,9 @@ package final class HTTPServer: Resident {
         try listen(socket)
     }
 
-    /// Serves what `accept` is given and listens nowhere.
+    /// Creates a server without a listener.
+    ///
+    /// `accept` adds connections.
     package init(
         on loop: EventLoop, configuration: Configuration = Configuration(), room: HTTPConnectionLimit? = nil,
         judge: ((HTTPRequestHead) -> HTTPPrecheck)? = nil, handler: @escaping (HTTPExchange) -> Void
@@ -85,7 +85,9 @@ package final class HTTPServer: Resident {
         loop.add(self)
     }
 
-    /// Takes connections from `socket`, too; once at most.
+    /// Also accepts connections from `socket`.
+    ///
+    /// May be called once.
     package func listen(
         _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
     ) throws(SystemError) {
@@ -99,7 +101,9 @@ package final class HTTPServer: Resident {
         ) { [unowned self] connection in accept(connection) }
     }
 
-    /// Takes new certificates for the connections to come; those that are open keep theirs.
+    /// Replaces the certificates for new connections.
+    ///
+    /// Open connections keep theirs.
     package func renewTLS(_ context: TLSContext) {
         loop.preconditionInLoop()
         if configuration.tls != nil { configuration.tls = context }
@@ -109,10 +113,10 @@ package final class HTTPServer: Resident {
 
     package var connectionCount: Int { connections.count }
 
-    /// Requests whose answer is owed.
+    /// The number of requests without a response so far.
     package var waitingCount: Int { waiting.count }
 
-    /// Takes a connection: the listener's, or one that the caller has made.
+    /// Adds a connection from the listener or from the caller.
     package func accept(_ detached: DetachedConnection) {
         guard room.enter(detached.peer?.network ?? 0, now: loop.now) else {
             refusedCount += 1
@@ -124,12 +128,12 @@ package final class HTTPServer: Resident {
         room.move(connection, to: .idle, now: loop.now)
     }
 
-    /// There is no room, and nobody who could make any.
+    /// Refuses a connection because the limit is reached and no other connection can be replaced.
     private func turnAway(_ detached: DetachedConnection) {
         turnAway(detached, status: 503, retryAfterSeconds: 1, "all connections are in use, retry\n")
     }
 
-    /// The connection's address has as many connections as it may, or made them too fast.
+    /// Refuses a connection because its address has too many connections or makes them too fast.
     private func turnAway(_ detached: DetachedConnection, refused refusal: AddressRefusal) {
         refusedCount += 1
         turnAway(
@@ -170,14 +174,14 @@ package final class HTTPServer: Resident {
     func handle(_ exchange: HTTPExchange) {
         exchange.position = waiting.count
         waiting.append(Unmanaged.passUnretained(exchange))
-        // The one request for the server as a whole is a probe and no more.
+        // A request for the whole server (`OPTIONS *`) is only a probe.
         guard !exchange.rawTargetBytes.elementsEqual("*".utf8) else {
             return exchange.respond(status: 204, contentType: "")
         }
         handler(exchange)
     }
 
-    /// What becomes of a request whose body is still to come.
+    /// Whether the server decides about a body before it is received.
     var hasBodyPolicy: Bool { judge != nil }
 
     func judgement(_ head: HTTPRequestHead) -> HTTPPrecheck {
@@ -200,7 +204,7 @@ package final class HTTPServer: Resident {
 
     // MARK: End
 
-    /// Takes no new connections, and closes each one that is open with its next answer.
+    /// Stops accepting connections and closes each open one after its next response.
     package func stopAccepting() {
         loop.preconditionInLoop()
         isClosing = true
@@ -208,7 +212,9 @@ package final class HTTPServer: Resident {
         listener = nil
     }
 
-    /// Closes everything; exchanges that still wait for an answer become empty.
+    /// Closes everything.
+    ///
+    /// Pending exchanges become empty.
     package func close() {
         loop.preconditionInLoop()
         guard isOpen else { return }

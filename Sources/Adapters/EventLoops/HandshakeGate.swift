@@ -1,38 +1,40 @@
 package import Cryptography
 internal import Structures
 
-/// What became of a TLS handshake that a client began here; without those of peers that share a key.
+/// The outcome of a TLS handshake on the server side, without connections that use a pre-shared key.
 package enum HandshakeEvent {
     case done
-    /// It has to wait for its turn at the gate.
+    /// The handshake was queued at the gate.
     case waits
-    /// Its turn would come too late, or came too late.
+    /// The wait at the gate would exceed, or has exceeded, its limit.
     case refused
-    /// It stood still for longest and made room.
+    /// The longest stalled handshake was ended to free its place.
     case displaced
-    /// It stood still until its time was over.
+    /// The handshake timed out.
     case timedOut
     case failed(TLSSession.Failure, text: String, from: SocketAddress?, listener: String)
 }
 
-/// Bounds the TLS handshakes of one loop: how many are under way, how many begin in a second, and the steps of a turn.
+/// A limit on a loop's TLS handshakes: the number in progress, the rate per second and the steps per turn.
 ///
-/// A handshake costs as much as some hundred messages, and every stranger can ask for one. A stream beyond the bounds
-/// waits, oldest first, before OpenSSL has anything to do for it: it is a descriptor and a slot. One whose turn would
-/// come later than `Rules.waitMilliseconds` ends at once. When too many stand still, the oldest of them makes room after a
-/// second. It does so at once when its address has a quarter of them and more than the newcomer's.
-/// A beginning costs little: the signature is made when the ClientHello is read. So steps are counted, too, and streams
-/// beyond a turn's go on in a later one.
+/// A handshake costs as much as several hundred messages, and any client can start one. A stream above the limits is queued
+/// before OpenSSL allocates anything, so it needs only a descriptor and a slot. If its wait would exceed
+/// `Rules.waitMilliseconds`, it is ended immediately.
 ///
-/// Devices have `AdmissionController` in front of them, which measures what they cost; so they do not come here.
-/// Confined to its loop.
+/// If too many handshakes stall, the oldest is ended after a second. It is ended immediately if its address has more than a
+/// quarter of them and more than the new one's address.
+///
+/// Starting a handshake is cheap, because the signature is computed when the ClientHello is read. The steps per turn are
+/// therefore limited, too, and further streams continue in a later turn.
+///
+/// Devices do not pass the gate: `AdmissionController` limits their handshakes by the measured cost. Confined to its loop.
 package final class HandshakeGate {
     package struct Rules: Equatable, Sendable {
-        /// Handshakes under way; each holds some 40 KiB.
+        /// The maximum number of handshakes in progress, which need about 40 KiB each.
         package var atOnce: Int
-        /// Handshakes that begin in a second.
+        /// The maximum number of handshakes started per second.
         package var perSecond: Int
-        /// The longest that a stream waits for its turn.
+        /// The maximum wait for a start.
         package var waitMilliseconds: UInt64
 
         package init(atOnce: Int = 512, perSecond: Int = 1_000, waitMilliseconds: UInt64 = 2_000) {
@@ -52,29 +54,33 @@ package final class HandshakeGate {
         let network: UInt64
     }
 
-    /// Handshakes that begin in one turn, and steps of handshakes: what a message of a session waits for behind them.
+    /// The handshakes started per turn, and the handshake steps per turn.
+    ///
+    /// They bound the delay of messages in the turn.
     private static let turnCount = 8
-    /// A handshake under way keeps its place for so long: some round trips of a mobile network.
+    /// The time for which a handshake in progress cannot be displaced: a few round trips of a mobile network.
     private static let protectedMilliseconds: UInt64 = 1_000
 
     package var rules: Rules
-    // Not counted: the loop holds the gate.
+    // Unowned: the loop owns the gate.
     private unowned(unsafe) let loop: EventLoop
     private var waiting = Ring<Waiting>()
-    /// Streams that have something to read for their handshake, and had no place in the turn.
+    /// Streams with input for their handshake that exceeded the turn's steps.
     private var late = Ring<ByteStream>()
     private var stepRest = HandshakeGate.turnCount
-    /// Oldest first, with some that are over among them.
+    /// The started handshakes, oldest first.
+    ///
+    /// It may contain finished ones.
     private var begun = Ring<Begun>()
-    /// Entries of `begun` by their network.
+    /// The number of entries in `begun` by network.
     private var crowds: [UInt64: Int] = [:]
-    /// Handshakes that may begin, in thousandths.
+    /// The token bucket: the handshakes that may start now, in thousandths.
     private var credit: Int
     private var seenAt: UInt64
     private var turnRest = HandshakeGate.turnCount
     package private(set) var underWayCount = 0
 
-    /// Streams that wait; those that have left meanwhile, and are still in `waiting`, are none.
+    /// The number of streams that wait, without ended streams that are still in `waiting`.
     package private(set) var waitingCount = 0
 
     package init(on loop: EventLoop, rules: Rules = Rules()) {
@@ -94,12 +100,12 @@ package final class HandshakeGate {
         }
     }
 
-    /// What two ticks of the loop bring, since a loop with nothing else to do has its turns by them.
+    /// Returns the token bucket's capacity: two ticks, because an idle loop turns only once per tick.
     private static func burst(_ rules: Rules) -> Int {
         max(1_000, rules.perSecond * Int(2 * Limits.tickMilliseconds))
     }
 
-    /// Lets a stream begin its handshake now or later, or ends it.
+    /// Starts a stream's handshake, queues it or ends it.
     func arrive(_ stream: ByteStream, _ context: TLSContext) {
         refill()
         if waitingCount == 0, take(for: stream) { return begin(stream, context, hasWaited: false) }
@@ -110,15 +116,17 @@ package final class HandshakeGate {
         loop.streams.pointee.onHandshake?(.waits)
     }
 
-    /// A handshake that began here is over.
+    /// Counts the end of a handshake that started here.
     func finished() { underWayCount -= 1 }
 
-    /// A stream ended that waited for its turn.
+    /// Counts the end of a queued stream.
     func left() { waitingCount = max(0, waitingCount - 1) }
 
-    /// Whether a stream's handshake may go on in this turn; one that may not is called again in a later one.
+    /// Returns whether a stream's handshake may continue in this turn.
+    ///
+    /// Otherwise the gate continues it in a later turn.
     func takeStep(_ stream: ByteStream) -> Bool {
-        // Who comes later does not overtake.
+        // New streams must not overtake queued ones.
         if late.isEmpty, stepRest > 0 {
             stepRest -= 1
             return true
@@ -128,7 +136,7 @@ package final class HandshakeGate {
         return false
     }
 
-    /// A turn has its steps from one end to the next, whatever they were asked for by.
+    /// Continues deferred handshakes and starts queued ones, then resets the turn's limits.
     private func turnEnds() {
         turnRest = Self.turnCount
         while stepRest > 0, let stream = late.popFirst() {
@@ -175,7 +183,9 @@ package final class HandshakeGate {
         return true
     }
 
-    /// Whether one more may be under way; the oldest that stands still makes room.
+    /// Returns whether another handshake may be in progress.
+    ///
+    /// May end the oldest stalled one.
     private func hasPlace(for stream: ByteStream) -> Bool {
         while let oldest = begun.first {
             guard oldest.stream.isInHandshake else {

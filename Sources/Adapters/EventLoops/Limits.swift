@@ -1,111 +1,134 @@
-/// The bounds of this module, each with its reason.
 package enum Limits {
-    /// How often a loop's tick hooks run and its timeouts are looked at: fine enough for deadlines of a second.
+    /// The interval of tick hooks and timeout checks, fine enough for deadlines of a second.
     package static let tickMilliseconds: UInt64 = 50
 
-    /// A burst of submitted work beyond this does not keep its array.
+    /// The size above which the array of submitted work is not kept for reuse.
     static let keptWorkCount = 4096
 
-    /// Waiting connections taken in one go, so that a storm of connects leaves room for those already in.
+    /// The connections accepted per batch, so that a burst of connects does not delay existing connections.
     static let acceptBatchCount = 64
-    /// The same of an HTTP server: a connection for one request waits behind all that the kernel has from before.
+    /// The same for an HTTP server, whose new connections wait behind all pending ones in the kernel.
     ///
-    /// To take one costs some microseconds, a tenth of what its request costs; requests have bounds of their own.
+    /// Accepting one takes some microseconds, a tenth of the cost of its request. Requests have separate limits.
     static let httpAcceptBatchCount = 256
-    /// The rest of a listener that ran out of descriptors, before it tries again.
+    /// The backoff of a listener that ran out of descriptors.
     static let acceptPauseMilliseconds: UInt64 = 100
-    /// A balancer's PROXY header: 52 bytes with IPv6, and what TLS and cloud balancers add behind.
+    /// The maximum size of a PROXY header: 52 bytes for IPv6, plus the extensions of TLS and cloud balancers.
     static let proxyHeaderByteCount = 2_048
-    /// A balancer sends its header at once; it only opens the connection when a client is there.
+    /// The timeout of a PROXY header.
+    ///
+    /// A balancer connects when a client does, so it sends the header immediately.
     static let proxyHeaderMilliseconds = 5_000
-    /// Connections of one listener that wait for their header.
+    /// The maximum number of a listener's connections that wait for their header.
     static let proxyHeaderCount = 4_096
-    /// Connections the kernel may hold before we accept them; it cuts this to `net.core.somaxconn`.
+    /// The backlog of unaccepted connections in the kernel, which limits it to `net.core.somaxconn`.
     static let listenBacklogCount: Int32 = 4096
 
-    /// Sets of eight addresses in the book of what each address does: 65,536 addresses in 4 MiB, and no more.
+    /// The number of eight-entry sets in the address table: 65,536 addresses in 4 MiB.
     static let addressSetCount = 8_192
-    /// An address may use so much of its rates at once: those behind one router come back in a burst when it does.
+    /// The burst of an address: clients behind one router reconnect together after it restarts.
     static let addressBurstMilliseconds: UInt64 = 2_000
-    /// When an address comes back that is refused: at once would be the same again, and one that was sent away for
-    /// long would wait behind a crowd that has gone.
+    /// The shortest and longest retry delay of a refused address.
+    ///
+    /// An immediate retry would fail again, and a long delay would outlast the burst.
     static let addressLeastMilliseconds: UInt32 = 1_000
     static let addressLongestMilliseconds: UInt32 = 10_000
-    /// So long at most an address pays for one request's bytes, whatever its bound.
+    /// The maximum time for which an address is refused because of a request's bytes.
     static let addressDebtMilliseconds: UInt64 = 60_000
-    /// An address with all its connections in use: one that is lost ends with its heartbeat, not within a second.
+    /// The retry delay of an address with all its connections in use.
+    ///
+    /// A dead connection is detected by its heartbeat, which takes longer than a second.
     static let addressFullMilliseconds: UInt32 = 30_000
 
-    /// One receive: large enough that a full socket buffer takes few calls.
+    /// The size of a receive, large enough to drain a full socket buffer in few calls.
     package static let receiveByteCount = 64 * 1024
-    /// Bytes a delegate may leave unconsumed: one maximum frame (64 KiB and header) and one more receive behind it.
+    /// The bytes that a delegate may leave unconsumed: a maximum frame (64 KiB and header) and one more receive.
     package static let unconsumedByteCount = 160 * 1024
-    /// Bytes read from one stream in one turn; the rest waits until every other stream had its turn.
+    /// The bytes read from a stream per turn.
+    ///
+    /// The remaining bytes wait until all other streams had their turn.
     package static let readByteCountPerTurn = 256 * 1024
 
-    /// A stream's outbox unless its owner says otherwise: a window of frames; it must hold a maximum frame.
+    /// The default size of a stream's outbox: a window of frames.
+    ///
+    /// It must fit a maximum frame.
     package static let outboxByteCount = 256 * 1024
-    /// A pooled block with its header: a few typical frames, and what many streams use in one turn stays small.
+    /// The size of a pooled block with its header: a few typical frames.
+    ///
+    /// It is small because many streams may need one in the same turn.
     static let blockByteCount = 2048
-    /// Blocks a loop keeps for reuse (16 MiB); more go back to the allocator.
+    /// The number of blocks in a loop's free list (16 MiB).
     static let pooledBlockCount = 8192
-    /// Pieces of one `sendmsg`; the kernel takes 1,024, but the list lies on our stack.
+    /// The pieces in one `sendmsg`.
+    ///
+    /// The kernel allows 1,024, but the list is on the stack.
     static let gatheredPieceCount = 64
-    /// Bytes of one TLS record, which is what OpenSSL sends at a time.
+    /// The size of a TLS record, OpenSSL's unit of sending.
     static let recordByteCount = 16 * 1024
 
-    /// What is fetched of a delegate before it is called: its first fields.
+    /// The bytes of a delegate prefetched before it is called: its first fields.
     static let delegateByteCount = 128
 
-    /// A TLS handshake costs two round trips; ten seconds forgive a bad mobile network.
+    /// The timeout of a TLS handshake: two round trips, with tolerance for a bad mobile network.
     package static let handshakeMilliseconds: UInt64 = 10_000
-    /// How long a closing stream may take to flush and to receive the peer's own end.
+    /// The time in which a closing stream must be flushed and receive the peer's end.
     package static let closeMilliseconds: UInt64 = 2_000
 
-    /// Memory of OpenSSL for a handshake under way: 24 KiB were measured for a stalled one.
+    /// OpenSSL's memory per handshake in progress, above the measured 24 KiB of a stalled one.
     package static let handshakeByteCount = 32 * 1024
-    /// A loop reports changes of what its streams hold from this size on.
+    /// The change of the streams' memory from which a loop reports it to the budget.
     static let budgetStepByteCount = 64 * 1024
 
-    /// Buckets of the wheel of timeouts: at one tick a bucket 102 s around; longer timeouts pass by and stay.
+    /// The buckets of the timeout wheel: 102 s per revolution at one tick each.
+    ///
+    /// Longer timeouts stay for further revolutions.
     static let wheelBucketCount = 2048
-    /// Slots allocated at a time; slots never move, since the kernel's and libevent's lists point into them.
+    /// The slots allocated at a time.
+    ///
+    /// Slots never move, because lists of the kernel and libevent point to them.
     static let slabSlotCount = 64
-    /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
+    /// The rounds of final callbacks when a loop stops.
+    ///
+    /// The bound prevents callbacks from starting new work endlessly.
     static let stopRoundCount = 16
 
-    /// A WebSocket on which the server has sent nothing for so long is pinged: proxies end what is silent for 60 s, some
-    /// after 30.
+    /// The time without output after which a WebSocket is pinged.
+    ///
+    /// Proxies close idle connections after 60 s, some after 30 s.
     static let webSocketQuietMilliseconds: UInt64 = 25_000
-    /// What stands before a WebSocket's payload at most, unmasked.
+    /// The maximum size of an unmasked WebSocket frame head.
     static let webSocketHeadByteCount = 10
 
-    /// Headers of one request: three times what the chattiest proxies add.
+    /// The maximum number of headers, three times what proxies add at most.
     static let headerCount = 256
-    /// A chunk's size with its extensions, or all trailers together.
+    /// The maximum size of a chunk-size line with its extensions, or of all trailers together.
     static let chunkLineByteCount = 4096
-    /// A request's memory to begin with: a usual push with its head.
+    /// The initial memory of a request, enough for a typical push with its head.
     static let firstRequestByteCount = 2048
-    /// Pieces of that size that a loop's server keeps: requests under way in one turn.
+    /// The buffers of that size in a loop's free list, for the requests of one turn.
     static let keptRequestCount = 64
-    /// Answers that wait to be sent on one connection before its next request is looked at.
+    /// The unsent responses of a connection above which its next request is not parsed.
     static let waitingAnswerByteCount = 64 * 1024
-    /// Bodies of this size count against no bound: ten thousand connections with one each hold 40 MB.
+    /// The size up to which bodies need no reservation.
+    ///
+    /// Ten thousand connections with one such body hold 40 MB.
     package static let freeBodyByteCount = 4096
-    /// What a growing body of chunks reserves at a time.
+    /// The step in which a chunked body reserves memory.
     static let reservedBodyByteCount = 64 * 1024
-    /// Longest waiting connections among which a newcomer's own network is looked for.
+    /// The number of longest waiting connections searched for one of the new connection's network.
     static let displacementLookCount = 32
-    /// How long a connection with its last answer keeps its place: a round trip of a slow network.
+    /// The time for which a connection with its last response cannot be displaced: a round trip of a slow network.
     static let farewellMilliseconds: UInt64 = 500
-    /// How long a client that sends a request keeps its place, if nothing vouches for the request.
+    /// The time for which a client with an unauthenticated request cannot be displaced.
     static let unprovenMilliseconds: UInt64 = 1_000
-    /// What is read of a client that is turned away, so that unread bytes do not reset the answer.
+    /// The bytes read from a refused client, because unread bytes would cause a reset that discards the response.
     static let drainedByteCount = 64 * 1024
 
-    /// One answer; the largest ones are leases of a few hundred jobs.
+    /// The maximum size of a response.
+    ///
+    /// The largest are leases of a few hundred jobs.
     static let answerByteCount = 1 << 28
 
-    /// Readable bytes behind a request body, as simdjson needs them.
+    /// The readable bytes after a request body, which simdjson requires.
     package static let bodyPaddingByteCount = 64
 }

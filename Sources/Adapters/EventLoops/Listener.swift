@@ -2,24 +2,23 @@ internal import CLibevent
 internal import Glibc
 package import Platform
 
-/// Accepts connections on one loop, in bounded batches.
+/// A listening socket on one loop that accepts connections in bounded batches.
 ///
-/// Out of descriptors it rests and tries again, counted: the connections wait in the kernel meanwhile.
+/// Without free descriptors it backs off and retries. Connections wait in the kernel until then.
 package final class Listener: Resident {
     package let address: SocketAddress
-    /// Connections accepted so far.
     package private(set) var acceptedCount: UInt64 = 0
-    /// Times it found no free descriptor or no memory.
+    /// The number of failures for lack of descriptors or memory.
     package private(set) var exhaustedCount: UInt64 = 0
 
-    /// Connections of balancers that ended before their PROXY header was complete.
+    /// The number of balancers' connections that ended before their PROXY header was complete.
     package private(set) var refusedHeaderCount: UInt64 = 0
-    /// Why the last of them was refused, and whose it was.
+    /// The balancer and reason of the last such connection.
     package private(set) var lastRefusedHeader = ""
-    /// When, in the loop's time.
+    /// The loop's time of the last such connection.
     package private(set) var refusedHeaderAt: UInt64 = 0
 
-    /// Connections of balancers that ended without a byte, as health checks do.
+    /// The number of balancers' connections that ended without a byte, as health checks do.
     package private(set) var probeCount: UInt64 = 0
 
     private let loop: EventLoop
@@ -33,30 +32,34 @@ package final class Listener: Resident {
     private var resumesAt: UInt64?
     private var isPaused = false
 
-    /// Who may come in, by its address, and what is told to those who may not.
+    /// The address limits of a listener, and the handler of refused connections.
     package struct Door {
         let addresses: AddressGuard
-        /// Its connections speak HTTP: an address's new ones are counted apart from those of devices.
+        /// Whether the connections use HTTP.
+        ///
+        /// New HTTP connections of an address are counted separately from those of devices.
         var isHTTP = false
         let refused: (DetachedConnection, AddressRefusal) -> Void
 
         /// - Parameters:
-        ///   - addresses: shared by all listeners of a gateway.
-        ///   - refused: takes a connection that is not let in, and ends it; called on the loop.
+        ///   - addresses: the guard that all listeners of a gateway share.
+        ///   - refused: called on the loop with a refused connection, which it must end.
         package init(_ addresses: AddressGuard, refused: @escaping (DetachedConnection, AddressRefusal) -> Void) {
             (self.addresses, self.refused) = (addresses, refused)
         }
     }
 
-    /// Starts to accept; `connected` gets each connection, non-blocking and with TCP_NODELAY, on the loop.
+    /// Starts to accept.
+    ///
+    /// `connected` receives each connection, non-blocking and with TCP_NODELAY, on the loop.
     ///
     /// - Parameters:
     ///   - loop: the loop of the caller.
-    ///   - socket: taken here.
-    ///   - balancers: whose connections begin with a PROXY header; it names the client, and `connected` sees the
-    ///     connection without it. Connections from elsewhere have none.
-    ///   - door: without it everyone is let in.
-    ///   - batchCount: connections taken in one go.
+    ///   - socket: the socket, which the listener then owns.
+    ///   - balancers: the addresses whose connections begin with a PROXY header that names the client. The header is removed
+    ///     before `connected` is called. Other connections have no header.
+    ///   - door: the address limits, or `nil` for none.
+    ///   - batchCount: the maximum number of connections accepted per batch.
     ///   - connected: called on the loop.
     /// - Throws: without memory for the event.
     package init(
@@ -80,13 +83,15 @@ package final class Listener: Resident {
             Glibc.close(descriptor)
             throw SystemError(operation: "event_add", code: ENOMEM)
         }
-        // The loop keeps the listener alive until it is closed, so the context pointer never dangles.
+        // The loop keeps the listener alive until it is closed, so the context pointer stays valid.
         loop.add(self)
         loop.own(descriptor)
         loop.onTick { [weak self] now in self?.resumeIfRested(now) }
     }
 
-    /// Stops taking connections; those that wait stay in the kernel until `resume()` or `close()`.
+    /// Stops accepting.
+    ///
+    /// Pending connections stay in the kernel until `resume()` or `close()`.
     package func pause() {
         loop.preconditionInLoop()
         isPaused = true
@@ -100,7 +105,9 @@ package final class Listener: Resident {
         if let event { event_add(event, nil) }
     }
 
-    /// Closes the listening socket; connections that wait in its backlog are reset by the kernel.
+    /// Closes the listening socket.
+    ///
+    /// The kernel resets the connections in its backlog.
     package func close() {
         loop.preconditionInLoop()
         guard let event else { return }
@@ -111,7 +118,7 @@ package final class Listener: Resident {
         loop.remove(self)
     }
 
-    /// A copy of the descriptor, in a thread's table or in a process that is just being started, would go on listening.
+    /// Ends listening on all copies of the descriptor, which another thread's table or a child process being started may hold.
     private func endListening() {
         shutdown(descriptor, CInt(SHUT_RDWR))
         Glibc.close(descriptor)
@@ -140,7 +147,7 @@ package final class Listener: Resident {
         var storage = sockaddr_storage()
         var one: CInt = 1
         var count = 0
-        // A peer that aborts also counts, so that a storm of resets cannot hold the loop here.
+        // Aborted connections count, too, so that a burst of resets cannot block the loop.
         while count < batchCount, !isPaused, event != nil {
             count += 1
             var size: UInt32 = 0
@@ -160,7 +167,7 @@ package final class Listener: Resident {
             case .aborted: continue
             case .none: return
             case .exhausted, .failed:
-                // A level-triggered event would spin on what cannot be accepted.
+                // The event is level-triggered and would fire in every turn.
                 exhaustedCount += 1
                 resumesAt = loop.now + Limits.acceptPauseMilliseconds
                 if let event { event_del(event) }
@@ -169,7 +176,7 @@ package final class Listener: Resident {
         }
     }
 
-    /// Gives the connection away if its address may have one more.
+    /// Checks the address limits and passes the connection on.
     private func letIn(_ content: DetachedConnection.Content, peer: SocketAddress?) {
         var content = content
         if let door, let peer {

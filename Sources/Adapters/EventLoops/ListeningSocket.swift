@@ -1,25 +1,27 @@
 internal import Glibc
 internal import Platform
 
-/// Why nothing listens on an address; the text names the address and what to do.
+/// The failure to listen on an address.
+///
+/// The text names the address and the remedy.
 package struct ListenFailure: Error, Equatable, CustomStringConvertible {
     package let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// A bound and listening TCP socket that shares its port with the other loops' sockets (SO_REUSEPORT).
+/// A bound, listening TCP socket that shares its port with the sockets of other loops (SO_REUSEPORT).
 ///
-/// Closed when the value dies, unless a server has taken it over.
+/// It is closed at the end of the value's lifetime, unless `take` was called.
 package struct ListeningSocket: ~Copyable, Sendable {
-    /// Where it listens, with the real port if 0 was asked for.
+    /// The bound address, with the actual port if port 0 was requested.
     package let address: SocketAddress
-    /// -1 once it was taken.
+    /// The descriptor, or -1 after `take`.
     private var descriptor: CInt
 
-    /// Listens on `address`: `host:port`, `[IPv6]:port`, or `:port` for all interfaces; port 0 picks a free one.
+    /// Listens on `host:port`, `[IPv6]:port`, or `:port` for all interfaces.
     ///
-    /// Refused if anybody listens there already, be it with SO_REUSEPORT: a second gateway must not quietly take half
-    /// of the first one's connections.
+    /// Port 0 selects a free port. Fails if another socket already listens there, even with SO_REUSEPORT: a second gateway must
+    /// not silently receive half of the first one's connections.
     package init(_ text: String) throws(ListenFailure) { try self.init(text, isFirst: true) }
 
     private init(_ text: String, isFirst: Bool) throws(ListenFailure) {
@@ -49,9 +51,9 @@ package struct ListeningSocket: ~Copyable, Sendable {
         (descriptor, self.address) = (opened, address)
     }
 
-    /// One socket for each of `count` loops, all on the port that the first one got.
+    /// Creates one socket for each of `count` loops, all on the first one's port.
     ///
-    /// They come in the order of the loops; the caller hands each to its own.
+    /// The caller passes each to its loop, in the order of the loops.
     package static func group(_ text: String, count: Int) throws(ListenFailure) -> [Handle] {
         precondition(count > 0, "a group needs at least one socket")
         let first = try ListeningSocket(text)
@@ -65,14 +67,16 @@ package struct ListeningSocket: ~Copyable, Sendable {
         if descriptor >= 0 { Glibc.close(descriptor) }
     }
 
-    /// Gives the descriptor to a new owner.
+    /// Returns the descriptor and passes its ownership to the caller.
     consuming func take() -> CInt {
         let taken = descriptor
         descriptor = -1
         return taken
     }
 
-    /// A listening socket that can lie in an array and go to another thread; taken once.
+    /// A listening socket that can be stored in an array and moved to another thread.
+    ///
+    /// It can be taken once.
     package final class Handle: Sendable {
         package let address: SocketAddress
         private let socket: Lock<ListeningSocket?>
@@ -92,7 +96,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
 
     // MARK: Steps
 
-    /// The host, empty for all interfaces, and the port of `host:port`.
+    /// Returns the host, empty for all interfaces, and the port of `host:port`.
     static func split(_ text: String) throws(ListenFailure) -> (host: String, port: UInt16) {
         let hint = "expected host:port, [IPv6]:port or :port, for example 127.0.0.1:7000"
         guard let colon = text.lastIndex(of: ":") else { throw ListenFailure("\(text): \(hint)") }
@@ -125,7 +129,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
     }
 
     private static func open(_ candidate: addrinfo, _ text: String, isFirst: Bool) throws(ListenFailure) -> CInt {
-        // A bind that does not share fails where a sharing one would join in.
+        // A bind without SO_REUSEPORT fails if another socket is bound there.
         if isFirst { Glibc.close(try bind(candidate, text, shared: false)) }
         let descriptor = try bind(candidate, text, shared: true)
         guard listen(descriptor, Limits.listenBacklogCount) == 0 else {

@@ -1,8 +1,8 @@
-/// Carries a value that is not `Sendable` through a `@Sendable` closure, back to the loop that owns it.
+/// A wrapper that carries a non-`Sendable` value through a `@Sendable` closure back to its loop.
 ///
-/// The last copy may die on another thread, so a value with a close of its own must be closed on the loop.
+/// Another thread may release the last copy, so a value that needs closing must be closed on the loop.
 package struct LoopBound<Value>: @unchecked Sendable {
-    // Sound because the initialiser and the only accessor both trap off the loop.
+    // Safe: the initializer and the only accessor trap off the loop.
     private let value: Value
     private let loop: EventLoop
 

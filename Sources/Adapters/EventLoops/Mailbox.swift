@@ -1,17 +1,17 @@
 internal import Platform
 
-/// What a loop sees of its mailboxes, whatever they carry.
+/// The type-independent part of a mailbox, for the loop.
 package class MailboxBase {
     func deliver() { preconditionFailure("override deliver()") }
     func loopStops() { preconditionFailure("override loopStops()") }
 }
 
-/// A bounded queue from any thread into one loop, handed over as whole arrays.
+/// A bounded queue from any thread to one loop, delivered as whole arrays.
 ///
-/// Senders wake the loop once for all they put in before it looks. A full mailbox refuses, and the sender must answer
-/// the caller whose command it was; nothing is dropped here.
+/// Senders wake the loop once for all messages sent before it reads them. A full mailbox refuses messages, and the sender must
+/// report the error to its caller. Accepted messages are not dropped while the loop runs.
 package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable {
-    // Sound because `inbox` is a lock, and `receive` and `batch` are the loop's alone.
+    // Safe: `inbox` is a lock, and only the loop uses `receive` and `batch`.
     private struct Inbox {
         var messages: [Message] = []
         var isClosed = false
@@ -23,10 +23,10 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
     private var receive: (inout [Message]) -> Void
     private var batch: [Message] = []
 
-    /// Opens a mailbox of at most `capacity` waiting messages into `loop`; to be called on the loop.
+    /// Creates a mailbox of at most `capacity` pending messages into `loop`.
     ///
-    /// `receive` gets everything that waits, in the order of arrival; what it leaves in the array is gone. It keeps the
-    /// array's memory by emptying it with `removeAll(keepingCapacity: true)`, which happens by itself if it does not.
+    /// Must be called on the loop. `receive` gets all pending messages in order of arrival. Messages left in the array are
+    /// discarded. `removeAll(keepingCapacity: true)` keeps the array's memory and is called automatically afterwards.
     package init(into loop: EventLoop, capacity: Int, receive: @escaping (inout [Message]) -> Void) {
         precondition(capacity > 0, "a mailbox holds at least one message")
         (self.loop, self.capacity, self.receive) = (loop, capacity, receive)
@@ -34,7 +34,9 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         loop.add(self)
     }
 
-    /// Puts in one message; `false` if the mailbox is full or its loop has ended.
+    /// Sends a message.
+    ///
+    /// Returns `false` if the mailbox is full or its loop has ended.
     package func send(_ message: Message) -> Bool {
         let isIn = inbox.withLock { inbox in
             guard !inbox.isClosed, inbox.messages.count < capacity else { return false }
@@ -45,15 +47,15 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         return isIn
     }
 
-    /// Puts in all `messages` and empties the array, or refuses all and leaves it.
+    /// Sends all `messages` and empties the array, or refuses all of them.
     ///
-    /// A batch larger than `capacity` never fits.
+    /// A batch larger than `capacity` is always refused.
     package func send(contentsOf messages: inout [Message]) -> Bool {
         guard !messages.isEmpty else { return true }
         let isIn = inbox.withLock { inbox in
             guard !inbox.isClosed, inbox.messages.count + messages.count <= capacity else { return false }
             if inbox.messages.isEmpty {
-                // The common case moves no message: the loop gets the sender's array and the sender the loop's old one.
+                // The common case copies no messages: the arrays of sender and loop are swapped.
                 swap(&inbox.messages, &messages)
             } else {
                 inbox.messages.append(contentsOf: messages)
@@ -65,7 +67,9 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         return isIn
     }
 
-    /// Puts in as many `messages` from the front as there is room for; those that stay in the array were not sent.
+    /// Sends as many `messages` from the front as there is capacity for.
+    ///
+    /// The others stay in the array.
     package func send(prefixOf messages: inout [Message]) {
         guard !messages.isEmpty else { return }
         let sentCount = inbox.withLock { inbox in
@@ -80,13 +84,13 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         loop.wake()
     }
 
-    /// Messages that wait now; for metrics.
+    /// The number of pending messages, for metrics.
     package var count: Int { inbox.withLock { $0.messages.count } }
 
     override func deliver() {
         inbox.withLock { swap(&$0.messages, &batch) }
         guard !batch.isEmpty else { return }
-        // Moved out first, so that `receive` may send to this very mailbox.
+        // Moved out first, so that `receive` may send to this mailbox.
         var taken: [Message] = []
         swap(&taken, &batch)
         receive(&taken)

@@ -1,13 +1,15 @@
 internal import CLibevent
 internal import Platform
 
-/// A loop's timer for waits below a millisecond: a turn that it ends is a turn like others.
+/// A loop's timer for delays below a millisecond.
+///
+/// Firing starts an ordinary turn.
 final class OneShotTimer {
     private let timer: PreciseTimer
     private var event: UnsafeMutablePointer<event>?
     private var isUnderWay = false
 
-    /// `nil` without a descriptor or memory.
+    /// Fails without a descriptor or memory.
     init?(on base: OpaquePointer) {
         do throws(SystemError) { timer = try PreciseTimer() } catch { return nil }
         let context = Unmanaged.passUnretained(self).toOpaque()

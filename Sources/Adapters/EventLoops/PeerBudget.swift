@@ -1,36 +1,35 @@
 internal import Platform
 internal import Synchronization
 
-/// The bytes that peers make the process hold, over all loops and listeners.
+/// The memory that peers may occupy in the process, over all loops and listeners.
 ///
-/// Three uses have parts of their own, so that none takes another's room:
+/// It is divided into three parts that cannot use each other's share:
 ///
-/// - **Requests**: bodies and heads of HTTP requests under way. What a request announces is reserved before a byte of it is
-///   kept, and given back with its answer. Requests that nothing vouches for have half of the part. Small ones are free: as
-///   many of them as there are connections cost little.
-/// - **Upstream**: messages of devices on their way to their app's home, by app and by address.
-/// - **Streams**: received bytes that are no whole frame yet, output that a peer does not take, TLS handshakes. A loop reports
-///   the sum of its streams. Beyond the part the loop closes streams (`StreamTable.settleBudget`). Streams before their Hello
-///   and handshakes have half of this part.
+/// - **Requests**: bodies and heads of HTTP requests in progress. The announced size is reserved before any byte is stored and
+///   released with the response. Unauthenticated requests may use half of the part. Small requests need no reservation, since one
+///   per connection costs little.
+/// - **Upstream**: devices' messages to their app's owner, limited per app and per address.
+/// - **Streams**: incomplete frames, unsent output and TLS handshakes. A loop reports the sum of its streams and closes streams
+///   above the limit (`StreamTable.settleBudget`). Streams before their Hello and handshakes may use half of the part.
 package final class PeerBudget: Sendable {
-    /// The parts, in bytes.
+    /// The limits in bytes.
     package struct Rules: Sendable, Equatable {
         package var requests: Int
-        /// Of requests of one address.
+        /// The limit of one address's requests.
         package var requestsOfNetwork: Int
-        /// Of requests that nothing vouches for.
+        /// The limit of unauthenticated requests.
         package var strangersRequests: Int
         package var upstream: Int
-        /// Of upstream messages of one app, and of those from one address.
+        /// The limit of upstream messages per app and per address.
         package var upstreamOfOne: Int
         package var streams: Int
-        /// Of streams before their Hello, and of TLS handshakes.
+        /// The limit of streams before their Hello and of TLS handshakes.
         package var strangersStreams: Int
 
         /// - Parameters:
-        ///   - requests: of all requests; one holds at least the largest body.
-        ///   - requestsOfNetwork: of those from one address; one holds at least the largest body, too.
-        ///   - others: of upstream messages and streams together.
+        ///   - requests: the limit of all requests, at least the largest body.
+        ///   - requestsOfNetwork: the limit of one address's requests, at least the largest body.
+        ///   - others: the limit of upstream messages and streams together.
         package init(requests: Int, requestsOfNetwork: Int, others: Int) {
             (self.requests, self.requestsOfNetwork) = (requests, requestsOfNetwork)
             strangersRequests = requests / 2
@@ -38,28 +37,28 @@ package final class PeerBudget: Sendable {
             (streams, strangersStreams) = (others / 2, others / 4)
         }
 
-        /// Every byte that the budget grants.
+        /// The sum of all parts.
         package var byteCount: Int { requests + upstream + streams }
     }
 
-    /// The reservation of one request.
+    /// The reservation of a request.
     struct Share {
         fileprivate(set) var byteCount = 0
-        /// Something vouches for the request.
+        /// Whether the request is authenticated.
         fileprivate(set) var isProven = false
     }
 
-    /// The reservation of one upstream message.
+    /// The reservation of an upstream message.
     package struct UpstreamShare: Sendable {
         fileprivate let byteCount: Int
         fileprivate let app: UInt64
         fileprivate let network: UInt64
     }
 
-    /// Bytes that a loop's streams hold.
+    /// The memory of a loop's streams in bytes.
     struct StreamBytes: Equatable {
         var all = 0
-        /// Of streams before their Hello, and of TLS handshakes.
+        /// The part of streams before their Hello and of TLS handshakes.
         var strangers = 0
     }
 
@@ -71,11 +70,13 @@ package final class PeerBudget: Sendable {
     private let strangersStreams = Atomic<Int>(0)
     private let refusals = Atomic<Int>(0)
     private let closings = Atomic<Int>(0)
-    /// By `SocketAddress.network`; of what is beyond a packet or two, so that usual requests take no lock.
+    /// The reservations by `SocketAddress.network`.
+    ///
+    /// Small requests are not included, so typical requests take no lock.
     private let networks = Lock<[UInt64: Int]>([:])
     private let upstreamSums = Lock(UpstreamSums())
 
-    /// The sums by app and by `SocketAddress.network`.
+    /// The reservations of upstream messages by app and by `SocketAddress.network`.
     private struct UpstreamSums {
         var apps: [UInt64: Int] = [:]
         var networks: [UInt64: Int] = [:]
@@ -83,20 +84,22 @@ package final class PeerBudget: Sendable {
 
     package init(_ rules: Rules) { self.rules = rules }
 
-    /// Bytes reserved for requests now.
+    /// The bytes currently reserved for requests.
     package var requestByteCount: Int { requests.load(ordering: .relaxed) }
-    /// Bytes of upstream messages on their way.
+    /// The bytes of upstream messages in flight.
     package var upstreamByteCount: Int { upstream.load(ordering: .relaxed) }
-    /// Bytes that streams hold, as the loops last reported.
+    /// The streams' bytes, as last reported by the loops.
     package var streamByteCount: Int { streams.load(ordering: .relaxed) }
-    /// Requests and upstream messages refused since the start.
+    /// The number of requests and upstream messages refused since the start.
     package var refusedCount: Int { refusals.load(ordering: .relaxed) }
-    /// Streams closed to make room since the start.
+    /// The number of streams closed for the budget since the start.
     package var closedCount: Int { closings.load(ordering: .relaxed) }
 
     // MARK: Requests
 
-    /// Grows a share to `byteCount`; false when a bound is in the way, and the share is as before.
+    /// Extends a reservation to `byteCount`.
+    ///
+    /// Returns `false` and leaves it unchanged if a limit would be exceeded.
     func grow(_ share: inout Share, to byteCount: Int, network: UInt64) -> Bool {
         guard byteCount > max(share.byteCount, Limits.freeBodyByteCount) else { return true }
         let more = byteCount - share.byteCount
@@ -114,14 +117,14 @@ package final class PeerBudget: Sendable {
         return true
     }
 
-    /// Something vouches for the request from now on.
+    /// Marks the request as authenticated.
     func prove(_ share: inout Share) {
         guard !share.isProven else { return }
         strangersRequests.subtract(share.byteCount, ordering: .relaxed)
         share.isProven = true
     }
 
-    /// Gives everything back.
+    /// Releases the whole reservation.
     func release(_ share: inout Share, network: UInt64) {
         defer { share = Share() }
         guard share.byteCount > 0 else { return }
@@ -137,13 +140,13 @@ package final class PeerBudget: Sendable {
 
     // MARK: Upstream
 
-    /// Reserves room for an upstream message.
+    /// Reserves memory for an upstream message.
     ///
     /// - Parameters:
-    ///   - byteCount: what it takes.
-    ///   - app: whose message it is.
-    ///   - network: as `ByteStream.countedNetwork`; 0 is bounded by its app alone.
-    /// - Returns: what is to be given back; `nil` when there is no room.
+    ///   - byteCount: the size of the message.
+    ///   - app: the app of the message.
+    ///   - network: the value of `ByteStream.countedNetwork`. For 0 only the app's limit applies.
+    /// - Returns: the reservation, which must be released, or `nil` if a limit would be exceeded.
     package func takeUpstream(_ byteCount: Int, app: UInt64, network: UInt64) -> UpstreamShare? {
         guard upstream.take(byteCount, limit: rules.upstream) else {
             _ = refuse()
@@ -175,13 +178,13 @@ package final class PeerBudget: Sendable {
 
     // MARK: Streams
 
-    /// A loop's streams hold other amounts than it reported last.
+    /// Updates a loop's streams from the last reported bytes to the current ones.
     func report(_ bytes: StreamBytes, before: StreamBytes) {
         streams.add(bytes.all - before.all, ordering: .relaxed)
         strangersStreams.add(bytes.strangers - before.strangers, ordering: .relaxed)
     }
 
-    /// How much of what a loop's streams hold is too much; each loop has its part of the excess.
+    /// Returns a loop's proportional part of the bytes above the limits.
     func excess(of bytes: StreamBytes) -> StreamBytes {
         func part(_ own: Int, of all: Int, limit: Int) -> Int {
             guard all > limit, own > 0 else { return 0 }

@@ -1,35 +1,37 @@
 internal import CLibevent
 internal import Glibc
 
-/// The header of the PROXY protocol: a balancer's word on whose connection it passes on, before the first byte.
+/// The header of the PROXY protocol, with which a load balancer names the client before the first byte.
 ///
 /// Version 1 is a line of text, version 2 is binary. Source: "The PROXY protocol", versions 1 & 2, sections 2.1 and 2.2
 /// (haproxy.org/download/3.0/doc/proxy-protocol.txt).
 enum ProxyHeader: Equatable {
-    /// The header has this many bytes, as far as is known yet.
+    /// The header is incomplete and has at least this many bytes.
     case incomplete(byteCount: Int)
-    /// The first bytes are the header; without a client the balancer speaks for itself, as its health checks do.
+    /// The header is complete.
+    ///
+    /// Without a client the connection is the balancer's own, such as a health check.
     case complete(byteCount: Int, client: SocketAddress?)
     case refused(Fault)
 
     enum Fault: Equatable {
-        /// The bytes begin otherwise.
+        /// The first bytes are no PROXY header.
         case missing
-        /// A line of version 1 that is none.
+        /// The line of version 1 is malformed.
         case line
         case otherVersion
         case tooLong
-        /// The addresses do not fit into the length.
+        /// The header is too short for its addresses.
         case short
         case command
     }
 
-    /// Signature, version and command, family, length.
+    /// The size of signature, version and command, family, and length.
     static let fixedByteCount = 16
     private static let signature: [UInt8] = [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A]
-    /// The bytes of the shortest line of version 1, one without a client.
+    /// The size of the shortest line of version 1, which names no client.
     static let leastByteCount = 15
-    /// The line of version 1 at most, its end included.
+    /// The maximum size of the line of version 1, including its end.
     private static let lineByteCount = 107
     private static let lineStart = Array("PROXY ".utf8)
 
@@ -71,14 +73,14 @@ enum ProxyHeader: Equatable {
                 self = .complete(
                     byteCount: byteCount, client: SocketAddress(host: addresses[0..<16], port: addresses[32..<34]))
             case 0x11, 0x21: self = .refused(.short)
-            // Of other families the address says nothing here; the protocol asks to take the connection all the same.
+            // The address of another family cannot be used, but the protocol requires accepting the connection.
             default: self = .complete(byteCount: byteCount, client: nil)
             }
         default: self = .refused(.command)
         }
     }
 
-    /// Reads `PROXY TCP4 192.0.2.7 192.0.2.1 4000 7000`, `TCP6`, or `UNKNOWN` and anything behind it.
+    /// Parses `PROXY TCP4 192.0.2.7 192.0.2.1 4000 7000`, `TCP6`, or `UNKNOWN` with any text after it.
     private static func line(_ bytes: UnsafeRawBufferPointer) -> ProxyHeader {
         let known = bytes.prefix(lineByteCount)
         guard let end = known.firstIndex(where: { $0 == 0x0D || $0 == 0x0A }) else {
@@ -105,7 +107,7 @@ enum ProxyHeader: Equatable {
 
     private static func address(_ text: Substring, _ family: CInt) -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: family == AF_INET ? 4 : 16)
-        // A zero byte would end the text early.
+        // A zero byte would truncate the text.
         guard !text.utf8.contains(0), inet_pton(family, String(text), &bytes) == 1 else { return nil }
         return bytes
     }
@@ -131,7 +133,9 @@ extension ProxyHeader.Fault: CustomStringConvertible {
 }
 
 extension SocketAddress {
-    /// Reads 4 or 16 bytes of an address and two of a port, in network order; `nil` for other counts.
+    /// Creates an address from 4 or 16 bytes and a two-byte port in network order.
+    ///
+    /// Fails for other sizes.
     init?(host: Slice<UnsafeRawBufferPointer>, port: Slice<UnsafeRawBufferPointer>) {
         guard port.count == 2 else { return nil }
         let port = (UInt16(port[port.startIndex]) << 8 | UInt16(port[port.startIndex + 1])).bigEndian

@@ -7,17 +7,20 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
     package let host: String
     package let port: UInt16
     package let isIPv6: Bool
-    /// On this machine: 127.0.0.0/8, ::1, or an IPv4 loopback address mapped into IPv6.
+    /// Whether the address is on this machine: 127.0.0.0/8, ::1, or an IPv4-mapped loopback address.
     package let isLoopback: Bool
-    /// What bounds "per address" go by: an IPv4 address, or the half of an IPv6 address that a customer gets as a whole.
+    /// The key of limits per address: an IPv4 address, or the first half of an IPv6 address, which a provider assigns to one
+    /// customer.
     ///
-    /// An IPv4 address that is mapped or translated (NAT64) into IPv6 counts as itself. What an address may do beyond others goes by the
+    /// An IPv4 address mapped or translated (NAT64) into IPv6 counts as the IPv4 address. Exemptions from the limits compare the
     /// whole address (`AddressRange`).
     package let network: UInt64
 
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-    /// Reads a kernel's sockaddr; `nil` for anything but IPv4 and IPv6.
+    /// Creates an address from a kernel's sockaddr.
+    ///
+    /// Fails for families other than IPv4 and IPv6.
     init?(_ storage: UnsafePointer<sockaddr_storage>) {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         let raw = UnsafeRawPointer(storage)
@@ -40,7 +43,7 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
                 func number(_ range: Range<Int>) -> UInt64 { bytes[range].reduce(0) { $0 << 8 | UInt64($1) } }
                 let isMapped = number(0..<8) == 0 && number(8..<12) == 0xFFFF
                 if isMapped { return (bytes[12] == 127, Self.network(ofIPv4: UInt32(number(12..<16)))) }
-                // 64:ff9b::/96 (RFC 6052): a translator puts all of IPv4 behind one network of 64 bits.
+                // 64:ff9b::/96 (RFC 6052): a translator maps all IPv4 addresses into one 64-bit network.
                 let isTranslated = number(0..<8) == 0x0064_FF9B_0000_0000 && number(8..<12) == 0
                 if isTranslated { return (false, Self.network(ofIPv4: UInt32(number(12..<16)))) }
                 return (number(0..<8) == 0 && number(8..<16) == 1, number(0..<8))
@@ -50,7 +53,7 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
         host = text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
 
-    /// Beside those of IPv6: no network there begins with these bits.
+    /// Returns a number distinct from IPv6 networks, of which none begins with these bits.
     private static func network(ofIPv4 address: UInt32) -> UInt64 { 0xFFFF << 48 | UInt64(address) }
 
     static func local(of descriptor: CInt) -> SocketAddress? {

@@ -1,34 +1,38 @@
-/// Detects that a loop stood still, and how long it has to read before it may judge.
+/// Detects that a loop stalled, and delays timeouts until it has read its sockets.
 ///
-/// After a stop of the process or the machine, deadlines are over, and the peers' bytes are in the sockets' buffers. So the
-/// loop reads first: its ticks, which judge all deadlines, wait until a tick finds no further event.
+/// After the process or machine was suspended, deadlines have passed while the peers' bytes wait in socket buffers. The loop
+/// therefore reads first: ticks, which check all deadlines, are skipped until a tick finds no new events.
 struct Standstill {
     enum Verdict: Equatable {
         case onTime
-        /// A standstill has just ended; its length in milliseconds.
+        /// A stall has just ended.
+        ///
+        /// The value is its length in milliseconds.
         case began(UInt64)
-        /// The loop still reads what peers sent during a standstill.
+        /// The loop still reads input that arrived during a stall.
         case reading
     }
 
-    /// The least lateness of a tick that counts as a standstill; load delays a tick by less.
+    /// The minimum delay of a tick that counts as a stall.
+    ///
+    /// Load delays a tick by less.
     static let milliseconds: UInt64 = 2_000
-    /// The longest time of reading: peers that send without an end delay deadlines by no more.
+    /// The maximum time of reading, so that peers that send continuously cannot delay timeouts further.
     static let readingMilliseconds: UInt64 = 3_000
-    /// The shortest time of reading: mail between loops takes some turns.
+    /// The minimum time of reading, since messages between loops take several turns.
     static let leastReadingMilliseconds: UInt64 = 200
 
     private var lastTick: UInt64 = 0
     private var readingSince: UInt64 = 0
     private var eventCount: UInt64 = 0
 
-    /// Judges a tick, which came at `now` of a clock that counts the machine's sleep, in milliseconds.
+    /// Returns the verdict for a tick at `now`, in milliseconds of a clock that includes the machine's sleep.
     ///
     /// `eventCount` changes with each event of a stream.
     mutating func judge(now: UInt64, eventCount: UInt64, hasDeferredWork: Bool) -> Verdict {
         defer { (lastTick, self.eventCount) = (now, eventCount) }
         if lastTick > 0, now >= lastTick + Self.milliseconds {
-            // Standing still once more, it may read once more: each time it read for the whole time before.
+            // A stall during the reading phase restarts the phase without another report.
             let isAgain = readingSince > 0
             readingSince = now
             return isAgain ? .reading : .began(now - lastTick)

@@ -1,73 +1,82 @@
 public import Platform
 
-/// Why a stream ended; told once.
+/// The reason for a stream's end.
 public enum CloseReason: Equatable, Sendable {
-    /// We closed it.
+    /// This side closed the stream.
     case closedHere
-    /// The peer closed its half.
+    /// The peer closed its sending side.
     case endOfStream
-    /// The connection broke: reset by the peer, timed out in the kernel, and the like.
+    /// The connection failed, for example by a reset or a timeout in the kernel.
     case failed(SystemError)
-    /// The TLS handshake or a record was bad.
+    /// The TLS handshake or a record was invalid.
     case tlsFailed(String)
-    /// The client broke the rules of a WebSocket.
+    /// The client violated the WebSocket protocol.
     case webSocketFailed(String)
-    /// Its timeout fired.
     case timedOut
-    /// The peer reads too slowly for what is sent to it.
+    /// The peer reads its data too slowly.
     case outboxFull
-    /// The delegate left more received bytes unconsumed than may be kept.
+    /// The delegate left too many received bytes unconsumed.
     case unconsumedOverflow
-    /// Peers make the process hold more than it may, and the stream's address holds most (`PeerBudget`).
+    /// The memory budget of peers is exceeded, and the stream's address uses the most (`PeerBudget`).
     case budgetSpent
-    /// The loop stopped.
     case loopStopped
 }
 
-/// What a byte stream calls on its loop; a class with overridable methods, so that a call costs no existential.
+/// The callbacks of a byte stream, on its loop.
 ///
-/// The stream holds its delegate from attach until `closed` has returned.
+/// A class avoids the cost of existential calls. The stream retains its delegate until `closed` has returned.
 open class StreamDelegate {
     public init() {}
 
-    /// Takes received bytes; returns how many from the front are done with.
+    /// Handles received bytes and returns the number of bytes consumed.
     ///
-    /// The rest comes again, with what follows it; at most `Limits.unconsumedByteCount` may be left. The bytes are the
-    /// loop's scratch memory and mean nothing after the return. Everything on the stream is allowed here: writing,
-    /// closing, pausing, detaching. After a detach or a close the result does not matter.
+    /// Unconsumed bytes are passed again with those that follow. At most `Limits.unconsumedByteCount` bytes may be left. The
+    /// bytes are in the loop's scratch memory and become invalid after the return. The stream may be written to, closed, paused
+    /// or detached in this call. After a detach or a close the result is ignored.
     open func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         preconditionFailure("override received(_:on:)")
     }
 
-    /// A WebSocket's client sent `frameCount` frames that carry nothing for `received`: control frames, and empty ones.
+    /// Reports frames of a WebSocket client without payload for `received`: control frames and empty ones.
     ///
-    /// Told before the bytes that came with them. Pings are answered already.
+    /// The call precedes the bytes received with them. Pings have already been answered.
     open func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {}
 
-    /// The outbox was over its limit since it was last empty, so something was refused; by default the stream is closed.
+    /// Reports that output was refused because the outbox reached its limit.
+    ///
+    /// By default the stream is closed.
     open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
 
-    /// The outbox is empty again after something had to wait or was refused; in a later turn than the last write.
+    /// Reports that the outbox is empty after output was delayed or refused, in a later turn than the last write.
     open func outboxDrained(_ stream: ByteStream) {}
 
-    /// The TLS handshake is done; not called on a plain stream.
+    /// Reports the end of the TLS handshake.
+    ///
+    /// Not called on a stream without TLS.
     open func handshakeFinished(_ stream: ByteStream) {}
 
-    /// The peer sends no more, and everything that it sent was delivered; it may still read (TCP half-close, `close_notify`).
+    /// Reports that the peer has ended its output and all of it was delivered.
     ///
-    /// With true the stream stays open for output, until the delegate closes it (`closeAfterFlush`) or its timeout fires: the
-    /// delegate sets one. With false, the default, the stream ends. Called again when reading is resumed.
+    /// The peer may still read (TCP half-close, `close_notify`). If the result is `true`, the stream stays open for output until
+    /// `closeAfterFlush` or its timeout, which the delegate must set. If `false`, the default, the stream ends. Called again when
+    /// reading is resumed.
     open func peerEnded(_ stream: ByteStream) -> Bool { false }
 
-    /// The stream's timeout fired; by default it is closed.
+    /// Reports the stream's timeout.
+    ///
+    /// By default the stream is closed.
     open func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
 
-    /// The stream is over: exactly one call, in a later turn than the cause, unless it was detached.
+    /// Reports the end of the stream exactly once, in a later turn than the cause.
+    ///
+    /// Not called after a detach.
     open func closed(_ stream: ByteStream, _ reason: CloseReason) {}
 
-    /// As `closed`, with the stream's tag, for a delegate of many streams; by default calls `closed`.
+    /// Reports the end with the stream's tag, for a delegate of many streams.
+    ///
+    /// By default it calls `closed`.
     open func ended(_ stream: ByteStream, tag: UInt32, _ reason: CloseReason) { closed(stream, reason) }
 
-    /// Something is about to be read from the stream with this tag: a delegate of many may ask for its memory.
+    /// Announces a read from the stream with this tag, so that a delegate of many streams can prefetch its memory.
     open func foresee(_ tag: UInt32) {}
 }

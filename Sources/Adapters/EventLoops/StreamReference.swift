@@ -1,12 +1,12 @@
-/// A stream without its loop, in twelve bytes; see `ByteStream.reference`.
+/// A twelve-byte reference to a stream without its loop, from `ByteStream.reference`.
 package struct StreamReference: BitwiseCopyable {
     let place: UnsafeMutableRawPointer?
     let serial: UInt32
 
-    /// Names no stream, and must not be made one.
+    /// A reference to no stream, from which no `ByteStream` may be created.
     package static var none: StreamReference { StreamReference(place: nil, serial: .max) }
 
-    /// Whether it names this stream.
+    /// Returns whether the reference belongs to this stream.
     package func names(_ stream: ByteStream) -> Bool {
         place == UnsafeMutableRawPointer(stream.place) && serial == stream.serial
     }

@@ -1,30 +1,30 @@
 internal import Cryptography
 internal import Structures
 
-/// What a stream has beside its slot while it has a delegate of its own, uses TLS or is amid a WebSocket's message, keeps unconsumed bytes, or has a deadline.
+/// The optional state of a stream: its separate delegate, TLS, a partial WebSocket message, unconsumed bytes or a deadline.
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
-    /// Whether the stream is one that the loop reads when it has time for newcomers.
+    /// The state of a stream that is read only when the loop has time for newcomers.
     enum Newcomer: UInt8 {
         case no
-        /// Nothing of it waits.
+        /// The stream has no unread event.
         case isRead
-        /// It stands in the table's list.
+        /// The stream is in the table's queue of newcomers.
         case waits
     }
 
     let pool: UnsafeMutablePointer<StreamSidePool>
-    /// Its place in the pool; `.none` for the shared record of nothing.
+    /// The slot in the pool, or `.none` for the shared empty record.
     let place: Slot<StreamSide>
-    /// In ticks of the wheel.
+    /// The deadline in ticks of the timeout wheel.
     var deadline: UInt32 = 0
-    /// Its neighbours in the wheel; `StreamTable.none` for none.
+    /// The neighbors in the wheel's bucket, or `StreamTable.none`.
     var nextInBucket: UInt32 = StreamTable.none
     var previousInBucket: UInt32 = StreamTable.none
     var bucket: UInt16 = 0
     var newcomer = Newcomer.no
-    /// The deadline is that of a WebSocket's next ping, and not its delegate's.
+    /// Whether the deadline is for a WebSocket's next ping, not for its delegate.
     var isPing = false
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
@@ -36,11 +36,13 @@ struct StreamSide {
     }
 }
 
-/// The sides of one loop's streams; behind a pointer, since every side names it.
+/// The side records of a loop's streams.
+///
+/// It is behind a pointer, because every record refers to it.
 struct StreamSidePool: ~Copyable {
     var sides = Slab<StreamSide>()
     let none: StreamSide.Pointer
-    /// The delegate of all streams that were passed to one.
+    /// The delegate that streams of the loop share.
     var sharedDelegate: StreamDelegate?
 
     static func make() -> UnsafeMutablePointer<StreamSidePool> {
@@ -62,7 +64,7 @@ struct StreamSidePool: ~Copyable {
 extension StreamSlot {
     private var hasSide: Bool { side.pointee.place != .none }
 
-    /// The stream's own side, made if need be.
+    /// Returns the stream's side record and creates it if needed.
     mutating func ownSide() -> StreamSide.Pointer {
         if hasSide { return side }
         let pool = side.pointee.pool
@@ -71,7 +73,7 @@ extension StreamSlot {
         return side
     }
 
-    /// Gives the side back once there is nothing in it.
+    /// Releases the side record if it is empty.
     mutating func releaseSide() {
         guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil,
             side.pointee.webSocket == nil, side.pointee.delegate == nil, side.pointee.newcomer == .no,
@@ -82,7 +84,7 @@ extension StreamSlot {
         side = pool.pointee.none
     }
 
-    /// A stream's own delegate, or the shared one.
+    /// The stream's separate delegate, or the shared one.
     var delegate: StreamDelegate? {
         get { flags.contains(.isShared) ? side.pointee.pool.pointee.sharedDelegate : side.pointee.delegate }
         set {
@@ -93,9 +95,9 @@ extension StreamSlot {
         }
     }
 
-    /// Takes a delegate that has many streams of the loop.
+    /// Sets a delegate that many streams of the loop share.
     ///
-    /// The first such delegate of a loop costs its streams nothing; a later one is kept by each of its streams.
+    /// The first shared delegate of a loop needs no memory per stream. A further one is stored in each stream's side record.
     mutating func share(_ delegate: StreamDelegate) {
         let pool = side.pointee.pool
         if pool.pointee.sharedDelegate == nil { pool.pointee.sharedDelegate = delegate }

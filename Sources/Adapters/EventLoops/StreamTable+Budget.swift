@@ -1,10 +1,10 @@
 internal import Cryptography
 
-// The bytes that a loop's streams hold for their peers, and the streams that end when these are too many.
+// The loop's part of the peers' memory budget, and the closing of streams above it.
 extension StreamTable {
-    /// The bytes of the loop's streams now: blocks of unread and unsent bytes, and OpenSSL's memory for handshakes.
+    /// The current memory of the loop's streams: blocks of unread and unsent bytes, and OpenSSL's memory for handshakes.
     ///
-    /// Without those on their way to another gateway of the cluster: links have bounds of their own.
+    /// Output to other gateways of the cluster is excluded, because links have separate limits.
     private var heldBytes: PeerBudget.StreamBytes {
         let handshakes = handshakeCount * Limits.handshakeByteCount
         let links = links.reduce(0) { $0 + $1.outboxByteCount }
@@ -12,7 +12,7 @@ extension StreamTable {
             all: max(0, pool.usedByteCount - links) + handshakes, strangers: strangerByteCount + handshakes)
     }
 
-    /// Reports what the streams hold, once a turn, and closes some when the process holds too much.
+    /// Reports the streams' memory once per turn and closes streams if the process exceeds its budget.
     static func settleBudget(on loop: EventLoop) {
         let table = loop.streams
         guard let budget = table.pointee.budget else { return }
@@ -29,7 +29,7 @@ extension StreamTable {
         if excess.all > excess.strangers { makeRoom(max(excess.all, held.all / 8), among: .all, budget, on: loop) }
     }
 
-    /// The loop ends: its streams hold nothing any more.
+    /// Reports that the ended loop's streams use no memory.
     static func endBudget(on loop: EventLoop) {
         guard let budget = loop.streams.pointee.budget else { return }
         report(PeerBudget.StreamBytes(), to: budget, on: loop)
@@ -49,10 +49,10 @@ extension StreamTable {
         let byteCount: Int
     }
 
-    /// Closes streams until `wanted` bytes are free: those of the address that holds most, its largest first.
+    /// Closes streams until `wanted` bytes are free: the largest of the address with the most memory first.
     ///
-    /// It frees some more than is needed, since it looks at every stream. An address that no guard counts, such as loopback, is
-    /// as many addresses as it has streams.
+    /// It frees slightly more than needed, because it visits every stream. Each stream without a counted address, such as
+    /// loopback, counts as a separate address.
     private static func makeRoom(_ wanted: Int, among crowd: Crowd, _ budget: PeerBudget, on loop: EventLoop) {
         let table = loop.streams
         var candidates: [Candidate] = []
@@ -89,12 +89,12 @@ extension StreamTable {
 }
 
 extension StreamSlot {
-    /// Whether a TLS handshake is under way that a client began here.
+    /// Whether a TLS handshake on the server side is in progress.
     fileprivate var isServersHandshake: Bool { flags.contains(.isHandshaking) && tls?.isServing ?? false }
 }
 
 extension EventLoop {
-    /// The budget that the loop's streams count to.
+    /// The memory budget of the loop's streams.
     package var peerBudget: PeerBudget? {
         get {
             preconditionInLoop()
@@ -109,10 +109,12 @@ extension EventLoop {
 }
 
 extension ByteStream {
-    /// The address that a guard counts the stream to; 0: it is not counted, or is over.
+    /// The address under which a guard counts the stream, or 0 if it is not counted or closed.
     package var countedNetwork: UInt64 { slot.map { table.pointee.countedNetwork(of: $0) } ?? 0 }
 
-    /// The other end is a gateway of the same cluster: what waits for it counts to no peer, and it is not closed to make room.
+    /// Marks the stream as a link to a gateway of the same cluster.
+    ///
+    /// Its output is excluded from the peers' budget, and the budget never closes it.
     package func isLink() {
         guard let slot else { return }
         table.pointee.links.append(ByteStream(slot))

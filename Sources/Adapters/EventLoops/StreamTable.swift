@@ -4,56 +4,62 @@ internal import Glibc
 internal import Platform
 internal import Structures
 
-/// What every open stream needs; lies in the slab, 160 bytes with libevent's event.
+/// The state of every open stream, in a slab: 160 bytes with libevent's event.
 ///
-/// What only some streams need, or only at times, is in a `StreamSide`.
+/// State that only some streams need is in a `StreamSide`.
 struct StreamSlot {
     typealias Pointer = UnsafeMutablePointer<StreamSlot>
 
     struct Flags: OptionSet {
         let rawValue: UInt16
-        /// The socket took no more; the next edge says when it does.
+        /// Whether the socket is full.
+        ///
+        /// The next edge reports that it is writable.
         static let isBlocked = Flags(rawValue: 1)
         static let isPaused = Flags(rawValue: 1 << 1)
         static let isHandshaking = Flags(rawValue: 1 << 3)
         static let isDirty = Flags(rawValue: 1 << 4)
-        /// In the list of streams that must read again.
+        /// Whether the stream is in the list of streams to read again.
         static let isReadingAgain = Flags(rawValue: 1 << 5)
-        /// Takes no more output and ignores input; flushes, then ends.
+        /// Whether the stream closes: input is ignored, output refused, and the outbox is flushed before the end.
         static let isClosing = Flags(rawValue: 1 << 6)
-        /// Our half is shut; waiting for the peer's end.
+        /// Whether the output is shut down and the stream waits for the peer's end.
         static let isShut = Flags(rawValue: 1 << 7)
-        /// The kernel saw the peer's end; a short read is not the last one.
+        /// Whether the kernel reported the peer's end, after which a short read does not mean that the socket is empty.
         static let hasPeerEnd = Flags(rawValue: 1 << 8)
-        /// The delegate knows that the outbox was full.
+        /// Whether the delegate was notified that the outbox is full.
         static let hasToldSlow = Flags(rawValue: 1 << 9)
-        /// Received bytes were held back and must be shown again, without new ones.
+        /// Whether stored input must be delivered again, without new bytes.
         static let mustRedeliver = Flags(rawValue: 1 << 10)
         static let isInWheel = Flags(rawValue: 1 << 11)
-        /// Something may have come while reading was paused, and no further edge will tell.
+        /// Whether input may have arrived during a pause, for which no further edge will occur.
         static let hasMissedEdge = Flags(rawValue: 1 << 12)
-        /// Something was refused or had to wait, so the delegate wants to be told when the outbox is empty.
+        /// Whether the delegate must be notified when the outbox is empty, because output was refused or delayed.
         static let owesDrained = Flags(rawValue: 1 << 2)
-        /// The slot has an occupant.
+        /// Whether the slot is in use.
         static let isTaken = Flags(rawValue: 1 << 13)
-        /// Its delegate is the one that the loop's streams share.
+        /// Whether the stream uses the loop's shared delegate.
         static let isShared = Flags(rawValue: 1 << 14)
-        /// Its bytes are frames of a WebSocket; `StreamSide.webSocket` has what is begun of a message.
+        /// Whether the stream carries WebSocket frames.
+        ///
+        /// `StreamSide.webSocket` has the state of a partial message.
         static let isWebSocket = Flags(rawValue: 1 << 15)
     }
 
     var event = CLibevent.event()
     var flags: Flags = []
-    /// What may wait to be sent.
+    /// The maximum number of unsent bytes.
     var outboxLimit = ApproximateCount(atLeast: 0)
-    /// The slot's own number.
+    /// The slot's number.
     let number: UInt32
-    /// Counts the slot's occupants: a handle of an earlier one finds that its stream is over.
+    /// The number of streams that have used the slot.
+    ///
+    /// It invalidates handles of earlier streams.
     var serial: UInt32
-    /// Which of its delegate's streams this is.
+    /// The number by which the delegate identifies the stream.
     var tag: UInt32 = 0
     var outbox = Outbox()
-    /// The table's record of nothing while there is nothing in it.
+    /// The side record, or the table's shared empty record.
     var side: StreamSide.Pointer
 
     init(number: UInt32, serial: UInt32, side: StreamSide.Pointer) {
@@ -63,7 +69,7 @@ struct StreamSlot {
     var descriptor: CInt { event.ev_fd }
 }
 
-/// All streams of one loop: their slots, their timeouts, their blocks and their lists of work.
+/// All streams of a loop: slots, timeouts, blocks and lists of work.
 ///
 /// Every static function takes the loop, so that no `inout` access is open while a delegate runs.
 struct StreamTable: ~Copyable {
@@ -76,53 +82,63 @@ struct StreamTable: ~Copyable {
         let reason: CloseReason
     }
 
-    /// Its owner; not counted, since each use would count twice.
+    /// The owner, unretained to avoid the cost of reference counting.
     unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
-    /// What all TLS sessions of the loop read and write through.
+    /// The BIO that all TLS sessions of the loop share.
     let tlsSocket = TLSSocket()
-    /// Who is at the other end of the streams that came through a balancer, by their slots' numbers.
+    /// The clients' addresses of streams through a balancer, by slot number.
     var clients: [UInt32: SocketAddress] = [:]
-    /// To which addresses streams are counted, by their slots' numbers; 0: to none.
+    /// The addresses under which streams are counted, by slot number; 0 means not counted.
     ///
-    /// Empty while none ever was.
+    /// The array is empty until the first stream is counted.
     private var countedNetworks: [UInt64] = []
     private var addressGuard: AddressGuard?
-    /// The budget that the streams count to, and the bytes that were reported to it last.
+    /// The budget of the streams, and the bytes last reported to it.
     var budget: PeerBudget?
     var toldBytes = PeerBudget.StreamBytes()
-    /// TLS handshakes under way that clients began here.
+    /// The number of TLS handshakes in progress on the server side.
     var handshakeCount = 0
-    /// Unconsumed bytes of newcomers.
+    /// The unconsumed bytes of newcomers.
     var strangerByteCount = 0
-    /// Streams to other gateways.
+    /// The streams to other gateways of the cluster.
     var links: [ByteStream] = []
-    /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.
+    /// The slots with output.
+    ///
+    /// A slot that was reused since is not marked as dirty, or is in the list twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
     var drained: [ByteStream] = []
-    /// Newcomers that have something to read, oldest first, with some that are over among them.
+    /// The newcomers with unread input, oldest first.
+    ///
+    /// It may contain ended streams.
     var newcomers = Ring<ByteStream>()
     var endings: [Ending] = []
     private(set) var openCount = 0
-    /// Events of streams so far, modulo 2^64: two equal values say that nothing came between them.
+    /// The number of stream events, modulo 2^64.
+    ///
+    /// Equal values mean that no event occurred in between.
     var eventCount: UInt64 = 0
-    /// Time that went into TLS handshakes.
+    /// The time spent in TLS handshakes.
     var handshakeNanoseconds: Int64 = 0
-    /// What handshakes pass that are asked to; see `ByteStream.init`.
+    /// The gate for handshakes of streams created with `isGated`.
     var gate: HandshakeGate?
     var onHandshake: ((HandshakeEvent) -> Void)?
-    /// Streams that wait for their peer's end, oldest first, with some that are over among them.
+    /// The streams that wait for their peer's end, oldest first.
+    ///
+    /// It may contain ended streams.
     private var closings: [ByteStream] = []
     private var firstClosing = 0
     private(set) var closingCount = 0
-    /// Where `isSending` found something last.
+    /// The slot at which `isSending` last found unsent bytes.
     private var lastSending = 0
-    /// Where every stream receives: room for what was unconsumed, then room for what is new.
+    /// The receive buffer of all streams: space for unconsumed bytes, then for new ones.
     let scratch: UnsafeMutableRawPointer
 
-    /// Each chunk of slots has the table's address in front of it; see `table(of:)`.
+    /// The chunks of slots.
+    ///
+    /// The table's address precedes each chunk, for `table(of:)`.
     private var chunks: [StreamSlot.Pointer] = []
     private static let chunkHeaderByteCount = 64
     private let sides = StreamSidePool.make()
@@ -157,7 +173,7 @@ struct StreamTable: ~Copyable {
         chunks[Int(number) / Limits.slabSlotCount] + Int(number) % Limits.slabSlotCount
     }
 
-    /// The table that a slot belongs to.
+    /// Returns the table of a slot.
     static func table(of slot: StreamSlot.Pointer) -> UnsafeMutablePointer<StreamTable> {
         let chunk = UnsafeRawPointer(slot - Int(slot.pointee.number) % Limits.slabSlotCount)
         return (chunk - chunkHeaderByteCount).load(as: UnsafeMutablePointer<StreamTable>.self)
@@ -180,7 +196,7 @@ struct StreamTable: ~Copyable {
         let chunk = (memory + Self.chunkHeaderByteCount).bindMemory(to: StreamSlot.self, capacity: Limits.slabSlotCount)
         let first = UInt32(chunks.count * Limits.slabSlotCount)
         chunks.append(chunk)
-        // In reverse, so that low slots are used first and lie together.
+        // In reverse order, so that low slots are used first and are close together.
         for offset in (0..<Limits.slabSlotCount).reversed() {
             let number = first + UInt32(offset)
             (chunk + offset).initialize(to: StreamSlot(number: number, serial: 0, side: sides.pointee.none))
@@ -199,7 +215,7 @@ struct StreamTable: ~Copyable {
         openCount -= 1
     }
 
-    /// Shows every stream with the network that it is counted to; 0: to none.
+    /// Calls `body` for every stream with its counted network, or 0.
     func forEachTaken(_ body: (StreamSlot.Pointer, UInt64) -> Void) {
         for chunk in chunks {
             for offset in 0..<Limits.slabSlotCount where chunk[offset].flags.contains(.isTaken) {
@@ -222,7 +238,9 @@ struct StreamTable: ~Copyable {
         countedNetworks[Int(slot.pointee.number)] = counted.network
     }
 
-    /// To whom the stream is counted; the caller says from now on when it is over.
+    /// Removes and returns the counted address.
+    ///
+    /// The caller must then call `leave` at the end.
     mutating func takeCounted(_ slot: StreamSlot.Pointer) -> CountedAddress? {
         let number = Int(slot.pointee.number)
         guard number < countedNetworks.count, countedNetworks[number] != 0, let addressGuard else { return nil }
@@ -232,16 +250,18 @@ struct StreamTable: ~Copyable {
 
     // MARK: Timeouts
 
-    /// The tick of a moment, rounded up; never 0.
+    /// Returns the tick of a time, rounded up and never 0.
     private func tick(at milliseconds: UInt64) -> UInt32 {
         let since = milliseconds > startedAt ? milliseconds - startedAt : 0
         return UInt32(truncatingIfNeeded: since / Limits.tickMilliseconds + 1)
     }
 
-    /// Sets the one deadline of a slot, in constant time; a later one only changes the number: the old bucket finds out.
+    /// Sets the slot's only deadline in constant time.
+    ///
+    /// A later deadline changes only the number: its old bucket corrects it.
     mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64, isPing: Bool = false) {
         let new = max(tick(at: milliseconds), currentTick + 1)
-        // An entry of an earlier rotation is looked at in its bucket once a rotation, and moved there.
+        // A bucket checks its entries once per rotation and moves those with a later deadline.
         if slot.pointee.flags.contains(.isInWheel), new >= slot.pointee.side.pointee.deadline {
             slot.pointee.side.pointee.deadline = new
         } else {
@@ -282,11 +302,11 @@ struct StreamTable: ~Copyable {
         slot.pointee.flags.remove(.isInWheel)
     }
 
-    /// Takes out what is due up to `now`, and moves on what is not.
+    /// Removes and returns the streams due at `now`, and moves those with a later deadline.
     private mutating func takeDue(now: UInt64) -> [(stream: ByteStream, isPing: Bool)] {
         let target = UInt32(truncatingIfNeeded: (now > startedAt ? now - startedAt : 0) / Limits.tickMilliseconds)
         var due: [(ByteStream, Bool)] = []
-        // After a long stall one rotation visits every bucket.
+        // After a long stall, one rotation visits every bucket.
         let first = max(currentTick + 1, target > UInt32(buckets.count) ? target - UInt32(buckets.count) + 1 : 0)
         guard first <= target else { return due }
         currentTick = target
@@ -311,26 +331,28 @@ struct StreamTable: ~Copyable {
 
     // MARK: Streams that are closing
 
-    /// A stream waits for its peer's end from now on; the one that has waited longest ends when there are too many.
+    /// Counts a stream that waits for its peer's end.
+    ///
+    /// Above the limit the longest waiting stream is closed.
     static func beginClosing(_ stream: ByteStream, on loop: EventLoop) {
         let (table, limit) = (loop.streams, loop.closingStreamLimit)
         table.pointee.closingCount += 1
         guard limit < Int.max else { return }
         table.pointee.closings.append(stream)
         while let longest = table.pointee.popClosing(beyond: limit) {
-            // Its last words go out as far as the socket takes them.
+            // Its remaining output is sent as far as the socket accepts it.
             longest.flush()
             longest.close()
         }
     }
 
-    /// A stream that was closing is over.
+    /// Counts the end of a closing stream.
     mutating func endClosing() { closingCount -= 1 }
 
     private mutating func popClosing(beyond limit: Int) -> ByteStream? {
         while firstClosing < closings.count {
             let stream = closings[firstClosing]
-            // Those that are over are taken out on the way, so the list stays as long as what really waits.
+            // Ended streams are removed here, which bounds the list by the number of waiting streams.
             guard !stream.isOpen || closingCount > limit else { break }
             firstClosing += 1
             if stream.isOpen { return stream }
@@ -378,7 +400,7 @@ struct StreamTable: ~Copyable {
         }
     }
 
-    /// Reads the newcomers that wait, as long as the loop has time for them.
+    /// Reads queued newcomers while the loop has time for them.
     static func readNewcomers(on loop: EventLoop) {
         let table = loop.streams
         while !table.pointee.newcomers.isEmpty, loop.mayReadNewcomer(), let stream = table.pointee.newcomers.popFirst()
@@ -401,20 +423,20 @@ struct StreamTable: ~Copyable {
         var dirty: [StreamSlot.Pointer] = []
         swap(&dirty, &table.pointee.dirty)
         for index in dirty.indices {
-            // Many were written to long ago in this turn: the next one's memory comes while this one is being sent.
+            // The next slot may have left the cache since it was written to, so it is prefetched during this send.
             if index + 1 < dirty.count { prefetch(dirty[index + 1], byteCount: MemoryLayout<StreamSlot>.stride) }
             guard dirty[index].pointee.flags.contains(.isDirty) else { continue }
             dirty[index].pointee.flags.remove(.isDirty)
             ByteStream(dirty[index]).flush()
         }
-        // The array's memory serves the next turn, unless something was written meanwhile.
+        // The array's memory is reused in the next turn, unless a write has already allocated another one.
         dirty.removeAll(keepingCapacity: true)
         if table.pointee.dirty.isEmpty { swap(&dirty, &table.pointee.dirty) }
     }
 
-    /// Whether some stream has bytes that its peer's machine has not got yet.
+    /// Returns whether any stream has bytes that the peer's kernel has not acknowledged.
     ///
-    /// Looks at all of them only when there is none: each call goes on where the one before it found one.
+    /// It visits all streams only if none has. Each call starts where the previous one found such a stream.
     mutating func isSending() -> Bool {
         let count = chunks.count * Limits.slabSlotCount
         for step in 0..<count {
@@ -422,7 +444,7 @@ struct StreamTable: ~Copyable {
             let slot = slot(UInt32(number))
             guard slot.pointee.flags.contains(.isTaken) else { continue }
             var waiting: CInt = 0
-            // Sent and not acknowledged: a close with unread input would throw it away.
+            // Unacknowledged bytes: a close with unread input would discard them.
             if slot.pointee.outbox.byteCount == 0 { _ = ioctl(slot.pointee.descriptor, UInt(TIOCOUTQ), &waiting) }
             if slot.pointee.outbox.byteCount > 0 || waiting > 0 {
                 lastSending = number
@@ -432,7 +454,7 @@ struct StreamTable: ~Copyable {
         return false
     }
 
-    /// Ends every open stream and tells their delegates.
+    /// Closes every open stream and notifies the delegates.
     static func finishAll(on loop: EventLoop) {
         let table = loop.streams
         for chunk in table.pointee.chunks {

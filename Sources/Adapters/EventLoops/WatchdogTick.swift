@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// Tells whether event loops still take what they are given, for a watchdog.
+/// A health check of event loops for a watchdog: whether they still run submitted work.
 package final class WatchdogTick: Sendable {
     private struct Beat: Sendable {
         let loop: EventLoop
@@ -15,9 +15,9 @@ package final class WatchdogTick: Sendable {
 
     package init(_ loops: [EventLoop]) { beats = loops.map { Beat(loop: $0, answered: Answered()) } }
 
-    /// Whether every loop has answered the last question; if so, asks the next one.
+    /// Returns whether every loop has run the last check.
     ///
-    /// To be called by one thread.
+    /// If so, submits the next one. Must be called by one thread.
     package func isBeating() -> Bool {
         let last = asked.load(ordering: .relaxed)
         guard beats.allSatisfy({ $0.answered.count.load(ordering: .acquiring) == last }) else { return false }

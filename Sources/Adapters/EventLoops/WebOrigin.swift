@@ -1,13 +1,13 @@
-/// A site's scheme, host and port, as a browser sends it in the header `Origin` (RFC 6454, section 4).
+/// The scheme, host and port of a site, as in a browser's header `Origin` (RFC 6454, section 4).
 ///
-/// The port that the scheme implies may be written or left out: `https://example.com:443` is `https://example.com`.
+/// The scheme's default port may be omitted: `https://example.com:443` equals `https://example.com`.
 package struct WebOrigin: Hashable, Sendable {
     private let isSecure: Bool
-    /// In lower case.
+    /// The host in lower case.
     private let host: [UInt8]
     private let port: UInt16
 
-    /// `nil` for anything but `http` or `https`, a host, and perhaps a port.
+    /// Fails unless the text is `http` or `https`, a host and an optional port.
     package init?(_ text: UnsafeRawBufferPointer) {
         let schemes: [(text: StaticString, isSecure: Bool)] = [("https://", true), ("http://", false)]
         for scheme in schemes {
@@ -28,7 +28,7 @@ package struct WebOrigin: Hashable, Sendable {
         self = origin
     }
 
-    /// Whether a request for `host`, as the header `Host` has it, asks the very site, under the scheme of this origin.
+    /// Returns whether the value of a header `Host` names the same site, with the scheme of this origin.
     package func isServed(at host: UnsafeRawBufferPointer) -> Bool {
         guard let (name, port) = Self.split(host[...], isSecure: isSecure) else { return false }
         return name == self.host && port == self.port
@@ -38,7 +38,7 @@ package struct WebOrigin: Hashable, Sendable {
         _ place: Slice<UnsafeRawBufferPointer>, isSecure: Bool
     ) -> (host: [UInt8], port: UInt16)? {
         let standard: UInt16 = isSecure ? 443 : 80
-        // The colons of an address of IPv6 stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         var end = place.endIndex
         if let colon = place.lastIndex(of: 0x3A), !place[colon...].contains(0x5D) { end = colon }
         let digits = place[end...].dropFirst()

@@ -1,19 +1,21 @@
 internal import Cryptography
 internal import TextForms
 
-/// A client's request to turn an HTTP connection into a WebSocket, and the answer to it (RFC 6455, section 4.2); pure.
+/// The WebSocket opening handshake of a server (RFC 6455, section 4.2), without I/O.
 package enum WebSocketGreeting {
-    /// What is answered, as the bytes to send.
+    /// The response as bytes to send.
     package enum Answer: Equatable {
         /// More bytes are needed.
         case incomplete
-        /// From behind the answer on both sides send frames.
+        /// The upgrade succeeded.
+        ///
+        /// Both sides send frames after the response.
         case accepted([UInt8])
-        /// The connection ends with the answer.
+        /// The connection ends after the response.
         case refused(status: Int, [UInt8])
     }
 
-    /// What the server decides about a request that is in order.
+    /// The server's decision about a valid request.
     package enum Verdict: Equatable {
         case accept
         case refuse(status: Int, StaticString)
@@ -27,26 +29,26 @@ package enum WebSocketGreeting {
         }
     }
 
-    /// The parts of a request that a server's own rules look at.
+    /// The parts of a request that a server's own rules check.
     package struct Request {
-        /// Path and query.
+        /// The path and query.
         package var target: UnsafeRawBufferPointer
         package var host: UnsafeRawBufferPointer
-        /// The site whose page asks; `nil` for a program that is no browser.
+        /// The origin of the requesting page, or `nil` for a client that is no browser.
         package var origin: UnsafeRawBufferPointer?
 
-        /// The page comes from the very host and port that it asks.
+        /// Whether the page comes from the requested host and port.
         package var isSameOrigin: Bool { origin.flatMap { WebOrigin($0) }?.isServed(at: host) ?? false }
     }
 
-    /// The one subprotocol there is: the frames of Proto/README.md.
+    /// The only subprotocol: the frames of Proto/README.md.
     static let subprotocol: StaticString = "longwire.v1"
-    /// A browser's request with its cookies; more is refused.
+    /// The maximum size of a request head, enough for a browser's request with cookies.
     package static let headByteLimit = 8 * 1024
 
-    /// Answers the request at the front of `bytes`, which were the first of a connection.
+    /// Returns the response to the request in `bytes`, the first bytes of a connection.
     ///
-    /// Nothing may stand behind the request: a client sends its first frame when it has the answer.
+    /// No bytes may follow the request: a client sends its first frame after the response.
     package static func answer(
         _ bytes: UnsafeRawBufferPointer, judging judge: (Request) -> Verdict
     ) -> Answer {
@@ -63,7 +65,7 @@ package enum WebSocketGreeting {
         return answer(reader, judge)
     }
 
-    /// Answers a request that was read already.
+    /// Returns the response to a parsed request.
     static func answer(_ reader: borrowing HTTPReader, _ judge: (Request) -> Verdict) -> Answer {
         let isShown = reader.method != .head
         func refusal(_ status: Int, _ reason: StaticString) -> Answer { Self.refusal(status, reason, isShown: isShown) }
@@ -94,7 +96,7 @@ package enum WebSocketGreeting {
         return .accepted(text + [0x0D, 0x0A])
     }
 
-    /// What proves that the server read the request as a WebSocket's.
+    /// Returns the value of Sec-WebSocket-Accept for a key.
     private static func accept(_ key: UnsafeRawBufferPointer) -> String {
         Base64.encode(SHA1.digest(Array(key) + Array("258EAFA5-E914-47DA-95CA-C5AB0DC85B11".utf8)), .standard)
     }

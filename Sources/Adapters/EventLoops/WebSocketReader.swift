@@ -1,11 +1,13 @@
 internal import TextForms
 
-/// Cuts what the client of a WebSocket sends into payload and control frames (RFC 6455, section 5): no socket, no clock.
+/// An incremental parser of a WebSocket client's frames (RFC 6455, section 5), without sockets and clocks.
 ///
-/// Payload is passed on as it comes, unmasked, so a frame of any length takes no memory here. A control frame has 125 bytes
-/// at most and is gathered. Messages are binary; where one ends means nothing to the stream above (Proto/README.md).
+/// Payload is unmasked and passed on as it arrives, so frame length does not affect memory. Control frames, of at most 125 bytes,
+/// are buffered. Messages are binary, and their boundaries have no meaning for the stream (Proto/README.md).
 package struct WebSocketReader {
-    /// What the client broke; the WebSocket ends with the code.
+    /// A protocol violation by the client.
+    ///
+    /// The WebSocket ends with the code.
     package struct Fault: Error, Equatable, Sendable {
         package let code: WebSocketCode
         package let reason: StaticString
@@ -18,13 +20,17 @@ package struct WebSocketReader {
     package enum Step: Equatable {
         /// More bytes are needed.
         case incomplete
-        /// A number of bytes of payload stand unmasked at `target` now.
+        /// The number of payload bytes stored unmasked at `target`.
         case payload(Int)
-        /// A frame of a message is through; it may be the message's last, and may have had no payload.
+        /// A data frame ended.
+        ///
+        /// It may be the last of a message and may be empty.
         case frameEnd(endsMessage: Bool, isEmpty: Bool)
         case ping([UInt8])
         case pong
-        /// The client closes, with this code if it names one; nothing of it comes any more.
+        /// The client sent a close frame, with this code if any.
+        ///
+        /// No frames follow it.
         case close(WebSocketCode?)
     }
 
@@ -40,47 +46,49 @@ package struct WebSocketReader {
     }
 
     private enum Place {
-        /// Gathers a frame's head.
+        /// Reads a frame's head.
         case head
         case payload
-        /// The frame's payload is through; what that means is still to be told.
+        /// The frame's payload is complete, and its step has not been returned.
         case end
     }
 
     private var place = Place.head
     private var kind = Kind.continuation
     private var isFinal = false
-    /// A message began whose last frame has not come.
+    /// Whether the last frame of a message is still missing.
     private var isInMessage = false
-    /// The frame that is being read has had payload.
+    /// Whether the current frame has had payload.
     private var hasPayload = false
     private var headByteCount: UInt8 = 0
     private var head = InlineArray<14, UInt8>(repeating: 0)
-    /// The masking key, its first byte lowest, turned so that the next payload byte takes the lowest.
+    /// The masking key with its first byte lowest, rotated so that the lowest byte applies to the next payload byte.
     private var mask: UInt32 = 0
-    /// Payload of the frame that is still to come.
+    /// The number of payload bytes still missing.
     private var missing: UInt64 = 0
     private var control: [UInt8] = []
-    /// Our close is on its way: of what the client still sends only the end of its frames matters.
+    /// Whether this side has sent its close frame.
+    ///
+    /// Only the client's close frame is relevant then.
     private var isPassingOver = false
-    /// How many bytes the call of `take` that threw was done with.
+    /// The number of bytes consumed by the call of `take` that threw.
     private(set) var faultByteCount = 0
 
     package init() {}
 
-    /// The last bytes ended a frame.
+    /// Whether the last byte ended a frame.
     var isBetweenFrames: Bool { place == .head && headByteCount == 0 }
 
-    /// Nothing of a frame has come whose rest has not, and no message is open.
+    /// Whether no frame and no message is incomplete.
     package var isBetweenMessages: Bool { place == .head && headByteCount == 0 && !isInMessage }
 
-    /// Takes received bytes up to the next thing to tell.
+    /// Consumes received bytes up to the next step.
     ///
     /// - Parameters:
-    ///   - bytes: what was received and not taken yet.
-    ///   - target: where payload goes; it has room for all of `bytes` and may be the same memory, or lie before it.
-    /// - Returns: how many bytes from the front are done with, and what they were. `incomplete` takes all of them.
-    /// - Throws: when the client broke the protocol; nothing more is to be read.
+    ///   - bytes: the received bytes that were not consumed.
+    ///   - target: the memory for payload, with space for all of `bytes`. It may be the same memory or precede it.
+    /// - Returns: the number of consumed bytes and the step. `incomplete` consumes all of them.
+    /// - Throws: when the client violates the protocol. No more bytes may be passed then.
     package mutating func take(
         _ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer
     ) throws(Fault) -> (byteCount: Int, step: Step) {
@@ -94,7 +102,7 @@ package struct WebSocketReader {
                     throw error
                 }
                 guard isWhole else { return (taken, .incomplete) }
-                // Nothing behind its head matters, and its payload may be of any length.
+                // The payload of this close frame is not needed, and its length is unchecked.
                 if isPassingOver, kind == .close { return (taken, .close(nil)) }
             case .payload:
                 guard missing > 0 else {
@@ -122,9 +130,9 @@ package struct WebSocketReader {
         }
     }
 
-    /// Takes what comes behind our own close, however wrong it is: nothing is refused twice.
+    /// Consumes input after this side's close frame and ignores protocol violations, since the WebSocket is already closing.
     ///
-    /// - Returns: whether the client's close is among it.
+    /// - Returns: whether the client's close frame was among it.
     mutating func passOver(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) -> Bool {
         isPassingOver = true
         var offset = 0
@@ -139,7 +147,7 @@ package struct WebSocketReader {
                 case .payload, .frameEnd, .ping, .pong: continue
                 }
             } catch {
-                // A close whose code or reason is wrong is one all the same.
+                // A close frame with an invalid code or reason still counts.
                 return true
             }
         }
@@ -147,9 +155,10 @@ package struct WebSocketReader {
 
     // MARK: Heads
 
-    /// Gathers a frame's head; false when more bytes are needed.
+    /// Reads a frame's head.
+    ///
+    /// Returns `false` when more bytes are needed.
     private mutating func gatherHead(_ bytes: UnsafeRawBufferPointer, _ taken: inout Int) throws(Fault) -> Bool {
-        // The usual head is whole: it is read where it lies.
         guard gather(2, bytes, &taken) else { return false }
         if isPassingOver {
             kind = head[0] & 0x0F == Kind.close.rawValue ? .close : .continuation
@@ -162,7 +171,9 @@ package struct WebSocketReader {
         return true
     }
 
-    /// Gathers a head's first bytes; false when more are needed.
+    /// Reads the head's first bytes up to `wanted`.
+    ///
+    /// Returns `false` when more are needed.
     @inline(__always)
     private mutating func gather(_ wanted: Int, _ bytes: UnsafeRawBufferPointer, _ taken: inout Int) -> Bool {
         while Int(headByteCount) < wanted {
@@ -184,7 +195,7 @@ package struct WebSocketReader {
         }
     }
 
-    /// The first two bytes say all that can be wrong with a frame but its length.
+    /// Validates the first two bytes, which determine everything but the frame's extended length.
     private mutating func checkStart() throws(Fault) {
         guard head[0] & 0x70 == 0 else { throw Self.broken("reserved bits are set, and no extension was agreed on") }
         guard let kind = Kind(rawValue: head[0] & 0x0F) else { throw Self.broken("a frame has a reserved opcode") }
@@ -224,12 +235,14 @@ package struct WebSocketReader {
 
     // MARK: Payload
 
-    /// Copies and unmasks; `target` may lie before the bytes and overlap them.
+    /// Copies and unmasks.
+    ///
+    /// `target` may precede the bytes and overlap them.
     private mutating func unmask(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) {
         guard let source = bytes.baseAddress else { return }
         let word = UInt64(mask) << 32 | UInt64(mask)
         var place = 0
-        // Each word is read before any byte behind its place is written.
+        // Each word is read before a byte at or after its position is written.
         while place + 8 <= bytes.count {
             let value = source.loadUnaligned(fromByteOffset: place, as: UInt64.self).littleEndian ^ word
             target.storeBytes(of: value.littleEndian, toByteOffset: place, as: UInt64.self)
@@ -284,7 +297,7 @@ package struct WebSocketReader {
     private static func broken(_ reason: StaticString) -> Fault { Fault(code: .protocolError, reason: reason) }
 }
 
-/// Why a WebSocket ends, as its close frame says (RFC 6455, section 7.4).
+/// The status code of a close frame (RFC 6455, section 7.4).
 package struct WebSocketCode: RawRepresentable, Equatable, Sendable {
     package let rawValue: UInt16
     package init(rawValue: UInt16) { self.rawValue = rawValue }
@@ -294,7 +307,8 @@ package struct WebSocketCode: RawRepresentable, Equatable, Sendable {
     package static let unsupportedData = WebSocketCode(rawValue: 1003)
     package static let invalidText = WebSocketCode(rawValue: 1007)
 
-    /// Whether a close frame may have it: those that RFC 6455 and its registry define for that, and those of applications.
+    /// Whether a close frame may contain the code: those of RFC 6455 and its registry for this purpose, and those of
+    /// applications.
     var mayTravel: Bool {
         switch rawValue {
         case 1000...1003, 1007...1014, 3000...4999: true

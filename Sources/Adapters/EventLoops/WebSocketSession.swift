@@ -1,20 +1,20 @@
-/// The state of a WebSocket between two reads: the part of a message that has come, and how the WebSocket ends.
+/// The state of a WebSocket between two reads: a partial message, or the pending end.
 ///
-/// An idle WebSocket has none. It moves with its connection from loop to loop.
+/// An idle WebSocket has none. The state moves with its connection between loops.
 final class WebSocketSession {
     var reader = WebSocketReader()
-    /// The client closed or broke the protocol while its stream was on its way to another loop.
+    /// The pending end after a close frame or protocol violation, kept if the stream moves to another loop.
     var ending: Ending?
-    /// The client's close frame has come, behind which it sends nothing.
+    /// Whether the client's close frame has arrived, after which it sends nothing.
     var hasClientClosed = false
 
-    /// How the stream is to end.
+    /// The close code and the reason reported to the delegate.
     struct Ending {
         var code: WebSocketCode
         var reason: CloseReason
     }
 
-    /// The head of a frame that we send: never masked, a whole message, its length in as few bytes as it takes.
+    /// The head of a sent frame: unmasked, a whole message, with the shortest encoding of the length.
     enum Head {
         static func byteCount(payload byteCount: Int) -> Int { byteCount < 126 ? 2 : byteCount < 65_536 ? 4 : 10 }
 
@@ -32,7 +32,7 @@ final class WebSocketSession {
         }
     }
 
-    /// First bytes of our frames, each with FIN.
+    /// The first bytes of sent frames, each with FIN.
     static let binary: UInt8 = 0x82
     static let close: UInt8 = 0x88
     static let ping: UInt8 = 0x89

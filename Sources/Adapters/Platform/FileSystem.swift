@@ -17,7 +17,7 @@ package enum FileSystem {
             } else {
                 guard failure.isAlreadyThere, isDirectory(path) else { throw failure }
                 do throws(SystemError) { try synchronizeDirectory(parent) } catch {
-                    // The process may have no right to read the parent of its own folder, which an administrator created.
+                    // The process may have no right to read its folder's parent, which an administrator created.
                     guard error.code == EACCES || error.code == EPERM else { throw error }
                 }
                 return

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A value behind a mutex with one condition variable, for threads that wait until the value meets a condition.
+/// A value behind a mutex with one condition variable, for threads that wait for a condition of the value.
 package final class Monitor<State: ~Copyable>: @unchecked Sendable {
     // Safe: `state` is accessed only while `mutex` is held. Waiting releases and reacquires the mutex.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>

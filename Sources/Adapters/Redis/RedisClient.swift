@@ -22,7 +22,7 @@ package final class RedisClient {
         package var address: RedisAddress
         /// The number of the connection, unique in this process.
         ///
-        /// `WAIT` covers the writes of its own connection only.
+        /// `WAIT` covers only writes of the same connection.
         package var connection: UInt64
     }
 

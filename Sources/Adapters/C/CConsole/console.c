@@ -1,4 +1,4 @@
-// The console's files are part of the program: the compiler reads them where they lie.
+// The console's files are embedded in the program at compile time.
 #include "CConsole.h"
 
 #pragma clang diagnostic ignored "-Wc23-extensions"

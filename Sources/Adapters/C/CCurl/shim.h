@@ -1,4 +1,4 @@
-// curl's setters and getters take variable arguments, which Swift cannot call; these give each shape a name.
+// Wrappers of curl's variadic setters and getters, which Swift cannot call.
 #include <curl/curl.h>
 
 static inline CURLcode longwire_curl_set_long(CURL *handle, CURLoption option, long value) {

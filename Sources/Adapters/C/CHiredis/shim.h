@@ -1,2 +1,2 @@
-// Only the parser of replies: sockets, timeouts and TLS are the wrapper's own, since hiredis 0.14 has no TLS.
+// The reply parser only. The wrapper implements sockets, timeouts and TLS, because hiredis 0.14 has no TLS.
 #include <hiredis/read.h>

@@ -1,4 +1,4 @@
-// libevent's generated configuration defines _GNU_SOURCE; without features.h first, glibc types get two definitions.
+// libevent's configuration defines _GNU_SOURCE. Unless features.h is included first, glibc types get two definitions.
 #include <features.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>

@@ -1,5 +1,5 @@
-// OpenSSL 3 marks its direct SHA-256 functions as deprecated, but has no other way to a digest without looking the
-// algorithm up under locks and allocating a context each time: 2,500 instructions a digest, and a message takes two.
+// OpenSSL 3 deprecates its direct SHA-256 functions. The alternative looks up the algorithm under locks and allocates a context
+// per digest: 2,500 instructions each, and a message needs two digests.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/bio.h>
 #include <openssl/core_names.h>

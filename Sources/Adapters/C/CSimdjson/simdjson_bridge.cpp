@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace {
-// A parser keeps about 14 bytes for each byte of its largest document. One large batch must not pin that for ever.
+// A parser keeps about 14 bytes for each byte of its largest document. The memory of one large document must not be kept forever.
 constexpr size_t keptCapacity = 1 << 20;
 constexpr size_t smallestCapacity = 16 << 10;
 
@@ -28,7 +28,7 @@ int translate(simdjson::error_code code) {
     }
 }
 
-// Errors of a single string or number, which need not spoil the document.
+// Returns whether an error concerns a single string or number, which can be replaced.
 bool isMendable(simdjson::error_code code) {
     switch (code) {
     case simdjson::CAPACITY:
@@ -40,15 +40,15 @@ bool isMendable(simdjson::error_code code) {
     }
 }
 
-// A token that simdjson cannot hold: its ordinal number among the tokens of its sort, and the place of its text.
+// A token that simdjson cannot represent: its index among the strings or numbers, and the position of its text.
 struct Mark {
     uint32_t ordinal;
-    uint32_t offset, count;  // Of a number's text; no bytes: it is unreadable.
+    uint32_t offset, count;  // Of a number's text; a count of 0 marks an unreadable number.
 };
 
 bool isDigit(uint8_t byte) { return byte >= '0' && byte <= '9'; }
 
-// The count of hex digits' value; -1 when four are not there.
+// Returns the value of four hex digits, or -1 if they are missing.
 int hex4(const uint8_t *at, const uint8_t *end) {
     if (end - at < 4) return -1;
     int value = 0;
@@ -64,7 +64,7 @@ int hex4(const uint8_t *at, const uint8_t *end) {
     return value;
 }
 
-// The bytes of the UTF-8 character at `at`; 0 when there is none.
+// Returns the byte count of the UTF-8 character at `at`, or 0 if it is invalid.
 size_t utf8Length(const uint8_t *at, const uint8_t *end) {
     uint8_t first = at[0];
     if (first < 0x80) return 1;
@@ -82,14 +82,14 @@ size_t utf8Length(const uint8_t *at, const uint8_t *end) {
     return count;
 }
 
-// Puts what simdjson can hold in the place of what it cannot, byte for byte, and marks where that was.
+// Replaces tokens that simdjson cannot represent, byte for byte, and marks their positions.
 struct Mender {
     std::vector<Mark> strings, numbers;
     std::vector<uint8_t> texts;
     size_t unreadableCount = 0;
 
     void clear() {
-        // The memory of a rare large document is given back.
+        // Releases the memory of a rare large document.
         if (strings.capacity() + numbers.capacity() > smallestCapacity) *this = Mender();
         strings.clear();
         numbers.clear();
@@ -97,8 +97,8 @@ struct Mender {
         unreadableCount = 0;
     }
 
-    // False when a string does not end, or when a number or word touches another token; simdjson's own answer is the right one
-    // then. A replaced token that touched another one would become one token with it.
+    // Returns false when a string does not end, or when a number or word is adjacent to another token. simdjson's error is
+    // correct then. A replacement adjacent to another token would merge with it.
     bool mend(uint8_t *at, uint8_t *end) {
         const uint8_t *const begin = at;
         size_t stringCount = 0, numberCount = 0;
@@ -143,10 +143,10 @@ struct Mender {
                 if (count == 0) {
                     *at = '?';
                     isUnreadable = true;
-                    // The byte behind the backslash is an ordinary one.
+                    // The byte after the backslash is an ordinary one.
                     count = 1;
                 } else if (count == 1) {
-                    // Half a pair: six characters that simdjson takes.
+                    // Half a surrogate pair is replaced by six characters that simdjson accepts.
                     std::memcpy(at + 2, "fffd", 4);
                     isUnreadable = true;
                     count = 6;
@@ -165,7 +165,7 @@ struct Mender {
         return false;
     }
 
-    // The bytes of an escape; 1 for half a surrogate pair, 0 for what is none.
+    // Returns the byte count of an escape, 1 for half a surrogate pair, or 0 for an invalid escape.
     static size_t escapeLength(const uint8_t *at, const uint8_t *end) {
         if (at[1] != 'u') return std::memchr("\"\\/bfnrt", at[1], 8) ? 2 : 0;
         int unit = hex4(at + 2, end);
@@ -176,7 +176,7 @@ struct Mender {
         return low >= 0xDC00 && low <= 0xDFFF ? 12 : 1;
     }
 
-    // Keeps the text of a number that is no 64-bit integer. What is no number by the grammar stays for simdjson to refuse.
+    // Saves the text of a number that is no 64-bit integer. A malformed number is left for simdjson to reject.
     void mendNumber(uint8_t *&at, uint8_t *end, size_t &ordinal) {
         uint8_t *start = at;
         bool isNegative = *at == '-';
@@ -209,7 +209,7 @@ struct Mender {
         ordinal++;
     }
 
-    // NaN, Infinity and -Infinity, which writers of JSON make of such values although it has none.
+    // Replaces NaN, Infinity and -Infinity, which are not valid JSON but are written by some encoders.
     void mendWord(uint8_t *&at, uint8_t *end, size_t &ordinal, uint8_t *start = nullptr) {
         if (!start) start = at;
         for (const char *word : {"NaN", "Infinity"}) {
@@ -235,7 +235,7 @@ struct Mender {
     }
 };
 
-// The tape's place after the token at `place`; arrays and objects are walked through.
+// Returns the number of tape words of a token. Arrays and objects are entered.
 size_t tapeStep(uint8_t tag) { return tag == 'l' || tag == 'u' || tag == 'd' ? 2 : 1; }
 }  // namespace
 
@@ -267,7 +267,7 @@ struct longwire_json_parser {
 
     uint64_t *tape() { return parser->doc.tape.get(); }
 
-    // Whether a number is on the tape whose text is not what the tape says of it.
+    // Returns whether the tape has a floating-point number, whose original text must be kept instead.
     bool hasFraction() {
         const uint64_t *words = tape();
         size_t end = size_t(words[0] & 0x00FFFFFFFFFFFFFFULL);
@@ -279,8 +279,8 @@ struct longwire_json_parser {
         return false;
     }
 
-    // Writes the marks onto the tape: tokens stand there in the document's order. False when a mark has no token, or when a
-    // number keeps a form that readers of the tape do not know.
+    // Writes the marks to the tape, whose tokens are in document order. Returns false when a mark has no token, or when a
+    // floating-point number is unmarked, which readers of the tape do not support.
     bool mark() {
         uint64_t *words = tape();
         size_t end = size_t(words[0] & 0x00FFFFFFFFFFFFFFULL);
@@ -333,20 +333,20 @@ extern "C" int longwire_json_parse(
     copy();
     self->mender.clear();
     auto error = self->parse(count);
-    // Most documents need no second look.
+    // Most documents need no second parse.
     if (error ? isMendable(error) : self->hasFraction()) {
         bool isMended = self->mender.mend(self->input.get(), self->input.get() + count) &&
                         !(self->mender.strings.empty() && self->mender.numbers.empty());
         if (isMended) {
             if (auto second = self->parse(count)) {
-                // The first answer is of the text as it came.
+                // The first error refers to the original text.
                 if (!error) error = second;
                 return translate(error);
             }
             if (!self->mark()) return translate(error ? error : simdjson::NUMBER_ERROR);
             error = simdjson::SUCCESS;
         } else if (!error) {
-            // A number with a fraction stands on the tape in a form that its readers do not know.
+            // Readers of the tape do not support unmarked floating-point numbers.
             error = simdjson::NUMBER_ERROR;
         }
     }

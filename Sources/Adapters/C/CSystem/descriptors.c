@@ -12,7 +12,7 @@
 int longwire_unshare_descriptors(void) { return unshare(CLONE_FILES); }
 
 int longwire_each_descriptor(void (*visit)(void *context, int descriptor, int is_socket, int is_file), void *context) {
-    // The thread's own entry: /proc/self names the first thread's table.
+    // The thread's own entry: /proc/self refers to the table of the main thread.
     DIR *folder = opendir("/proc/thread-self/fd");
     if (!folder) return -1;
     int own = dirfd(folder);

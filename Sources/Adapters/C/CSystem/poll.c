@@ -27,7 +27,7 @@ int longwire_poll_wait(int poll, struct longwire_ready *ready, int capacity, int
     struct timespec bound = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
     int count = epoll_pwait2(poll, events, capacity, nanoseconds < 0 ? NULL : &bound, NULL);
     if (count < 0 && errno == ENOSYS) {
-        // A kernel before 5.11: whole milliseconds, rounded up so that a short wait does not become a spin.
+        // A kernel before 5.11: whole milliseconds, rounded up so that a short wait does not busy-loop.
         count = epoll_wait(poll, events, capacity, nanoseconds < 0 ? -1 : (int)((nanoseconds + 999999) / 1000000));
     }
     if (count < 0) {

@@ -1,5 +1,5 @@
-// Calls of the admin API with the token of this tab's session. It is kept for the tab alone, and sent as a header only:
-// no other site can make the browser send it.
+// Calls of the admin API with the token of this tab's session. The token is stored for the tab only and sent as a header, so that
+// other sites cannot make the browser send it.
 
 const KEY = "longwire.token";
 
@@ -31,7 +31,7 @@ async function ask(path, {method = "GET", body} = {}) {
   return response;
 }
 
-/** The JSON of an answer; throws `Refused` where it is no success. */
+/** Returns the JSON of an answer and throws `Refused` for an error status. */
 export async function call(path, options) {
   const response = await ask(path, options);
   const text = await response.text();
@@ -41,7 +41,7 @@ export async function call(path, options) {
   return answer;
 }
 
-/** An answer whose status says something too, as `/readyz` does. */
+/** Returns status and JSON of an answer whose status is meaningful, such as `/readyz`. */
 export async function look(path) {
   const response = await ask(path);
   const text = await response.text();
@@ -58,9 +58,9 @@ export async function text(path) {
 }
 
 function refusal(status, answer) {
-  // The admin API says {"error":{"code","message"}}; a push is answered as Getui does, {"code","msg"}.
+  // The admin API returns {"error":{"code","message"}}. A push returns Getui's form, {"code","msg"}.
   return new Refused(status, answer?.error?.code ?? answer?.code ?? status, answer?.error?.message ?? answer?.msg ?? "");
 }
 
-/** Path segments from what a person typed. */
+/** Returns a path of escaped segments, which may be user input. */
 export const path = (...segments) => "/" + segments.map(encodeURIComponent).join("/");

@@ -1,4 +1,4 @@
-// The apps: how each stands, and what an operator may do to those that the admin API made.
+// The apps: their state, and actions on apps created through the admin API.
 
 import {call, path, text} from "./api.js";
 import {badge, card, code, facts, field, fill, h, table} from "./dom.js";
@@ -11,7 +11,7 @@ const DAY = 86_400;
 const SECRETS = ["appSecret", "masterSecret"];
 
 export function show(body, [app]) {
-  // Three places, so that no word takes another's: new secrets, what an act came to, and why the page is not fresh.
+  // Three separate areas, so that messages do not replace each other: new secrets, results of actions, and refresh errors.
   const [kept, said, trouble] = ["kept", "said", "trouble"].map(name => h("div", {class: name, "aria-live": "polite"}));
   const content = h("div"), figures = h("div");
   fill(body, kept, said, trouble, content, figures);
@@ -21,7 +21,7 @@ export function show(body, [app]) {
   return () => { isOver = true; };
 }
 
-/** One round of looking; `trouble` says why it failed, until one succeeds. */
+/** Runs `round` and shows its error in `trouble` until a later round succeeds. */
 async function attempt(round, {trouble, stopped}) {
   try {
     await round();
@@ -29,7 +29,7 @@ async function attempt(round, {trouble, stopped}) {
   } catch (error) { if (!stopped()) fill(trouble, explain(error)); }
 }
 
-/** Calls `round` now and again while the page is looked at. */
+/** Runs `round` periodically while the page is visible. */
 async function follow(round, tools) {
   while (!tools.stopped()) {
     if (!document.hidden) await attempt(round, tools);
@@ -40,7 +40,7 @@ async function follow(round, tools) {
 export const stateBadge = ({state}) => badge(state === "enabled" ? "good" : "bad", t(`${state}App`));
 export const appLink = appId => h("a", {href: `#/apps/${encodeURIComponent(appId)}`}, appId);
 
-// All of them, and the form that makes one.
+// The list of apps and the form that creates one.
 
 function all({kept, said, trouble, content, stopped}) {
   const list = h("div"), form = h("div");
@@ -80,7 +80,7 @@ function creation({kept, said, look, close}) {
   h("p", {class: "buttons"}, h("button", {class: "main"}, t("appMake")), h("button", {type: "button", onclick: close}, t("cancel")))));
 }
 
-// One of them.
+// The page of one app.
 
 function one(app, {kept, said, trouble, content, figures, stopped}) {
   const address = path("v1", "apps", app);
@@ -110,7 +110,7 @@ function view(page, tools) {
   ];
 }
 
-/** How many values of a secret hold, and until when the older ones do. */
+/** Returns the number of active values of a secret and the expiry of older ones. */
 const secretsText = secrets => secrets.map(({validUntil}) => validUntil ? t("secretUntil", time(validUntil)) : t("secretHolds")).join("; ") || t("none");
 
 function states(page, tools) {
@@ -158,7 +158,7 @@ function rotation(page, tools) {
   }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
 }
 
-/** What is used of each quota that the app has. */
+/** Shows the use of each quota of the app. */
 function quotas({quotas: uses}) {
   if (!uses) return null;
   return card(null, table(t("quotas"), ["quota", "quotaUsed", "quotaLimit", "quotaShare", "quotaRefused"].map(name => t(name)),
@@ -169,7 +169,7 @@ function quotas({quotas: uses}) {
     })));
 }
 
-/** What waits in the app's feeds and for how long, its connections and what it has stored, over time. */
+/** Plots the app's feed backlog and its age, its connections and its stored bytes over time. */
 function plots(app) {
   const options = {span: SPAN, now: Date.now()};
   const lines = (metric, ...names) => names.map(([name, type]) => ({name: t(name), points: history.gauge(metric, {app, ...(type && {type})})}));
@@ -182,20 +182,20 @@ function plots(app) {
     })), {...options, format: bytes}));
 }
 
-// What the acts have in common.
+// Helpers of all actions.
 
 const readMetrics = async () => history.read(await text("/metrics"), Date.now());
 
-/** One call of the API; what it is refused with stands in `said`. */
+/** Makes an API call and shows its error in `said`. */
 async function act(said, {to, method = "POST", body, button, done}) {
   button.disabled = true;
   let answer;
   try { answer = await call(to, {method, body}); } catch (error) { return fill(said, explain(error)); } finally { button.disabled = false; }
-  // Not within the try: what fails after the call is no failure of the call.
+  // Outside the try block: an error after the call is not an error of the call.
   done(answer);
 }
 
-/** Secrets that the gateway made: the answer shows them, and no page ever again. So only the reader closes them. */
+/** Shows new secrets, which the gateway returns only once, until the user closes them. */
 function keep(kept, answer, sentence) {
   const secrets = ["appKey", ...SECRETS].filter(name => answer[name] !== undefined);
   const made = SECRETS.some(name => answer[name] !== undefined);
@@ -207,7 +207,7 @@ function keep(kept, answer, sentence) {
 }
 
 function copier(secret) {
-  // Only a page that the browser trusts may write there; elsewhere one selects the text.
+  // The clipboard is available only on a page that the browser trusts. Elsewhere the user selects the text.
   if (!navigator.clipboard) return null;
   const button = h("button", {type: "button", class: "small", onclick: async () => {
     try { await navigator.clipboard.writeText(secret); fill(button, t("copied")); } catch { button.remove(); }
@@ -217,7 +217,7 @@ function copier(secret) {
 
 const settingsField = settings => h("textarea", {spellcheck: "false", class: "code", rows: "8", oninput: event => event.target.setCustomValidity("")}, JSON.stringify(settings, null, 2));
 
-/** The object that was typed; `null`, told at the field, where it is none. */
+/** Returns the typed object, or `null` after reporting an error at the field. */
 function read(area) {
   let value;
   try { value = JSON.parse(area.value); } catch (error) { value = error; }
@@ -226,7 +226,7 @@ function read(area) {
   return area.reportValidity() ? value : null;
 }
 
-/** What makes `before` into `after`, as RFC 7396 says it: what is missing becomes null. */
+/** Returns the JSON merge patch (RFC 7396) from `before` to `after`: a missing key becomes null. */
 export function patch(before, after) {
   const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
   const changes = {};

@@ -1,11 +1,11 @@
-// What a person chooses before a page can show something: an app, and a name within it.
+// Selection of an app and of a name within the app.
 
 import {call} from "./api.js";
 import {card, field, fill, h} from "./dom.js";
 import {explain} from "./faults.js";
 import {t} from "./texts.js";
 
-/** A list of the apps that this credential sees; `chosen` is an appId, by default the first that is served. */
+/** Returns a list of the apps visible to this credential. `chosen` is an appId, by default the first enabled app. */
 export async function appChoice(chosen) {
   const {apps} = await call("/v1/apps");
   const first = chosen ?? apps.find(({state}) => state === "enabled")?.appId;
@@ -13,10 +13,11 @@ export async function appChoice(chosen) {
 }
 
 /**
- * A page that looks up a name of an app: the form, and below it what `look` shows of a name that was asked for.
+ * Shows a page that looks up a name of an app: the form, and below it the result of `look`.
  *
- * `asked` is the app and the name of the page's address; `label`, `hint` and `properties` are of the name's field, and `tidy` is what
- * becomes of a typed name. `look(found, isOver)` fills `found` unless the page was left meanwhile; `failed` makes an element of its error.
+ * `asked` is the app and the name in the page's address. `label`, `hint` and `properties` belong to the name's field, and `tidy`
+ * normalizes the typed name. `look(found, isOver)` fills `found` unless the page was closed. `failed` converts its error to an
+ * element.
  */
 export function search(body, {page, asked: [app, name], label, hint, properties, tidy = text => text, look, failed = explain}) {
   const found = h("div", {"aria-live": "polite"});

@@ -1,4 +1,4 @@
-// The gateways of a cluster, their parts, and the two wishes that an operator may have of them.
+// The gateways of a cluster, their partitions, and an operator's actions to drain a gateway or undo that.
 
 import {call} from "./api.js";
 import {badge, card, code, facts, fill, h, table} from "./dom.js";

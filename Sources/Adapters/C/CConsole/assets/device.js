@@ -1,4 +1,4 @@
-// A page that is a device itself: a push arrives here without a phone.
+// A page that acts as a device, to receive a push without a phone.
 
 import {call, path} from "./api.js";
 import {appChoice} from "./choice.js";
@@ -7,16 +7,16 @@ import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js
 import {confirm, explain} from "./faults.js";
 import {clock, number, t, time} from "./texts.js";
 
-// It stays connected while other pages of the console are shown.
+// The client stays connected while other pages of the console are shown.
 let client = null;
 let shown = () => {};
 
 const url = () => `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/console/device`;
 
-/** The cid of the device that this page is for an app; null when it is none. */
+/** Returns the cid of this page's device in an app, or null. */
 export const ownDevice = app => kept(app)?.cid ?? null;
 
-/** Leaves, because the person does. */
+/** Disconnects at the sign-out. */
 export function leave() {
   client?.disconnect();
   client = null;
@@ -48,7 +48,7 @@ export function show(body, [app]) {
     choose(apps.value);
     let before = "";
     shown = () => {
-      // The form stays as it is while its field has the cursor.
+      // The form is not rebuilt while nothing changed, so that its field keeps the focus.
       const now = `${client.isRegistered} ${client.state} ${client.reason} ${client.applicationState}`;
       if (now !== before) fill(place, client.isRegistered ? device(client) : registration(client));
       else if (client.isRegistered) fill(place.querySelector(".position"), number(client.kept.positions[0] ?? 0));
@@ -97,7 +97,7 @@ function device(client) {
   ];
 }
 
-/** A message at the push of a button, so that something arrives. */
+/** Pushes a test message to the page's own device. */
 async function tryPush(client, button) {
   button.disabled = true;
   try {

@@ -1,4 +1,4 @@
-// A device of an app in this browser: registers, connects, acks in order, shows nothing twice, comes back (docs/use/Protocol.md).
+// A device of an app in this browser: it registers, connects, acks in order, deduplicates and reconnects (docs/use/Protocol.md).
 
 import {BadFrame, FrameReader, STATE, encode, encodeHello, fromHex, hex} from "./frames.js";
 
@@ -11,7 +11,7 @@ const shown = new TextDecoder();
 
 export const storageKey = app => `longwire.device.${app}`;
 
-/** What is kept of a device of `app`; null before its registration. */
+/** Returns the stored state of a device of `app`, or null before its registration. */
 export function kept(app, storage = localStorage) {
   try { return JSON.parse(storage.getItem(storageKey(app))); } catch { return null; }
 }
@@ -19,10 +19,10 @@ export function kept(app, storage = localStorage) {
 const backoff = attempt => Math.random() * Math.min(1_000 * 2 ** attempt, 120_000);
 
 export class DeviceClient {
-  /** `changed` is called whenever something is to be shown anew. */
+  /** `changed` is called whenever the page must be updated. */
   constructor(app, url, changed, storage = localStorage) {
     Object.assign(this, {app, url, changed, storage});
-    // One value for everything: a write of it is whole or not there, position and messages together.
+    // One storage item for position and messages, so that each write is atomic.
     this.kept = kept(app, storage);
     this.state = "away";  // away, connecting, open, waiting, stopped
     this.applicationState = "foreground";
@@ -34,7 +34,7 @@ export class DeviceClient {
   get isRegistered() { return Boolean(this.kept?.cid); }
   get messages() { return this.kept?.messages ?? []; }
 
-  /** Registers with the app's secret, which is not kept, and stays connected. */
+  /** Registers with the app's secret, which is not stored, and stays connected. */
   register(appSecret) {
     this.kept = null;
     this.key = new TextEncoder().encode(appSecret);
@@ -47,7 +47,7 @@ export class DeviceClient {
     this.#open();
   }
 
-  /** Leaves of its own will. */
+  /** Disconnects until the next `connect`. */
   disconnect() {
     this.isWanted = false;
     clearTimeout(this.timer);
@@ -55,7 +55,7 @@ export class DeviceClient {
     this.#show("away", "");
   }
 
-  /** Leaves, and keeps nothing. */
+  /** Disconnects and deletes the stored state. */
   forget() {
     this.disconnect();
     this.kept = null;
@@ -63,12 +63,12 @@ export class DeviceClient {
     this.changed();
   }
 
-  /** Says that the app is in the foreground or the background. */
+  /** Reports that the app is in the foreground or the background. */
   setApplicationState(state) {
     this.applicationState = state;
     if (this.state === "open") {
       this.request = (this.request ?? 0) + 1;
-      // What was on its way is as it was for the background: it comes again with its flags anew.
+      // Messages in flight were sent for the background state. They are ignored until the answer, and the gateway resends them.
       if (state === "foreground") this.returning = this.request;
       this.#send(encode("deviceUpdate", {request: this.request, applicationState: STATE[state]}));
     }
@@ -138,7 +138,7 @@ export class DeviceClient {
       this.kept = {cid: hex(welcome.cid), secret: hex(welcome.deviceSecret), epoch: "0", positions: {}, messages: [], timestamp: this.timestamp};
       this.key = null;
     }
-    // The store behind the gateway was restored from an older copy: no position of ours means anything there.
+    // The gateway's store was restored from an older copy, so stored positions are invalid.
     if (String(welcome.queueEpoch) !== this.kept.epoch) Object.assign(this.kept, {epoch: String(welcome.queueEpoch), positions: {}});
     this.#keep({offset: this.offset ?? this.kept.offset ?? 0});
     this.openedAt = Date.now();
@@ -147,7 +147,7 @@ export class DeviceClient {
     this.#show("open", "");
   }
 
-  /** A message is shown if no position covers it; either way it is acked. */
+  /** Shows a message unless its position was already shown. It is acked in both cases. */
   #take(stream, sequence, acked, show) {
     if (this.returning) return;
     if (sequence > (this.kept.positions[stream] ?? 0)) {
@@ -197,7 +197,7 @@ export class DeviceClient {
     const text = close.code ? `${close.code} ${close.reason}` : "";
     if (close.code === 300 && close.serverTime) {
       this.offset = close.serverTime - Date.now();
-      // No Hello with such a timestamp was ever accepted.
+      // The gateway has never accepted a timestamp so far ahead, so it can be reset.
       const isAhead = (this.kept?.timestamp ?? 0) > close.serverTime + CLOCK_TOLERANCE;
       this.timestamp = 0;
       if (this.kept) this.#keep({offset: this.offset, timestamp: isAhead ? 0 : this.kept.timestamp});

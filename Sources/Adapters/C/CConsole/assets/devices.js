@@ -1,4 +1,4 @@
-// A device: how it stands, and why it would or would not get a message now.
+// A device: its state, and whether it can receive a message now.
 
 import {call, path} from "./api.js";
 import {search} from "./choice.js";
@@ -51,7 +51,7 @@ function device(found) {
   ];
 }
 
-/** What was sent to it lately, newest first. */
+/** Shows recent messages to the device, newest first. */
 function messages(recent) {
   return [
     card(t("recentMessages"), table(t("recentMessages"), [t("msgId"), t("acceptedAt"), t("state")],

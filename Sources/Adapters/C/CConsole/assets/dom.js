@@ -1,6 +1,6 @@
-// Builds elements; every text becomes a text node, so that nothing a peer wrote is read as markup.
+// Builds elements. All text becomes text nodes, so that a peer's text is never parsed as markup.
 
-/** An element: `h("p", {class: "x", onclick: f}, "text", child)`. Arrays are flattened; null and false are left out. */
+/** Returns an element: `h("p", {class: "x", onclick: f}, "text", child)`. Arrays are flattened, null and false omitted. */
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -12,7 +12,7 @@ export function h(tag, properties, ...children) {
   return element;
 }
 
-/** The same in SVG. */
+/** Returns an SVG element. */
 export function s(tag, properties, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(properties ?? {})) element.setAttribute(name, String(value));
@@ -27,13 +27,13 @@ function append(element, children) {
   }
 }
 
-/** Gives `element` these children and no others. */
+/** Replaces the children of `element`. */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);
 }
 
-/** A table; each row is a list of cells, of which the first heads the row. */
+/** Returns a table. Each row is a list of cells, and its first cell is the row's header. */
 export function table(caption, heads, rows, empty) {
   if (rows.length === 0) return h("p", {class: "quiet"}, empty);
   return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
@@ -44,13 +44,11 @@ export function table(caption, heads, rows, empty) {
         index === 0 ? h("th", {scope: "row"}, cell) : h("td", {}, cell)))))));
 }
 
-/** Names with their values. */
 export function facts(pairs) {
   return h("dl", {class: "facts"}, pairs.filter(pair => pair).map(([name, value]) =>
     h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** A field with its label. */
 export function field(label, input, hint) {
   const id = `field-${++fieldCount}`;
   input.id = id;

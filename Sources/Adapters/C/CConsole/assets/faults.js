@@ -1,9 +1,9 @@
-// What a failed call means to a person.
+// Messages for failed calls.
 
 import {h, problem} from "./dom.js";
 import {t} from "./texts.js";
 
-/** An element that explains; a session whose token is not taken any more ends. */
+/** Returns an element that explains the error. A rejected token also ends the session. */
 export function explain(error) {
   if (error.status === 401) {
     dispatchEvent(new Event("longwire-signed-out"));
@@ -18,7 +18,7 @@ export function explain(error) {
   return problem(t("refused", `${error.message || error.status} (${error.code})`));
 }
 
-/** Asks before something that is not undone by itself; the answer is a promise of true or false. */
+/** Asks for confirmation of an action that cannot be undone automatically. Returns a promise of true or false. */
 export function confirm(sentence) {
   return new Promise(resolve => {
     const dialog = h("dialog", {"aria-label": sentence},

@@ -1,4 +1,4 @@
-// Frames of the device protocol, as far as a device in a browser needs them (Proto/README.md): own coding of proto3, no page.
+// The frames of the device protocol that a browser's device needs (Proto/README.md), with a small proto3 codec.
 
 export const TYPE = {hello: 1, welcome: 2, close: 3, ping: 4, pong: 5, deliver: 6, ack: 7, deviceUpdate: 8, updateResult: 9, revoke: 11};
 export const STATE = {foreground: 0, background: 1};
@@ -8,7 +8,7 @@ const BODY_LIMIT = 0xffffff;
 const text = new TextEncoder();
 const strictText = new TextDecoder("utf-8", {fatal: true});
 
-// What a field holds, by its number. "number" is a count that a double holds exactly, "big" may have all 64 bits.
+// The kinds of fields by number. "number" fits a double exactly, "big" may have all 64 bits.
 const RANGE = {1: ["first", "number"], 2: ["last", "number"]};
 const POSITION = {1: ["stream", "number"], 2: ["sequence", "number"], 3: ["ranges", [RANGE]]};
 const DROPPED = {1: ["reason", "text"], 2: ["count", "number"]};
@@ -35,14 +35,14 @@ const FIELDS = {
     10: ["collapseKey", "text"], 11: ["alert", ALERT], 12: ["carriedByVendor", "flag"],
   },
   ack: {1: ["positions", [POSITION]]},
-  // The state is optional in the schema: its zero, the foreground, is written.
+  // The state is optional in the schema, so its zero value, the foreground, is written.
   deviceUpdate: {1: ["request", "number"], 2: ["applicationState", "optional"]},
   updateResult: {1: ["request", "number"], 2: ["code", "number"], 3: ["reason", "text"], 4: ["heartbeatSeconds", "number"]},
   revoke: {1: ["sequence", "number"], 2: ["msgId", "bytes"], 3: ["taskId", "bytes"], 4: ["revokedTaskId", "bytes"]},
 };
 const NAMES = Object.fromEntries(Object.entries(TYPE).map(([name, type]) => [type, name]));
 
-/** What stands for a frame that cannot be read; the connection cannot go on. */
+/** A frame that cannot be decoded. The connection must be closed. */
 export class BadFrame extends Error {}
 
 // Writing
@@ -59,7 +59,7 @@ function putBytes(bytes, number, value) {
   for (const byte of value) bytes.push(byte);
 }
 
-/** The body of a message; what is missing or zero is left out. */
+/** Returns the body of a message. Missing and zero values are omitted. */
 export function encodeBody(fields, values) {
   const bytes = [];
   for (const [key, [name, kind]] of Object.entries(fields)) {
@@ -78,10 +78,10 @@ function frame(type, body) {
   return Uint8Array.from([type, body.length >> 16 & 0xff, body.length >> 8 & 0xff, body.length & 0xff, ...body]);
 }
 
-/** One whole frame: `encode("ack", {positions: …})`. */
+/** Returns a complete frame: `encode("ack", {positions: …})`. */
 export const encode = (name, values) => frame(TYPE[name], encodeBody(FIELDS[name], values));
 
-/** The frame of a Hello, its proof computed with `key` (bytes) and put at the end. */
+/** Returns the frame of a Hello with the proof, computed with `key` (bytes), as its last field. */
 export async function encodeHello(values, key) {
   const body = encodeBody(FIELDS.hello, {...values, proof: undefined});
   const signing = await crypto.subtle.importKey("raw", key, {name: "HMAC", hash: "SHA-256"}, false, ["sign"]);
@@ -124,7 +124,7 @@ function empty(fields) {
     [name, Array.isArray(kind) ? [] : typeof kind === "object" || kind === "optional" ? null : zero[kind]]));
 }
 
-/** The values of a body; a field that is not known is passed over. */
+/** Returns the values of a body. Unknown fields are skipped. */
 export function decodeBody(fields, bytes) {
   const values = empty(fields), cursor = new Cursor(bytes);
   while (!cursor.isAtEnd) {
@@ -151,11 +151,11 @@ export function decodeBody(fields, bytes) {
   return values;
 }
 
-/** Makes frames of what arrives, however the messages of the WebSocket cut it. */
+/** An incremental parser of frames, which may span several WebSocket messages. */
 export class FrameReader {
   #kept = new Uint8Array();
 
-  /** The frames that are whole now, as `{name, values}`; `name` is undefined for a type that is not known here. */
+  /** Returns the complete frames as `{name, values}`. `name` is undefined for an unknown type. */
   take(bytes) {
     let rest = bytes;
     if (this.#kept.length > 0) {
@@ -177,7 +177,7 @@ export class FrameReader {
   }
 }
 
-/** One whole frame's values, for those who have no stream. */
+/** Returns the values of one complete body. */
 export const decode = (name, body) => decodeBody(FIELDS[name], body);
 
 export const hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");

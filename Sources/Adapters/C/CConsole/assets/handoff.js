@@ -1,4 +1,4 @@
-// The handoff queue by reason, what came of its jobs, and the hook.
+// The handoff queue by reason, the results of its jobs, and the hook.
 
 import {text} from "./api.js";
 import {badge, card, facts, fill, h, table} from "./dom.js";

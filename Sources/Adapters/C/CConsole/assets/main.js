@@ -1,4 +1,4 @@
-// The frame of the console: sign-in, pages, language and colours.
+// The frame of the console: sign-in, pages, language and colors.
 
 import {look, signIn, signOut, token} from "./api.js";
 import {field, fill, h, problem} from "./dom.js";
@@ -13,12 +13,12 @@ import * as cluster from "./cluster.js";
 import * as send from "./send.js";
 import * as device from "./device.js";
 
-// Without inherited members: an address may name anything.
+// Without inherited members, because an address may contain any name.
 const PAGES = {__proto__: null, overview, apps, devices, messages, tasks, handoff, cluster, send, device};
 const THEME = "longwire.theme";
 let stop = () => {};
 
-/** A part of an address; as it stands where its percent signs make no text. */
+/** Returns a decoded part of an address, or the part itself if its percent encoding is invalid. */
 const decoded = text => {
   try { return decodeURIComponent(text); } catch { return text; }
 };
@@ -47,7 +47,7 @@ const controls = () => [
 
 const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg", alt: ""}), "Longwire");
 
-/** Leaves the session, with a sentence that says why. */
+/** Ends the session and shows the reason. */
 export function leave(reason) {
   device.leave();
   signOut();

@@ -1,4 +1,4 @@
-// A message's way, step by step, in words.
+// A message's trace, step by step.
 
 import {call, path} from "./api.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
@@ -18,7 +18,7 @@ export function show(body, [message]) {
     location.hash = `#/messages/${encodeURIComponent(input.value.trim().toLowerCase())}`;
   }}, field(t("msgId"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
   if (!message) input.focus();
-  // A message on its way changes: the page follows it until its final state.
+  // The page is refreshed until the message reaches its final state.
   async function round() {
     let isEnded = true;
     try {
@@ -37,7 +37,7 @@ export function show(body, [message]) {
   return () => { isOver = true; };
 }
 
-/** How a message stands, coloured. */
+/** Returns a message's state as a colored badge. */
 export const messageBadge = trace => trace.state === "pending" ? badge("warn", t("pendingState"))
   : badge(REACHED.has(trace.state) ? "good" : "bad", tWord("state", trace.state));
 

@@ -1,9 +1,9 @@
-// Reads Prometheus' text format and keeps what the plots show.
+// A parser of Prometheus' text format, and the history for the plots.
 
 const LINE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g;
 
-/** Every metric of a page by name: a list of {labels, value}. */
+/** Returns all metrics of a page by name, each a list of {labels, value}. */
 export function parse(page) {
   const metrics = new Map();
   for (const line of page.split("\n")) {
@@ -22,13 +22,13 @@ export function parse(page) {
 
 const fits = (labels, wanted) => Object.entries(wanted).every(([name, value]) => labels[name] === value);
 
-/** The sum of a metric's samples that have these labels; `null`: the page has none. */
+/** Returns the sum of a metric's samples with these labels, or `null` if the page has none. */
 export function sum(metrics, name, wanted = {}) {
   const samples = (metrics.get(name) ?? []).filter(sample => fits(sample.labels, wanted));
   return samples.length === 0 ? null : samples.reduce((total, sample) => total + sample.value, 0);
 }
 
-/** The values of one label with their sums, largest first, without zeros. */
+/** Returns the nonzero sums by the values of a label, largest first. */
 export function byLabel(metrics, name, label) {
   const sums = new Map();
   for (const {labels, value} of metrics.get(name) ?? []) {
@@ -37,7 +37,7 @@ export function byLabel(metrics, name, label) {
   return [...sums].filter(([, value]) => value !== 0).sort((one, other) => other[1] - one[1]);
 }
 
-/** What a histogram counted between two pages, as a quantile; `null` when it counted nothing. */
+/** Returns a quantile of a histogram's counts between two pages, or `null` without counts. */
 export function quantile(metrics, before, name, share) {
   const older = new Map((before?.get(`${name}_bucket`) ?? []).map(sample => [JSON.stringify(sample.labels), sample.value]));
   const counts = new Map();
@@ -61,18 +61,17 @@ export function quantile(metrics, before, name, share) {
   return low;
 }
 
-/** The last pages, as far as the plots reach back. */
+/** The pages within the time range of the plots. */
 export class History {
   constructor(capacity) {
     this.capacity = capacity;
     this.pages = [];
   }
 
-  /** Takes a page of the gateway. */
   read(page, time) { this.push(parse(page), time); }
 
   push(metrics, time) {
-    // A gateway that began again counts from zero: nothing before that compares.
+    // The counters of a restarted gateway begin at zero, so older pages cannot be compared.
     const uptime = sum(metrics, "longwire_uptime_seconds");
     const last = this.pages.at(-1);
     if (last && uptime !== null && uptime < sum(last.metrics, "longwire_uptime_seconds")) this.pages = [];
@@ -83,12 +82,12 @@ export class History {
   get last() { return this.pages.at(-1)?.metrics; }
   get before() { return this.pages.at(-2)?.metrics; }
 
-  /** Points [time, value] of a figure. */
+  /** Returns the points [time, value] of a gauge. */
   gauge(name, labels) {
     return this.pages.map(({metrics, time}) => [time, sum(metrics, name, labels)]).filter(([, value]) => value !== null);
   }
 
-  /** Points of a counter's rate a second. */
+  /** Returns the points of a counter's rate per second. */
   rate(name, labels) {
     const points = [];
     for (let index = 1; index < this.pages.length; index++) {
@@ -100,7 +99,7 @@ export class History {
     return points;
   }
 
-  /** Points of a histogram's quantile, where it counted something. */
+  /** Returns the points of a histogram's quantile for the intervals with counts. */
   quantile(name, share) {
     const points = [];
     for (let index = 1; index < this.pages.length; index++) {
@@ -111,7 +110,7 @@ export class History {
   }
 }
 
-/** How far the plots reach back, and how often a page is taken. */
+/** The time range of the plots and the interval between pages, in milliseconds. */
 export const SPAN = 300_000, PAUSE = 2_000;
-/** One for the tab: going to another page and back keeps the lines. */
+/** One history per tab, so that the plots survive a change of pages. */
 export const history = new History(SPAN / PAUSE + 1);

@@ -1,5 +1,3 @@
-// Health, rates, latencies and queue depths.
-
 import {call, look, text} from "./api.js";
 import {appLink, stateBadge} from "./apps.js";
 import {badge, card, fill, h, table} from "./dom.js";
@@ -87,12 +85,12 @@ function apps(now, list) {
   return table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));
 }
 
-/** The apps of a page with a figure of each, zeros included. */
+/** Returns the apps of a metric with their values, zeros included. */
 export function byApp(metrics, name) {
   return (metrics.get(name) ?? []).map(({labels, value}) => [labels.app, value]);
 }
 
-/** What an operator should look at, as sentences; drawn from what changed while the page is open. */
+/** Shows advice for an operator, based on the changes since the page was opened. */
 function attention(readiness) {
   const now = history.last;
   const grown = (name, labels) => {

@@ -1,11 +1,9 @@
-// Plots of a few lines over time, in SVG.
-
 import {h, s} from "./dom.js";
 import {t} from "./texts.js";
 
 const WIDTH = 520, HEIGHT = 150, LEFT = 46, BOTTOM = 18, TOP = 8, RIGHT = 8;
 
-/** A figure: its title, its latest values, its lines. `lines`: [{name, points: [[milliseconds, value]]}]. */
+/** Returns a plot with its title and latest values. `lines`: [{name, points: [[milliseconds, value]]}]. */
 export function plot(title, lines, {format, span, now}) {
   const values = lines.flatMap(line => line.points.map(([, value]) => value));
   const top = ceiling(Math.max(0, ...values));
@@ -39,7 +37,7 @@ export function plot(title, lines, {format, span, now}) {
 const summary = (title, lines, format) => `${title}: ` + lines.map(line =>
   `${line.name} ${line.points.length ? format(line.points.at(-1)[1]) : "–"}`).join(", ");
 
-/** The next round number: 1, 2 or 5 and zeros. */
+/** Returns the next round number: 1, 2 or 5 times a power of ten. */
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,5 +1,3 @@
-// A form that sends a test message to one device.
-
 import {call, path} from "./api.js";
 import {appChoice} from "./choice.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
@@ -32,7 +30,7 @@ export function show(body, [app, cid]) {
   return () => { isOver = true; };
 }
 
-/** Leads to the page that is a device, for who has no phone at hand. */
+/** Links to the page that acts as a device, for a test without a phone. */
 function own(apps, device) {
   const place = h("p");
   const look = () => {
@@ -45,7 +43,7 @@ function own(apps, device) {
   return place;
 }
 
-/** The body of Getui's push/single/cid. */
+/** Returns the body of Getui's push/single/cid. */
 function push(device, transmission, title, text, ttl) {
   const request = {
     request_id: Array.from(crypto.getRandomValues(new Uint8Array(12)), byte => byte.toString(16).padStart(2, "0")).join(""),

@@ -1,4 +1,4 @@
-// What became of a publish: a task and its report, or whatever a complaint names.
+// The result of a publish: a task with its report, or another object with the given name.
 
 import {call, path} from "./api.js";
 import {search} from "./choice.js";
@@ -12,7 +12,7 @@ const FINAL = new Set(["stopped", "cancelled", "ended"]);
 
 export const show = (body, [app, name]) => search(body, {
   page: "tasks", asked: [app, name], label: t("taskName"), hint: t("taskNameHint"), properties: {maxlength: 128},
-  // A task that goes on is shown again; the page asks only while it is looked at.
+  // An unfinished task is refreshed while the page is visible.
   look: async function round(found, isOver) {
     const view = await look(app, name);
     if (isOver()) return;
@@ -30,7 +30,7 @@ export const show = (body, [app, name]) => search(body, {
   },
 });
 
-/** The answer to a call, or null when the gateway knows no such thing. */
+/** Returns the answer to a call, or null if the object does not exist. */
 async function find(...segments) {
   try {
     return await call(path("v1", "apps", ...segments));
@@ -40,7 +40,7 @@ async function find(...segments) {
   }
 }
 
-/** Tries what the name may be, as `longwire trace` does. */
+/** Tries the kinds of objects that the name may have, as `longwire trace` does. */
 async function look(app, name) {
   if (/^RAS[SLA]_/.test(name)) {
     const task = await find(app, "tasks", name);
@@ -99,7 +99,7 @@ function aliasView(app, alias) {
   return card(t("aliasDevices", alias.alias), h("ul", {}, alias.devices.map(cid => h("li", {}, deviceLink(app, cid)))));
 }
 
-/** Publishes that made no message, with the reason. */
+/** Shows publishes that created no message, with the reason. */
 export function refusals(list) {
   return list.length > 0 && card(t("refusedPublishes"), table(t("refusedPublishes"), [t("when"), t("reason"), t("cid")],
     list.map(refusal => [time(refusal.time), tWord("refused", refusal.reason), code(refusal.cid)]), ""));

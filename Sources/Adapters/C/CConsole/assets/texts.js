@@ -1,4 +1,4 @@
-// Every text of the console, in English and Chinese.
+// All texts of the console, in English and Chinese.
 
 const TEXTS = {
   __proto__: null,
@@ -300,14 +300,14 @@ export function setLanguage(chinese) {
   localStorage.setItem(KEY, language);
 }
 
-/** The text of a key; {0}, {1} are replaced. */
+/** Returns the text of a key with {0}, {1} replaced. */
 export function t(key, ...values) {
   const pair = TEXTS[key];
   if (!pair) return key;
   return pair[isChinese() ? 1 : 0].replace(/\{(\d)\}/g, (_, index) => values[Number(index)] ?? "");
 }
 
-/** The text of a prefix and a word of the API, or the word itself. */
+/** Returns the text of a prefix and a word of the API, or the word itself. */
 export function tWord(prefix, word) {
   const key = prefix + word.charAt(0).toUpperCase() + word.slice(1);
   return TEXTS[key] ? t(key) : word;
@@ -321,7 +321,7 @@ export const compact = value => (value === null || value === undefined || !Numbe
 
 export function bytes(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  // Of a gateway without part 0: what others counted may be gone here.
+  // Without partition 0 a gateway's own count may be negative: it removed data that other gateways counted.
   if (value < 0) return `−${bytes(-value)}`;
   for (const [unit, size] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
     if (value >= size) return `${number(value / size)} ${unit}`;
@@ -339,7 +339,7 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 86400)} ${t("dayWord")} ${Math.floor(seconds % 86400 / 3600)} ${t("hourWord")}`;
 }
 
-/** Local time, to the millisecond. */
+/** Returns the local date and time. */
 export function time(milliseconds) {
   if (!milliseconds) return t("never");
   return new Intl.DateTimeFormat(locale(), {dateStyle: "medium", timeStyle: "medium"}).format(new Date(milliseconds));

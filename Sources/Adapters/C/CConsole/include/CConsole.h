@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/// A file of the console, as it lies in `assets`.
+/// A file of the console in `assets`.
 struct longwire_console_file {
     const char *name;
     const char *content_type;
@@ -11,7 +11,7 @@ struct longwire_console_file {
     size_t byte_count;
 };
 
-/// The file at a place, the first being the page itself; NULL behind the last.
+/// Returns the file at an index, or NULL after the last one. The first file is the page itself.
 const struct longwire_console_file *longwire_console_file(size_t index);
 
 #endif

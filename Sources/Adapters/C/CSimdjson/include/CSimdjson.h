@@ -1,7 +1,7 @@
-// JSON parsing by simdjson's DOM parser, with a plain C face.
+// A C interface to simdjson's DOM parser.
 //
-// A parsed document is simdjson's tape: an array of 64-bit words, type in the top byte, payload in the low 56 bits
-// (described in simdjson's own doc/tape.md). The caller reads it directly, so that reading a field costs no call.
+// A parsed document is simdjson's tape: an array of 64-bit words, type in the top byte, payload in the low 56 bits (described in
+// simdjson's own doc/tape.md). The caller reads the tape directly, so that reading a field needs no call.
 #ifndef LONGWIRE_CSIMDJSON_H
 #define LONGWIRE_CSIMDJSON_H
 
@@ -14,15 +14,15 @@ extern "C" {
 
 typedef struct longwire_json_parser longwire_json_parser;
 
-// What a parse found. Valid until the parser's next parse or its end.
+// The result of a parse, valid until the parser's next parse or destruction.
 typedef struct {
     const uint64_t *tape;  // word 0 is the root's frame; the value starts at word 1
     size_t tape_count;
-    const uint8_t *strings;  // a string's payload is an offset here: 4 bytes length, the bytes, a zero
-    // A number that is no 64-bit integer has the tag '#' and a second word: its text's offset in `numbers` (high half)
-    // and byte count (low half).
+    const uint8_t *strings;  // a string's payload is an offset into it: 4 bytes length, the bytes, a zero
+    // The texts of numbers that are no 64-bit integers. Such a number has the tag '#' and a second word: the offset in `numbers`
+    // (high half) and the byte count (low half).
     const uint8_t *numbers;
-    // Strings and numbers that cannot be read: a string has the tag '!', a number no bytes.
+    // The number of unreadable strings and numbers: a string has the tag '!', a number has no bytes.
     size_t unreadable_count;
 } longwire_json_document;
 
@@ -38,16 +38,15 @@ enum {
     LONGWIRE_JSON_BAD_UTF8 = 8
 };
 
-// A parser for documents of at most `byte_limit` bytes and `depth_limit` nested containers; NULL without memory.
-// Not for use by two threads at once.
+// Creates a parser for documents of at most `byte_limit` bytes and `depth_limit` nested containers; NULL without memory. Not
+// thread-safe.
 longwire_json_parser *longwire_json_create(size_t byte_limit, size_t depth_limit);
 void longwire_json_destroy(longwire_json_parser *parser);
 
-// Parses `count` bytes, which are copied and need no padding. `out` is set only when the answer is LONGWIRE_JSON_OK.
+// Parses a copy of `count` bytes, which need no padding. `out` is set only if the result is LONGWIRE_JSON_OK.
 //
-// Numbers of any size are taken: those that are no 64-bit integers keep their texts. A string that is no Unicode text (half
-// a surrogate pair, a bad escape, a raw control character, bytes that are no UTF-8) spoils itself alone, and so do NaN and
-// Infinity: they are marked as unreadable.
+// Numbers of any size are accepted: those that are no 64-bit integers keep their texts. Invalid strings (half a surrogate pair, a
+// bad escape, a raw control character, invalid UTF-8), NaN and Infinity are marked as unreadable instead of failing the document.
 int longwire_json_parse(longwire_json_parser *parser, const void *bytes, size_t count, longwire_json_document *out);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// Plain-C views of system calls that Swift cannot import. Only plain C types here: a glibc header in this file would
-// bring back the clash between libevent's and Swift's idea of the same glibc types.
+// Plain C wrappers of system calls that Swift cannot import. This file must not include glibc headers: libevent's and Swift's
+// definitions of the same glibc types would conflict.
 #ifndef LONGWIRE_CSYSTEM_H
 #define LONGWIRE_CSYSTEM_H
 

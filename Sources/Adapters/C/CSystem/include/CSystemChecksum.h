@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// CRC32C (Castagnoli) of `byte_count` bytes, continued from `seed` (0 to start); uses the CPU's instruction if it has one.
+/// Returns the CRC32C (Castagnoli) of `byte_count` bytes, continued from `seed` (0 to start), with the CPU's instruction if
+/// available.
 uint32_t longwire_crc32c(uint32_t seed, const void *bytes, size_t byte_count);
 
 #endif

@@ -3,20 +3,22 @@
 
 #include <stdint.h>
 
-/// Gives the calling thread a descriptor table of its own, a copy of the one it shared; 0, or -1 with errno set.
+/// Gives the calling thread a private copy of its descriptor table. Returns 0, or -1 with errno set.
 int longwire_unshare_descriptors(void);
 
-/// Calls `visit` for every open descriptor of the calling thread's table: is it a socket, is it a file (or folder,
-/// or pipe). 0 or -1.
+/// Calls `visit` for every open descriptor of the calling thread's table. `is_file` is also set for a folder or pipe. Returns 0
+/// or -1.
 int longwire_each_descriptor(void (*visit)(void *context, int descriptor, int is_socket, int is_file), void *context);
 
-/// A connected, non-blocking, close-on-exec pair that keeps messages apart; 0, or -1 with errno set.
+/// Creates a connected, non-blocking, close-on-exec socket pair that preserves message boundaries. Returns 0, or -1 with errno
+/// set.
 int longwire_message_pair(int *receiving, int *sending);
 
-/// Sends one word with a copy of `descriptor` along; 0, or -1 with errno set (EAGAIN: the receiver is behind).
+/// Sends a word with a copy of `descriptor`. Returns 0, or -1 with errno set (EAGAIN: the receiver's buffer is full).
 int longwire_send_descriptor(int socket, uint64_t word, int descriptor);
 
-/// Receives one word and its descriptor, -1 if the table had no room for it; 1, 0 when nothing waits, -1 with errno set.
+/// Receives a word and its descriptor, or -1 as the descriptor if the table is full. Returns 1, 0 when nothing is pending, or -1
+/// with errno set.
 int longwire_receive_descriptor(int socket, uint64_t *word, int *descriptor);
 
 #endif

@@ -2,13 +2,9 @@ internal import COpenSSL
 
 /// A server's requirements for client certificates.
 package struct ClientCertificates: Sendable, Equatable {
-    /// A PEM file of the only trusted authorities.
-    ///
-    /// The system's authorities are not trusted.
+    /// A PEM file of the only trusted authorities; the system's authorities are not trusted.
     package var authoritiesFile: String
-    /// The allowed DNS names or common names.
-    ///
-    /// If empty, any certificate from the authorities is accepted.
+    /// The allowed DNS names or common names; if empty, any certificate from the authorities is accepted.
     package var names: [String]
 
     package init(authoritiesFile: String, names: [String] = []) {
@@ -16,9 +12,7 @@ package struct ClientCertificates: Sendable, Equatable {
     }
 }
 
-/// The allowed names for OpenSSL's callback.
-///
-/// Sessions keep this object alive as long as the callback may run.
+/// The allowed names for OpenSSL's callback; sessions keep this object alive as long as the callback may run.
 final class AllowedNames {
     private let names: [String]
     /// The verification error of a certificate without an allowed name.

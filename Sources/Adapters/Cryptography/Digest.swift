@@ -109,9 +109,7 @@ package func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     }
 }
 
-/// Random bytes from OpenSSL's generator, which the kernel seeds.
-///
-/// Safe on any thread.
+/// Random bytes from OpenSSL's generator, which the kernel seeds; safe on any thread.
 package enum SecureRandom {
     package static func bytes(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
@@ -139,9 +137,7 @@ extension Sequence<UInt8> {
     package var hexDigits: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }
 
-/// SHA-1, only for identifiers that other programs derive with it.
-///
-/// No secrecy or trust depends on it.
+/// SHA-1, only for identifiers that other programs derive with it; no secrecy or trust depends on it.
 package enum SHA1 {
     /// Returns 40 lower-case hex digits.
     package static func hex(_ bytes: [UInt8]) -> String {

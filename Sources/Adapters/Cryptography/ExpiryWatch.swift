@@ -7,9 +7,7 @@ package struct ExpiryWatch: Sendable {
     /// Removes all other listeners.
     package mutating func keep(only listeners: Set<String>) { told = told.filter { listeners.contains($0.key) } }
 
-    /// Returns whether to warn now.
-    ///
-    /// `now` and `end` are in seconds since 1970, `warning` in seconds before the end.
+    /// Returns whether to warn now; `now` and `end` are in seconds since 1970, `warning` in seconds before the end.
     package mutating func isNews(_ listener: String, end: Int64, now: Int64, warning: Int64) -> Bool {
         guard end - now < warning else {
             told[listener] = nil

@@ -108,9 +108,7 @@ final class PresharedKeyMemory {
         }
     }
 
-    /// Returns a session that represents the key.
-    ///
-    /// OpenSSL frees it.
+    /// Returns a session that represents the key; OpenSSL frees it.
     private static func makeSession(for connection: OpaquePointer?, _ key: [UInt8]) -> OpaquePointer? {
         guard let session = SSL_SESSION_new(), let cipher = SSL_CIPHER_find(connection, suite),
             SSL_SESSION_set1_master_key(session, key, key.count) == 1, SSL_SESSION_set_cipher(session, cipher) == 1,

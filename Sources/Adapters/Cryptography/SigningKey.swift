@@ -5,9 +5,7 @@ package final class SigningKey: @unchecked Sendable {
     // Safe: OpenSSL only reads a complete key and counts its references atomically.
     private let raw: OpaquePointer
 
-    /// Reads a PKCS #8 PEM file.
-    ///
-    /// `name` is its name in errors.
+    /// Reads a PKCS #8 PEM file; `name` is its name in errors.
     package init(pem: [UInt8], name: String) throws(TLSFailure) {
         guard let memory = BIO_new_mem_buf(pem, CInt(pem.count)) else { throw TLSFailure("out of memory") }
         defer { BIO_free(memory) }

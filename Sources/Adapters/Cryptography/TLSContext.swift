@@ -1,9 +1,7 @@
 internal import COpenSSL
 internal import Glibc
 
-/// An error in the TLS configuration.
-///
-/// The text names the file and the remedy.
+/// An error in the TLS configuration; the text names the file and the remedy.
 package struct TLSFailure: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
@@ -94,9 +92,7 @@ package final class TLSContext: @unchecked Sendable {
     /// Creates a context with one pre-shared key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
-    /// Creates a client's context with a certificate for servers that request one.
-    ///
-    /// `identify` describes the files.
+    /// Creates a client's context with a certificate for servers that request one; `identify` describes the files.
     package convenience init(trusting trust: Trust, showing path: String?, keyPath: String?) throws(TLSFailure) {
         try self.init(trusting: trust)
         if let path { try identify(withCertificate: path, keyPath: keyPath) }
@@ -124,9 +120,7 @@ package final class TLSContext: @unchecked Sendable {
 
     deinit { SSL_CTX_free(raw) }
 
-    /// Limits connections to TLS 1.2, as an old client does.
-    ///
-    /// Must be called before the context is shared.
+    /// Limits connections to TLS 1.2, as an old client does; must be called before the context is shared.
     package func limitToTLS12() { SSL_CTX_ctrl(raw, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(TLS1_2_VERSION), nil) }
 
     // MARK: Application protocol

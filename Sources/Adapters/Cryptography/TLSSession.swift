@@ -8,9 +8,7 @@ internal import Glibc
 package final class TLSSocket {
     private let raw: OpaquePointer
 
-    /// Fails when memory is exhausted.
-    ///
-    /// Sessions then keep their own BIOs.
+    /// Fails when memory is exhausted; sessions then keep their own BIOs.
     package init?() {
         guard let raw = BIO_new(BIO_s_socket()) else { return nil }
         self.raw = raw
@@ -135,9 +133,7 @@ package final class TLSSession {
         return raw
     }
 
-    /// Continues over another descriptor of the same socket.
-    ///
-    /// Returns `false` when OpenSSL has no memory.
+    /// Continues over another descriptor of the same socket; returns `false` when OpenSSL has no memory.
     package func rebind(to descriptor: CInt) -> Bool {
         ERR_clear_error()
         self.descriptor = descriptor
@@ -145,18 +141,14 @@ package final class TLSSession {
         return SSL_set_fd(raw, descriptor) == 1
     }
 
-    /// Switches to the thread's shared BIO.
-    ///
-    /// Has no effect before the end of the handshake.
+    /// Switches to the thread's shared BIO; has no effect before the end of the handshake.
     package func share(_ socket: TLSSocket?) {
         guard let socket, self.socket == nil, SSL_is_init_finished(raw) == 1 else { return }
         socket.lend(to: raw)
         self.socket = socket
     }
 
-    /// Switches to a separate BIO before a move to another thread.
-    ///
-    /// Returns `false` when OpenSSL has no memory.
+    /// Switches to a separate BIO before a move to another thread; returns `false` when OpenSSL has no memory.
     package func unshare() -> Bool { socket == nil || rebind(to: descriptor) }
 
     /// Continues the handshake until the socket would block.
@@ -181,9 +173,7 @@ package final class TLSSession {
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
 
-    /// Sends a prefix of `bytes`.
-    ///
-    /// After `wantsWrite` or `wantsRead` the next call must begin with the same bytes.
+    /// Sends a prefix of `bytes`; after `wantsWrite` or `wantsRead` the next call must begin with the same bytes.
     package func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
         guard !bytes.isEmpty else { return .bytes(0) }
         ERR_clear_error()
@@ -192,9 +182,7 @@ package final class TLSSession {
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
 
-    /// Sends close_notify.
-    ///
-    /// The caller must not write afterwards but may still read.
+    /// Sends close_notify; the caller must not write afterwards but may still read.
     package func sayGoodbye() {
         guard SSL_is_init_finished(raw) == 1 else { return }
         ERR_clear_error()
@@ -203,9 +191,7 @@ package final class TLSSession {
         ERR_clear_error()
     }
 
-    /// The SHA-256 of each certificate in the verified chain, leaf first.
-    ///
-    /// Empty without verification.
+    /// The SHA-256 of each certificate in the verified chain, leaf first; empty without verification.
     package var chainDigests: [[UInt8]] {
         guard let chain = SSL_get0_verified_chain(raw) else { return [] }
         return (0..<max(0, OPENSSL_sk_num(chain))).compactMap { index in
@@ -216,9 +202,7 @@ package final class TLSSession {
     /// The protocol's name for the log, such as `TLSv1.3`.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 
-    /// Whether both sides proved that they have the same pre-shared key.
-    ///
-    /// Valid after the handshake.
+    /// Whether both sides proved that they have the same pre-shared key; valid after the handshake.
     package var usesPresharedKey: Bool { SSL_session_reused(raw) == 1 }
 
     /// Whether both sides agreed on HTTP/2.

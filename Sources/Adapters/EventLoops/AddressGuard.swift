@@ -25,9 +25,7 @@ package final class AddressGuard: Sendable {
 
     package init() {}
 
-    /// Sets the rules and the exempt ranges.
-    ///
-    /// Open connections of a newly exempt address stay limited.
+    /// Sets the rules and the exempt ranges; open connections of a newly exempt address stay limited.
     package func set(_ rules: AddressRules, exempt: [AddressRange]) {
         state.withLock { ($0.rules, $0.exempt) = (rules, exempt) }
     }
@@ -39,9 +37,7 @@ package final class AddressGuard: Sendable {
         case refused(AddressRefusal)
     }
 
-    /// Counts an accepted connection or refuses it.
-    ///
-    /// `now` is in the loop's milliseconds.
+    /// Counts an accepted connection or refuses it; `now` is in the loop's milliseconds.
     func admit(_ peer: SocketAddress, isHTTP: Bool = false, now: UInt64) -> Admission {
         guard !peer.isLoopback, peer.network != 0 else { return .exempt }
         let exempt = state.withLock { $0.exempt }
@@ -58,9 +54,7 @@ package final class AddressGuard: Sendable {
 
     func leave(_ network: UInt64) { state.withLock { $0.limiter.leave(network) } }
 
-    /// Counts a request on a counted connection.
-    ///
-    /// A refusal has the time of the next allowed request.
+    /// Counts a request on a counted connection; a refusal has the time of the next allowed request.
     package func request(
         _ network: UInt64, byteCount: Int, of host: @autoclosure () -> String, now: UInt64
     ) -> AddressRefusal? {

@@ -93,9 +93,7 @@ struct AddressLimiter: ~Copyable {
 
     // MARK: Connections
 
-    /// Counts a connection or returns a refusal.
-    ///
-    /// A counted connection requires a call of `leave`.
+    /// Counts a connection or returns a refusal; a counted connection requires a call of `leave`.
     mutating func arrive(_ network: UInt64, _ rules: AddressRules, isHTTP: Bool = false, now: UInt64) -> AddressRefusal?
     {
         let entry = entry(of: network, now: now)
@@ -151,9 +149,7 @@ struct AddressLimiter: ~Copyable {
         return refusal
     }
 
-    /// Returns a refusal if the address is over its byte rate.
-    ///
-    /// Counts nothing and creates no entry.
+    /// Returns a refusal if the address is over its byte rate; counts nothing and creates no entry.
     func bodyRefusal(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
         find(network).flatMap { Self.debt($0.pointee.bytesPaidAt, rules, now: now) }
     }
@@ -197,9 +193,7 @@ struct AddressLimiter: ~Copyable {
         return nil
     }
 
-    /// Returns the address's entry.
-    ///
-    /// A new entry may evict another one.
+    /// Returns the address's entry; a new entry may evict another one.
     private mutating func entry(of network: UInt64, now: UInt64) -> UnsafeMutablePointer<Entry> {
         var calmest = entries + places(of: network).lowerBound
         for place in places(of: network) {

@@ -2,9 +2,7 @@ internal import Glibc
 
 /// A range of addresses with a common prefix, such as `10.0.0.0/8` or `fd00::/8`, or a single address.
 package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
-    /// The 4 or 16 bytes of the address.
-    ///
-    /// An IPv4-mapped IPv6 address counts as IPv4.
+    /// The 4 or 16 bytes of the address; an IPv4-mapped IPv6 address counts as IPv4.
     private let bytes: [UInt8]
     private let bitCount: Int
     package let description: String

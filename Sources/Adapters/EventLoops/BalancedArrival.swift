@@ -2,9 +2,7 @@ internal import CLibevent
 internal import Glibc
 internal import Platform
 
-/// A load balancer's connection until its PROXY header is complete.
-///
-/// Bytes after the header are not read.
+/// A load balancer's connection until its PROXY header is complete; bytes after the header are not read.
 final class BalancedArrival {
     enum Outcome {
         /// The connection with the client's address, or with the balancer's own if the header has none.
@@ -26,9 +24,7 @@ final class BalancedArrival {
     /// Whether a part of the header has arrived.
     private var hasBegun = false
 
-    /// Takes a non-blocking socket.
-    ///
-    /// `done` is called once on the loop, unless `drop` is called before.
+    /// Takes a non-blocking socket; `done` is called once on the loop, unless `drop` is called before.
     init?(
         _ descriptor: CInt, from balancer: SocketAddress, on loop: EventLoop,
         done: @escaping (BalancedArrival, Outcome) -> Void

@@ -1,6 +1,4 @@
-/// A buffer of a stream's outbox or of its unconsumed input.
-///
-/// The bytes follow this header.
+/// A buffer of a stream's outbox or of its unconsumed input; the bytes follow this header.
 struct Block {
     typealias Pointer = UnsafeMutablePointer<Block>
 
@@ -20,9 +18,7 @@ extension UnsafeMutablePointer<Block> {
     var freeByteCount: Int { Int(pointee.capacity - pointee.end) }
 }
 
-/// A loop's free list of blocks of one size.
-///
-/// Larger blocks are allocated and freed as needed.
+/// A loop's free list of blocks of one size; larger blocks are allocated and freed as needed.
 struct BlockPool {
     private var free: Block.Pointer?
     private var freeCount = 0
@@ -76,9 +72,7 @@ struct Outbox {
     /// The number of unsent bytes.
     var byteCount: UInt32 { head?.pointee.chainByteCount ?? 0 }
 
-    /// The allocated memory in bytes.
-    ///
-    /// Computing it visits every block.
+    /// The allocated memory in bytes; computing it visits every block.
     var capacity: Int {
         var (sum, next) = (0, head)
         while let block = next {

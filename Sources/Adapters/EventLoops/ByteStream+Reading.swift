@@ -4,9 +4,7 @@ internal import Glibc
 internal import Platform
 
 extension ByteStream {
-    /// Pauses the delivery of received bytes.
-    ///
-    /// The kernel's buffer then fills and slows the peer.
+    /// Pauses the delivery of received bytes; the kernel's buffer then fills and slows the peer.
     package func pauseReading() { slot?.pointee.flags.insert(.isPaused) }
 
     /// Resumes delivery in a later turn, beginning with the bytes that the delegate did not consume.

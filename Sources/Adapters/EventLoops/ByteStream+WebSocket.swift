@@ -96,9 +96,7 @@ extension ByteStream {
         slot.pointee.flags.contains(.isWebSocket) && slot.pointee.webSocket?.hasClientClosed != true
     }
 
-    /// Decodes input of a closing WebSocket only to find the client's close frame.
-    ///
-    /// The output is shut down after that frame.
+    /// Decodes input of a closing WebSocket only to find the client's close frame; the output is shut down after that frame.
     func receiveClose(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
         let session = slot.pointee.webSocket ?? WebSocketSession()
@@ -121,9 +119,7 @@ extension ByteStream {
         return true
     }
 
-    /// Writes a close frame if this is a WebSocket.
-    ///
-    /// Its four bytes may exceed the outbox's limit, because nothing follows.
+    /// Writes a close frame if this is a WebSocket; its four bytes may exceed the outbox's limit, because nothing follows.
     func writeClose(_ code: WebSocketCode) {
         guard let slot, slot.pointee.flags.contains(.isWebSocket),
             let room = slot.pointee.outbox.reserve(byteCount: 4, limit: .max, from: &table.pointee.pool)

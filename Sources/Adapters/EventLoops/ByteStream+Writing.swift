@@ -82,9 +82,7 @@ extension ByteStream {
         table.pointee.dirty.append(slot)
     }
 
-    /// Sends until the socket would block.
-    ///
-    /// The remaining bytes wait for its next edge.
+    /// Sends until the socket would block; the remaining bytes wait for its next edge.
     func flush() {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isBlocked, .isHandshaking]) else { return }
         while slot.pointee.outbox.byteCount > 0 {

@@ -31,9 +31,7 @@ public struct ByteStream {
 
     package var loop: EventLoop { table.pointee.loop }
 
-    /// Replaces the delegate with one that all streams of a loop may share.
-    ///
-    /// `tag` identifies the stream to it.
+    /// Replaces the delegate with one that all streams of a loop may share; `tag` identifies the stream to it.
     package func pass(to delegate: StreamDelegate, tag: UInt32) {
         guard let slot else { return }
         slot.pointee.tag = tag
@@ -134,23 +132,17 @@ public struct ByteStream {
         if hasWaited { ready(0) }
     }
 
-    /// Continues a handshake that `HandshakeGate.takeStep` deferred.
-    ///
-    /// The gate has already counted the step.
+    /// Continues a handshake that `HandshakeGate.takeStep` deferred; the gate has already counted the step.
     func goOnWithHandshake() {
         guard let slot, let tls = slot.pointee.tls else { return }
         tls.isLate = false
         proceed(0, slot)
     }
 
-    /// Whether the handshake is in progress or waits at the gate.
-    ///
-    /// It is `false` after the stream's end.
+    /// Whether the handshake is in progress or waits at the gate; it is `false` after the stream's end.
     package var isInHandshake: Bool { slot?.pointee.flags.contains(.isHandshaking) ?? false }
 
-    /// Ends a stream during its handshake.
-    ///
-    /// The caller reports the event.
+    /// Ends a stream during its handshake; the caller reports the event.
     func endHandshake(_ reason: String) {
         guard let slot, isInHandshake else { return }
         if let tls = slot.pointee.tls {
@@ -217,9 +209,7 @@ public struct ByteStream {
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
-    /// Whether the stream has not ended or been detached.
-    ///
-    /// Otherwise its slot may belong to another stream and must not be read.
+    /// Whether the stream has not ended or been detached; otherwise its slot may belong to another stream and must not be read.
     package var isOpen: Bool {
         // This is called several times per message, so only debug builds check the thread.
         assert(loop.isInLoop, "a stream is used off its event loop")
@@ -271,9 +261,7 @@ public struct ByteStream {
 
     // MARK: End
 
-    /// Closes the stream immediately.
-    ///
-    /// Unsent output is lost.
+    /// Closes the stream immediately; unsent output is lost.
     package func close(_ reason: CloseReason = .closedHere) {
         guard slot != nil else { return }
         finish(reason)
@@ -392,9 +380,7 @@ public struct ByteStream {
         proceed(what, slot)
     }
 
-    /// Returns whether a newcomer with an event may be read now.
-    ///
-    /// Otherwise it is queued.
+    /// Returns whether a newcomer with an event may be read now; otherwise it is queued.
     private func isTurnOfNewcomer(_ slot: StreamSlot.Pointer, _ what: Int16) -> Bool {
         // A new connection is always writable, so this event needs no reading.
         guard what & Int16(EV_READ | EV_CLOSED) != 0 else { return true }
@@ -406,9 +392,7 @@ public struct ByteStream {
         return false
     }
 
-    /// Reads a newcomer from the queue.
-    ///
-    /// Its edges are unknown by then, so both directions are tried.
+    /// Reads a newcomer from the queue; its edges are unknown by then, so both directions are tried.
     func readNewcomer() {
         guard let slot else { return }
         if slot.pointee.newcomer == .waits { slot.pointee.newcomer = .isRead }
@@ -449,9 +433,7 @@ public struct ByteStream {
         if isTLS || what & Int16(EV_READ | EV_CLOSED) != 0 { readAvailable() }
     }
 
-    /// Continues the handshake.
-    ///
-    /// Returns `false` while it is incomplete.
+    /// Continues the handshake; returns `false` while it is incomplete.
     private func continueHandshake(_ slot: StreamSlot.Pointer) -> Bool {
         guard let tls = slot.pointee.tls else { return true }
         switch tls.handshake() {

@@ -17,23 +17,17 @@ package final class DetachedConnection: @unchecked Sendable {
         var isWebSocket = false
         /// The state of a WebSocket within a message.
         var webSocket: WebSocketSession?
-        /// Received bytes that were not consumed.
-        ///
-        /// They precede the bytes in the socket.
+        /// Received bytes that were not consumed; they precede the bytes in the socket.
         var leftover: [UInt8] = []
         /// Written bytes that were not sent.
         var unsent: [UInt8] = []
         /// The client's address according to a balancer.
         var client: SocketAddress?
-        /// The guard that counts the connection.
-        ///
-        /// The owner of the content must call `leave` at the end.
+        /// The guard that counts the connection; the owner of the content must call `leave` at the end.
         var counted: CountedAddress?
     }
 
-    /// The remote address, or the client's behind a balancer.
-    ///
-    /// It is `nil` if the peer has disconnected.
+    /// The remote address, or the client's behind a balancer; it is `nil` if the peer has disconnected.
     package let peer: SocketAddress?
     private var content: Content?
     private let isTaken = Atomic<Bool>(false)
@@ -66,14 +60,10 @@ package final class DetachedConnection: @unchecked Sendable {
     /// Whether the peer is on this machine.
     package var isLoopback: Bool { peer?.isLoopback ?? false }
 
-    /// Whether the connection uses TLS.
-    ///
-    /// Valid until it is attached.
+    /// Whether the connection uses TLS; valid until it is attached.
     package var isTLS: Bool { content?.tls != nil }
 
-    /// The address under which a guard counts the connection, or 0.
-    ///
-    /// Valid until it is attached.
+    /// The address under which a guard counts the connection, or 0; valid until it is attached.
     package var countedNetwork: UInt64 { content?.counted?.network ?? 0 }
 
     /// Sends a final message, as far as the socket accepts it immediately, and closes: for a connection that is refused for lack

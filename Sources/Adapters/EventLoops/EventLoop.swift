@@ -27,9 +27,7 @@ package final class EventLoop: @unchecked Sendable {
     package let name: String
 
     let base: OpaquePointer
-    /// The shared state of the loop's streams.
-    ///
-    /// A struct behind a pointer avoids the cost of accessing class properties.
+    /// The shared state of the loop's streams; a struct behind a pointer avoids the cost of accessing class properties.
     let streams: UnsafeMutablePointer<StreamTable>
 
     /// Whether the loop's thread has a private descriptor table, in which descriptors of other threads are invalid.
@@ -254,9 +252,7 @@ package final class EventLoop: @unchecked Sendable {
     /// The delay from `Limits`, which tests may change.
     var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
 
-    /// Waits for the end of the loop's thread.
-    ///
-    /// The caller owns the loop afterwards.
+    /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
     package func join() {
         precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")
         guard let thread = thread.withLock({ $0.take() }) else { return }
@@ -290,9 +286,7 @@ package final class EventLoop: @unchecked Sendable {
         for hook in afterFlush { hook() }
     }
 
-    /// Makes the calling thread the owner of a loop that does not run.
-    ///
-    /// No other thread may use the loop during the call.
+    /// Makes the calling thread the owner of a loop that does not run; no other thread may use the loop during the call.
     package func takeOver() {
         precondition(!isRunning.load(ordering: .relaxed), "a running loop keeps its thread")
         owner.store(Thread.currentIdentifier, ordering: .relaxed)
@@ -392,9 +386,7 @@ package final class EventLoop: @unchecked Sendable {
 
     package var isInLoop: Bool { owner.load(ordering: .relaxed) == Thread.currentIdentifier }
 
-    /// Traps unless the caller is on the loop's thread.
-    ///
-    /// It costs one relaxed load.
+    /// Traps unless the caller is on the loop's thread; it costs one relaxed load.
     package func preconditionInLoop() { precondition(isInLoop, "called off its event loop") }
 
     /// Runs `work` on the loop in submission order.
@@ -441,16 +433,12 @@ package final class EventLoop: @unchecked Sendable {
         return cachedNow
     }
 
-    /// The monotonic time in nanoseconds, read at each call.
-    ///
-    /// For a stepped loop it is the time of the turn.
+    /// The monotonic time in nanoseconds, read at each call; for a stepped loop it is the time of the turn.
     package var preciseNow: Int64 {
         Int64(isStepped ? cachedNow * 1_000_000 : SystemClock.monotonicNanoseconds)
     }
 
-    /// The CPU time of the loop's thread in nanoseconds, read at each call.
-    ///
-    /// It is 0 for a stepped loop.
+    /// The CPU time of the loop's thread in nanoseconds, read at each call; it is 0 for a stepped loop.
     package var threadTime: Int64 { isStepped ? 0 : Int64(SystemClock.threadNanoseconds) }
 
     /// Makes the next turn start without waiting for events.

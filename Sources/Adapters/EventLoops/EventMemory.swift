@@ -8,9 +8,7 @@ internal import Platform
 /// reserved region without headers. All others use malloc.
 enum EventMemory {
     private static let cellByteCount = 16
-    /// The reserved address space, enough for 16 million descriptors.
-    ///
-    /// Only used pages take memory.
+    /// The reserved address space, enough for 16 million descriptors; only used pages take memory.
     private static let regionByteCount = 256 << 20
 
     private struct Cells {
@@ -19,9 +17,7 @@ enum EventMemory {
     }
 
     private static let cells = Lock(Cells())
-    /// The region's address, or 0 if no address space was available.
-    ///
-    /// All allocations then use malloc.
+    /// The region's address, or 0 if no address space was available; all allocations then use malloc.
     private static let region: UInt = {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
         let mapped = mmap(nil, regionByteCount, PROT_READ | PROT_WRITE, flags, -1, 0)

@@ -3,15 +3,11 @@ internal import TextForms
 /// An HTTP response to be written to a connection's outbox.
 struct HTTPAnswer {
     var status: Int
-    /// The content type, or empty for none.
-    ///
-    /// It must be trusted text.
+    /// The content type, or empty for none; it must be trusted text.
     var contentType: String
     var headers: [(name: String, value: String)]
     var body: UnsafeRawBufferPointer
-    /// Whether the body is sent.
-    ///
-    /// It is `false` for HEAD, whose response has the length only.
+    /// Whether the body is sent; it is `false` for HEAD, whose response has the length only.
     var showsBody: Bool
     var isLast: Bool
     var isHTTP10: Bool

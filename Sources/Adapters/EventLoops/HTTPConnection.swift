@@ -13,9 +13,7 @@ final class HTTPConnection: StreamDelegate {
         case over
     }
 
-    /// The server.
-    ///
-    /// Both objects retain each other until the end of the connection is reported.
+    /// The server; both objects retain each other until the end of the connection is reported.
     private let server: HTTPServer
     private let loop: EventLoop
     private let peer: SocketAddress?
@@ -138,9 +136,7 @@ final class HTTPConnection: StreamDelegate {
             isLoopback: isLoopback)
     }
 
-    /// Asks the server whether to accept the body before any of it is stored.
-    ///
-    /// Returns `false` when the request was refused.
+    /// Asks the server whether to accept the body before any of it is stored; returns `false` when the request was refused.
     private func admitBody() -> Bool {
         let announced = reader.announcedByteCount ?? 0
         if reader.announcedByteCount != nil, announced <= Limits.freeBodyByteCount {
@@ -169,9 +165,7 @@ final class HTTPConnection: StreamDelegate {
         }
     }
 
-    /// Extends the reservation of a long head or of a chunked body as it grows.
-    ///
-    /// A chunked body reserves in advance.
+    /// Extends the reservation of a long head or of a chunked body as it grows; a chunked body reserves in advance.
     private func reserveGrown() -> Bool {
         let head = reader.unfinishedHeadByteCount
         if head > 0 { return head <= Limits.freeBodyByteCount || reserve(head) }
@@ -219,9 +213,7 @@ final class HTTPConnection: StreamDelegate {
 
     // MARK: Answers
 
-    /// Writes a request's response and continues with the next request.
-    ///
-    /// Returns `false` if the connection is closed.
+    /// Writes a request's response and continues with the next request; returns `false` if the connection is closed.
     func answer(
         status: Int, contentType: String, headers: [(name: String, value: String)], body: UnsafeRawBufferPointer,
         closing: Bool
@@ -243,9 +235,7 @@ final class HTTPConnection: StreamDelegate {
         return true
     }
 
-    /// Responds to a WebSocket request.
-    ///
-    /// Returns the connection after a successful upgrade and closes it otherwise.
+    /// Responds to a WebSocket request; returns the connection after a successful upgrade and closes it otherwise.
     func upgrade(
         judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
     ) -> (status: Int, connection: DetachedConnection?) {
@@ -296,9 +286,7 @@ final class HTTPConnection: StreamDelegate {
         sayGoodbye()
     }
 
-    /// Closes after the last response.
-    ///
-    /// Further input is discarded until the peer's end or a short timeout.
+    /// Closes after the last response; further input is discarded until the peer's end or a short timeout.
     private func sayGoodbye() {
         phase = .over
         guard let stream else { return }

@@ -15,9 +15,7 @@ package final class HTTPConnectionLimit {
         case idle
         /// The client sends a request that is not yet authenticated.
         case unproven
-        /// An accepted request is received or processed.
-        ///
-        /// The connection is never replaced.
+        /// An accepted request is received or processed; the connection is never replaced.
         case working
     }
 
@@ -42,9 +40,7 @@ package final class HTTPConnectionLimit {
     /// - Parameter limit: at least 1.
     package init(limit: Int) { self.limit = max(1, limit) }
 
-    /// Counts a new connection and replaces another one if needed.
-    ///
-    /// Returns `false` when it must be refused.
+    /// Counts a new connection and replaces another one if needed; returns `false` when it must be refused.
     func enter(_ network: UInt64, now: UInt64) -> Bool {
         if count >= limit {
             guard let displaced = disposable(for: network, now: now) else {

@@ -9,9 +9,7 @@ package final class HTTPExchange {
 
     private let loop: EventLoop
     private let server: HTTPServer
-    /// The owner of the request's bytes, even after its socket is closed.
-    ///
-    /// It is `nil` after the response or the server's end.
+    /// The owner of the request's bytes, even after its socket is closed; it is `nil` after the response or the server's end.
     private var connection: HTTPConnection?
     /// The index of this exchange in the server's list of pending ones.
     var position = 0
@@ -64,18 +62,14 @@ package final class HTTPExchange {
         connection?.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
     }
 
-    /// The complete body, valid until the response.
-    ///
-    /// `Limits.bodyPaddingByteCount` readable zeros follow it.
+    /// The complete body, valid until the response; `Limits.bodyPaddingByteCount` readable zeros follow it.
     package var body: UnsafeRawBufferPointer { connection?.body() ?? UnsafeRawBufferPointer(start: nil, count: 0) }
 
     // MARK: The answer
 
     package var isAnswered: Bool { connection == nil }
 
-    /// Whether the peer has disconnected, according to the kernel.
-    ///
-    /// It is for long polls.
+    /// Whether the peer has disconnected, according to the kernel; it is for long polls.
     package var isPeerGone: Bool {
         loop.preconditionInLoop()
         return connection?.isPeerGone ?? true

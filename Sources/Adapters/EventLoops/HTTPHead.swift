@@ -6,9 +6,7 @@ internal import Glibc
 /// folded lines are refused, and only a name precedes a colon. A length is given once, in digits, and not together with chunks. A
 /// request names its host once.
 package struct HTTPHead {
-    /// The rejection of a request.
-    ///
-    /// The connection ends after the response.
+    /// The rejection of a request; the connection ends after the response.
     package struct Refusal: Error {
         package var status: Int
         package var reason: StaticString
@@ -39,9 +37,7 @@ package struct HTTPHead {
     ///
     /// An absolute URI is stored without its scheme and host. The path may then be empty.
     private(set) var target = Range(start: 0, end: 0)
-    /// The requested host and port, from the absolute URI or the header `Host`.
-    ///
-    /// Empty in HTTP/1.0 without either.
+    /// The requested host and port, from the absolute URI or the header `Host`; empty in HTTP/1.0 without either.
     private(set) var host = Range(start: 0, end: 0)
     private(set) var body = Body.length(0)
     /// Whether the connection stays open for another request.
@@ -112,9 +108,7 @@ package struct HTTPHead {
 
     // MARK: Reading
 
-    /// The head during parsing.
-    ///
-    /// Its bytes may move afterwards.
+    /// The head during parsing; its bytes may move afterwards.
     private var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
 
     /// Parses a complete head, including its final empty line.
@@ -137,9 +131,7 @@ package struct HTTPHead {
         _ = try head.readRequestLine()
     }
 
-    /// Refuses a body with a content coding (RFC 9110, section 15.5.16).
-    ///
-    /// The body's parsers would report it as bad UTF-8.
+    /// Refuses a body with a content coding (RFC 9110, section 15.5.16); the body's parsers would report it as bad UTF-8.
     private func checkContentCoding() throws(Refusal) {
         guard body != .length(0) else { return }
         for field in fields where Self.equals("content-encoding", bytes, field.name) {
@@ -158,9 +150,7 @@ package struct HTTPHead {
         ("zstd", "Content-Encoding zstd is not taken, send the body without one"),
     ]
 
-    /// Returns the offset of the line's CR.
-    ///
-    /// Control characters other than a tab are refused.
+    /// Returns the offset of the line's CR; control characters other than a tab are refused.
     private func endOfLine(from start: Int) throws(Refusal) -> Int {
         var place = start
         while true {
@@ -358,9 +348,7 @@ package struct HTTPHead {
         }
     }
 
-    /// Stores a credential or an origin.
-    ///
-    /// Several different values are refused as ambiguous.
+    /// Stores a credential or an origin; several different values are refused as ambiguous.
     private func note(_ value: Range, in first: inout Range?) throws(Refusal) {
         guard let known = first else {
             first = value
@@ -454,9 +442,7 @@ package struct HTTPHead {
     }
 }
 
-/// The supported request methods.
-///
-/// The handler decides about each.
+/// The supported request methods; the handler decides about each.
 package enum HTTPMethod: String, Sendable, CaseIterable {
     case get = "GET"
     case post = "POST"

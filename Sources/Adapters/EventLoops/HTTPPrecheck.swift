@@ -13,9 +13,7 @@ package struct HTTPReply: Sendable {
 
 /// The decision about a request whose body has not been received.
 package enum HTTPPrecheck {
-    /// Accepts a body of up to `byteLimit` bytes.
-    ///
-    /// With `isProven` the head authenticates and authorizes the sender.
+    /// Accepts a body of up to `byteLimit` bytes; with `isProven` the head authenticates and authorizes the sender.
     case take(byteLimit: Int, isProven: Bool)
     /// Responds immediately and closes the connection.
     case refuse(HTTPReply)

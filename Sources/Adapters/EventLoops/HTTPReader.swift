@@ -3,9 +3,7 @@ internal import Glibc
 /// An incremental parser of a connection's requests, one at a time, without sockets and clocks.
 package struct HTTPReader: ~Copyable {
     private enum Place {
-        /// Reads a head.
-        ///
-        /// `searched` bytes were already searched for its end, and its last line begins at `line`.
+        /// Reads a head; `searched` bytes were already searched for its end, and its last line begins at `line`.
         case head(searched: Int, line: Int)
         /// The head is complete, and the caller must decide about the body.
         case judging
@@ -23,9 +21,7 @@ package struct HTTPReader: ~Copyable {
         ///
         /// The caller must call `allow(byteLimit:)` or end the connection.
         case needsPolicy
-        /// The request is complete.
-        ///
-        /// No more bytes are consumed before `next()`.
+        /// The request is complete; no more bytes are consumed before `next()`.
         case complete
     }
 
@@ -176,9 +172,7 @@ package struct HTTPReader: ~Copyable {
         UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
-    /// The body.
-    ///
-    /// `Limits.bodyPaddingByteCount` zeros follow it.
+    /// The body; `Limits.bodyPaddingByteCount` zeros follow it.
     package var body: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: buffer.bytes[headByteCount...]) }
 
     private func part(_ range: HTTPHead.Range) -> UnsafeRawBufferPointer {
@@ -187,9 +181,7 @@ package struct HTTPReader: ~Copyable {
 
     // MARK: Reading
 
-    /// Consumes bytes of a head up to its end.
-    ///
-    /// Returns their number, or 0 if more bytes are needed first.
+    /// Consumes bytes of a head up to its end; returns their number, or 0 if more bytes are needed first.
     private mutating func takeHead(
         _ bytes: UnsafeRawBufferPointer, searched: Int, line: Int
     ) throws(HTTPHead.Refusal) -> Int {

@@ -40,9 +40,7 @@ struct HTTPRequestBuffer: ~Copyable {
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
 
-    /// Appends bytes and at least doubles the memory if it must grow.
-    ///
-    /// An announced body takes no memory before it arrives.
+    /// Appends bytes and at least doubles the memory if it must grow; an announced body takes no memory before it arrives.
     mutating func append(_ more: UnsafeRawBufferPointer) {
         guard let source = more.baseAddress, !more.isEmpty else { return }
         reserve(count + more.count)

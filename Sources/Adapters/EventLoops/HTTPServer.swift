@@ -70,9 +70,7 @@ package final class HTTPServer: Resident {
         try listen(socket)
     }
 
-    /// Creates a server without a listener.
-    ///
-    /// `accept` adds connections.
+    /// Creates a server without a listener; `accept` adds connections.
     package init(
         on loop: EventLoop, configuration: Configuration = Configuration(), room: HTTPConnectionLimit? = nil,
         judge: ((HTTPRequestHead) -> HTTPPrecheck)? = nil, handler: @escaping (HTTPExchange) -> Void
@@ -85,9 +83,7 @@ package final class HTTPServer: Resident {
         loop.add(self)
     }
 
-    /// Also accepts connections from `socket`.
-    ///
-    /// May be called once.
+    /// Also accepts connections from `socket`; may be called once.
     package func listen(
         _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
     ) throws(SystemError) {
@@ -101,9 +97,7 @@ package final class HTTPServer: Resident {
         ) { [unowned self] connection in accept(connection) }
     }
 
-    /// Replaces the certificates for new connections.
-    ///
-    /// Open connections keep theirs.
+    /// Replaces the certificates for new connections; open connections keep theirs.
     package func renewTLS(_ context: TLSContext) {
         loop.preconditionInLoop()
         if configuration.tls != nil { configuration.tls = context }
@@ -212,9 +206,7 @@ package final class HTTPServer: Resident {
         listener = nil
     }
 
-    /// Closes everything.
-    ///
-    /// Pending exchanges become empty.
+    /// Closes everything; pending exchanges become empty.
     package func close() {
         loop.preconditionInLoop()
         guard isOpen else { return }

@@ -54,9 +54,7 @@ package final class HandshakeGate {
         let network: UInt64
     }
 
-    /// The handshakes started per turn, and the handshake steps per turn.
-    ///
-    /// They bound the delay of messages in the turn.
+    /// The handshakes started per turn, and the handshake steps per turn; they bound the delay of messages in the turn.
     private static let turnCount = 8
     /// The time for which a handshake in progress cannot be displaced: a few round trips of a mobile network.
     private static let protectedMilliseconds: UInt64 = 1_000
@@ -68,9 +66,7 @@ package final class HandshakeGate {
     /// Streams with input for their handshake that exceeded the turn's steps.
     private var late = Ring<ByteStream>()
     private var stepRest = HandshakeGate.turnCount
-    /// The started handshakes, oldest first.
-    ///
-    /// It may contain finished ones.
+    /// The started handshakes, oldest first; it may contain finished ones.
     private var begun = Ring<Begun>()
     /// The number of entries in `begun` by network.
     private var crowds: [UInt64: Int] = [:]
@@ -122,9 +118,7 @@ package final class HandshakeGate {
     /// Counts the end of a queued stream.
     func left() { waitingCount = max(0, waitingCount - 1) }
 
-    /// Returns whether a stream's handshake may continue in this turn.
-    ///
-    /// Otherwise the gate continues it in a later turn.
+    /// Returns whether a stream's handshake may continue in this turn; otherwise the gate continues it in a later turn.
     func takeStep(_ stream: ByteStream) -> Bool {
         // New streams must not overtake queued ones.
         if late.isEmpty, stepRest > 0 {
@@ -183,9 +177,7 @@ package final class HandshakeGate {
         return true
     }
 
-    /// Returns whether another handshake may be in progress.
-    ///
-    /// May end the oldest stalled one.
+    /// Returns whether another handshake may be in progress; may end the oldest stalled one.
     private func hasPlace(for stream: ByteStream) -> Bool {
         while let oldest = begun.first {
             guard oldest.stream.isInHandshake else {

@@ -15,9 +15,7 @@ package enum Limits {
     static let acceptPauseMilliseconds: UInt64 = 100
     /// The maximum size of a PROXY header: 52 bytes for IPv6, plus the extensions of TLS and cloud balancers.
     static let proxyHeaderByteCount = 2_048
-    /// The timeout of a PROXY header.
-    ///
-    /// A balancer connects when a client does, so it sends the header immediately.
+    /// The timeout of a PROXY header; a balancer connects when a client does, so it sends the header immediately.
     static let proxyHeaderMilliseconds = 5_000
     /// The maximum number of a listener's connections that wait for their header.
     static let proxyHeaderCount = 4_096
@@ -44,9 +42,7 @@ package enum Limits {
     package static let receiveByteCount = 64 * 1024
     /// The bytes that a delegate may leave unconsumed: a maximum frame (64 KiB and header) and one more receive.
     package static let unconsumedByteCount = 160 * 1024
-    /// The bytes read from a stream per turn.
-    ///
-    /// The remaining bytes wait until all other streams had their turn.
+    /// The bytes read from a stream per turn; the remaining bytes wait until all other streams had their turn.
     package static let readByteCountPerTurn = 256 * 1024
 
     /// The default size of a stream's outbox: a window of frames.
@@ -59,9 +55,7 @@ package enum Limits {
     static let blockByteCount = 2048
     /// The number of blocks in a loop's free list (16 MiB).
     static let pooledBlockCount = 8192
-    /// The pieces in one `sendmsg`.
-    ///
-    /// The kernel allows 1,024, but the list is on the stack.
+    /// The pieces in one `sendmsg`; the kernel allows 1,024, but the list is on the stack.
     static let gatheredPieceCount = 64
     /// The size of a TLS record, OpenSSL's unit of sending.
     static let recordByteCount = 16 * 1024
@@ -83,18 +77,12 @@ package enum Limits {
     ///
     /// Longer timeouts stay for further revolutions.
     static let wheelBucketCount = 2048
-    /// The slots allocated at a time.
-    ///
-    /// Slots never move, because lists of the kernel and libevent point to them.
+    /// The slots allocated at a time; slots never move, because lists of the kernel and libevent point to them.
     static let slabSlotCount = 64
-    /// The rounds of final callbacks when a loop stops.
-    ///
-    /// The bound prevents callbacks from starting new work endlessly.
+    /// The rounds of final callbacks when a loop stops; the bound prevents callbacks from starting new work endlessly.
     static let stopRoundCount = 16
 
-    /// The time without output after which a WebSocket is pinged.
-    ///
-    /// Proxies close idle connections after 60 s, some after 30 s.
+    /// The time without output after which a WebSocket is pinged; proxies close idle connections after 60 s, some after 30 s.
     static let webSocketQuietMilliseconds: UInt64 = 25_000
     /// The maximum size of an unmasked WebSocket frame head.
     static let webSocketHeadByteCount = 10
@@ -109,9 +97,7 @@ package enum Limits {
     static let keptRequestCount = 64
     /// The unsent responses of a connection above which its next request is not parsed.
     static let waitingAnswerByteCount = 64 * 1024
-    /// The size up to which bodies need no reservation.
-    ///
-    /// Ten thousand connections with one such body hold 40 MB.
+    /// The size up to which bodies need no reservation; ten thousand connections with one such body hold 40 MB.
     package static let freeBodyByteCount = 4096
     /// The step in which a chunked body reserves memory.
     static let reservedBodyByteCount = 64 * 1024
@@ -124,9 +110,7 @@ package enum Limits {
     /// The bytes read from a refused client, because unread bytes would cause a reset that discards the response.
     static let drainedByteCount = 64 * 1024
 
-    /// The maximum size of a response.
-    ///
-    /// The largest are leases of a few hundred jobs.
+    /// The maximum size of a response; the largest are leases of a few hundred jobs.
     static let answerByteCount = 1 << 28
 
     /// The readable bytes after a request body, which simdjson requires.

@@ -35,9 +35,7 @@ package final class Listener: Resident {
     /// The address limits of a listener, and the handler of refused connections.
     package struct Door {
         let addresses: AddressGuard
-        /// Whether the connections use HTTP.
-        ///
-        /// New HTTP connections of an address are counted separately from those of devices.
+        /// Whether the connections use HTTP; new HTTP connections of an address are counted separately from those of devices.
         var isHTTP = false
         let refused: (DetachedConnection, AddressRefusal) -> Void
 
@@ -89,9 +87,7 @@ package final class Listener: Resident {
         loop.onTick { [weak self] now in self?.resumeIfRested(now) }
     }
 
-    /// Stops accepting.
-    ///
-    /// Pending connections stay in the kernel until `resume()` or `close()`.
+    /// Stops accepting; pending connections stay in the kernel until `resume()` or `close()`.
     package func pause() {
         loop.preconditionInLoop()
         isPaused = true
@@ -105,9 +101,7 @@ package final class Listener: Resident {
         if let event { event_add(event, nil) }
     }
 
-    /// Closes the listening socket.
-    ///
-    /// The kernel resets the connections in its backlog.
+    /// Closes the listening socket; the kernel resets the connections in its backlog.
     package func close() {
         loop.preconditionInLoop()
         guard let event else { return }

@@ -1,9 +1,7 @@
 internal import Glibc
 internal import Platform
 
-/// The failure to listen on an address.
-///
-/// The text names the address and the remedy.
+/// The failure to listen on an address; the text names the address and the remedy.
 package struct ListenFailure: Error, Equatable, CustomStringConvertible {
     package let description: String
     init(_ description: String) { self.description = description }
@@ -74,9 +72,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
         return taken
     }
 
-    /// A listening socket that can be stored in an array and moved to another thread.
-    ///
-    /// It can be taken once.
+    /// A listening socket that can be stored in an array and moved to another thread; it can be taken once.
     package final class Handle: Sendable {
         package let address: SocketAddress
         private let socket: Lock<ListeningSocket?>

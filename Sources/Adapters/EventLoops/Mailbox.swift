@@ -34,9 +34,7 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         loop.add(self)
     }
 
-    /// Sends a message.
-    ///
-    /// Returns `false` if the mailbox is full or its loop has ended.
+    /// Sends a message; returns `false` if the mailbox is full or its loop has ended.
     package func send(_ message: Message) -> Bool {
         let isIn = inbox.withLock { inbox in
             guard !inbox.isClosed, inbox.messages.count < capacity else { return false }
@@ -47,9 +45,7 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         return isIn
     }
 
-    /// Sends all `messages` and empties the array, or refuses all of them.
-    ///
-    /// A batch larger than `capacity` is always refused.
+    /// Sends all `messages` and empties the array, or refuses all of them; a batch larger than `capacity` is always refused.
     package func send(contentsOf messages: inout [Message]) -> Bool {
         guard !messages.isEmpty else { return true }
         let isIn = inbox.withLock { inbox in
@@ -67,9 +63,7 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         return isIn
     }
 
-    /// Sends as many `messages` from the front as there is capacity for.
-    ///
-    /// The others stay in the array.
+    /// Sends as many `messages` from the front as there is capacity for; the others stay in the array.
     package func send(prefixOf messages: inout [Message]) {
         guard !messages.isEmpty else { return }
         let sentCount = inbox.withLock { inbox in

@@ -1,9 +1,7 @@
 internal import CLibevent
 internal import Platform
 
-/// A loop's timer for delays below a millisecond.
-///
-/// Firing starts an ordinary turn.
+/// A loop's timer for delays below a millisecond; firing starts an ordinary turn.
 final class OneShotTimer {
     private let timer: PreciseTimer
     private var event: UnsafeMutablePointer<event>?

@@ -70,9 +70,7 @@ package final class PeerBudget: Sendable {
     private let strangersStreams = Atomic<Int>(0)
     private let refusals = Atomic<Int>(0)
     private let closings = Atomic<Int>(0)
-    /// The reservations by `SocketAddress.network`.
-    ///
-    /// Small requests are not included, so typical requests take no lock.
+    /// The reservations by `SocketAddress.network`; small requests are not included, so typical requests take no lock.
     private let networks = Lock<[UInt64: Int]>([:])
     private let upstreamSums = Lock(UpstreamSums())
 
@@ -97,9 +95,7 @@ package final class PeerBudget: Sendable {
 
     // MARK: Requests
 
-    /// Extends a reservation to `byteCount`.
-    ///
-    /// Returns `false` and leaves it unchanged if a limit would be exceeded.
+    /// Extends a reservation to `byteCount`; returns `false` and leaves it unchanged if a limit would be exceeded.
     func grow(_ share: inout Share, to byteCount: Int, network: UInt64) -> Bool {
         guard byteCount > max(share.byteCount, Limits.freeBodyByteCount) else { return true }
         let more = byteCount - share.byteCount

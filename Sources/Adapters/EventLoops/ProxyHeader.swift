@@ -8,9 +8,7 @@ internal import Glibc
 enum ProxyHeader: Equatable {
     /// The header is incomplete and has at least this many bytes.
     case incomplete(byteCount: Int)
-    /// The header is complete.
-    ///
-    /// Without a client the connection is the balancer's own, such as a health check.
+    /// The header is complete; without a client the connection is the balancer's own, such as a health check.
     case complete(byteCount: Int, client: SocketAddress?)
     case refused(Fault)
 
@@ -133,9 +131,7 @@ extension ProxyHeader.Fault: CustomStringConvertible {
 }
 
 extension SocketAddress {
-    /// Creates an address from 4 or 16 bytes and a two-byte port in network order.
-    ///
-    /// Fails for other sizes.
+    /// Creates an address from 4 or 16 bytes and a two-byte port in network order; fails for other sizes.
     init?(host: Slice<UnsafeRawBufferPointer>, port: Slice<UnsafeRawBufferPointer>) {
         guard port.count == 2 else { return nil }
         let port = (UInt16(port[port.startIndex]) << 8 | UInt16(port[port.startIndex + 1])).bigEndian

@@ -18,9 +18,7 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
 
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-    /// Creates an address from a kernel's sockaddr.
-    ///
-    /// Fails for families other than IPv4 and IPv6.
+    /// Creates an address from a kernel's sockaddr; fails for families other than IPv4 and IPv6.
     init?(_ storage: UnsafePointer<sockaddr_storage>) {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         let raw = UnsafeRawPointer(storage)

@@ -5,17 +5,13 @@
 struct Standstill {
     enum Verdict: Equatable {
         case onTime
-        /// A stall has just ended.
-        ///
-        /// The value is its length in milliseconds.
+        /// A stall has just ended; the value is its length in milliseconds.
         case began(UInt64)
         /// The loop still reads input that arrived during a stall.
         case reading
     }
 
-    /// The minimum delay of a tick that counts as a stall.
-    ///
-    /// Load delays a tick by less.
+    /// The minimum delay of a tick that counts as a stall; load delays a tick by less.
     static let milliseconds: UInt64 = 2_000
     /// The maximum time of reading, so that peers that send continuously cannot delay timeouts further.
     static let readingMilliseconds: UInt64 = 3_000

@@ -42,17 +42,13 @@ open class StreamDelegate {
     /// The call precedes the bytes received with them. Pings have already been answered.
     open func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {}
 
-    /// Reports that output was refused because the outbox reached its limit.
-    ///
-    /// By default the stream is closed.
+    /// Reports that output was refused because the outbox reached its limit; by default the stream is closed.
     open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }
 
     /// Reports that the outbox is empty after output was delayed or refused, in a later turn than the last write.
     open func outboxDrained(_ stream: ByteStream) {}
 
-    /// Reports the end of the TLS handshake.
-    ///
-    /// Not called on a stream without TLS.
+    /// Reports the end of the TLS handshake; not called on a stream without TLS.
     open func handshakeFinished(_ stream: ByteStream) {}
 
     /// Reports that the peer has ended its output and all of it was delivered.
@@ -62,19 +58,13 @@ open class StreamDelegate {
     /// reading is resumed.
     open func peerEnded(_ stream: ByteStream) -> Bool { false }
 
-    /// Reports the stream's timeout.
-    ///
-    /// By default the stream is closed.
+    /// Reports the stream's timeout; by default the stream is closed.
     open func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
 
-    /// Reports the end of the stream exactly once, in a later turn than the cause.
-    ///
-    /// Not called after a detach.
+    /// Reports the end of the stream exactly once, in a later turn than the cause; not called after a detach.
     open func closed(_ stream: ByteStream, _ reason: CloseReason) {}
 
-    /// Reports the end with the stream's tag, for a delegate of many streams.
-    ///
-    /// By default it calls `closed`.
+    /// Reports the end with the stream's tag, for a delegate of many streams; by default it calls `closed`.
     open func ended(_ stream: ByteStream, tag: UInt32, _ reason: CloseReason) { closed(stream, reason) }
 
     /// Announces a read from the stream with this tag, so that a delegate of many streams can prefetch its memory.

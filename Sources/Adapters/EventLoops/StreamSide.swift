@@ -36,9 +36,7 @@ struct StreamSide {
     }
 }
 
-/// The side records of a loop's streams.
-///
-/// It is behind a pointer, because every record refers to it.
+/// The side records of a loop's streams; it is behind a pointer, because every record refers to it.
 struct StreamSidePool: ~Copyable {
     var sides = Slab<StreamSide>()
     let none: StreamSide.Pointer

@@ -12,9 +12,7 @@ struct StreamSlot {
 
     struct Flags: OptionSet {
         let rawValue: UInt16
-        /// Whether the socket is full.
-        ///
-        /// The next edge reports that it is writable.
+        /// Whether the socket is full; the next edge reports that it is writable.
         static let isBlocked = Flags(rawValue: 1)
         static let isPaused = Flags(rawValue: 1 << 1)
         static let isHandshaking = Flags(rawValue: 1 << 3)
@@ -40,9 +38,7 @@ struct StreamSlot {
         static let isTaken = Flags(rawValue: 1 << 13)
         /// Whether the stream uses the loop's shared delegate.
         static let isShared = Flags(rawValue: 1 << 14)
-        /// Whether the stream carries WebSocket frames.
-        ///
-        /// `StreamSide.webSocket` has the state of a partial message.
+        /// Whether the stream carries WebSocket frames; `StreamSide.webSocket` has the state of a partial message.
         static let isWebSocket = Flags(rawValue: 1 << 15)
     }
 
@@ -52,9 +48,7 @@ struct StreamSlot {
     var outboxLimit = ApproximateCount(atLeast: 0)
     /// The slot's number.
     let number: UInt32
-    /// The number of streams that have used the slot.
-    ///
-    /// It invalidates handles of earlier streams.
+    /// The number of streams that have used the slot; it invalidates handles of earlier streams.
     var serial: UInt32
     /// The number by which the delegate identifies the stream.
     var tag: UInt32 = 0
@@ -103,31 +97,23 @@ struct StreamTable: ~Copyable {
     var strangerByteCount = 0
     /// The streams to other gateways of the cluster.
     var links: [ByteStream] = []
-    /// The slots with output.
-    ///
-    /// A slot that was reused since is not marked as dirty, or is in the list twice.
+    /// The slots with output; a slot that was reused since is not marked as dirty, or is in the list twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
     var drained: [ByteStream] = []
-    /// The newcomers with unread input, oldest first.
-    ///
-    /// It may contain ended streams.
+    /// The newcomers with unread input, oldest first; it may contain ended streams.
     var newcomers = Ring<ByteStream>()
     var endings: [Ending] = []
     private(set) var openCount = 0
-    /// The number of stream events, modulo 2^64.
-    ///
-    /// Equal values mean that no event occurred in between.
+    /// The number of stream events, modulo 2^64; equal values mean that no event occurred in between.
     var eventCount: UInt64 = 0
     /// The time spent in TLS handshakes.
     var handshakeNanoseconds: Int64 = 0
     /// The gate for handshakes of streams created with `isGated`.
     var gate: HandshakeGate?
     var onHandshake: ((HandshakeEvent) -> Void)?
-    /// The streams that wait for their peer's end, oldest first.
-    ///
-    /// It may contain ended streams.
+    /// The streams that wait for their peer's end, oldest first; it may contain ended streams.
     private var closings: [ByteStream] = []
     private var firstClosing = 0
     private(set) var closingCount = 0
@@ -136,9 +122,7 @@ struct StreamTable: ~Copyable {
     /// The receive buffer of all streams: space for unconsumed bytes, then for new ones.
     let scratch: UnsafeMutableRawPointer
 
-    /// The chunks of slots.
-    ///
-    /// The table's address precedes each chunk, for `table(of:)`.
+    /// The chunks of slots; the table's address precedes each chunk, for `table(of:)`.
     private var chunks: [StreamSlot.Pointer] = []
     private static let chunkHeaderByteCount = 64
     private let sides = StreamSidePool.make()
@@ -238,9 +222,7 @@ struct StreamTable: ~Copyable {
         countedNetworks[Int(slot.pointee.number)] = counted.network
     }
 
-    /// Removes and returns the counted address.
-    ///
-    /// The caller must then call `leave` at the end.
+    /// Removes and returns the counted address; the caller must then call `leave` at the end.
     mutating func takeCounted(_ slot: StreamSlot.Pointer) -> CountedAddress? {
         let number = Int(slot.pointee.number)
         guard number < countedNetworks.count, countedNetworks[number] != 0, let addressGuard else { return nil }
@@ -256,9 +238,7 @@ struct StreamTable: ~Copyable {
         return UInt32(truncatingIfNeeded: since / Limits.tickMilliseconds + 1)
     }
 
-    /// Sets the slot's only deadline in constant time.
-    ///
-    /// A later deadline changes only the number: its old bucket corrects it.
+    /// Sets the slot's only deadline in constant time; a later deadline changes only the number: its old bucket corrects it.
     mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64, isPing: Bool = false) {
         let new = max(tick(at: milliseconds), currentTick + 1)
         // A bucket checks its entries once per rotation and moves those with a later deadline.
@@ -331,9 +311,7 @@ struct StreamTable: ~Copyable {
 
     // MARK: Streams that are closing
 
-    /// Counts a stream that waits for its peer's end.
-    ///
-    /// Above the limit the longest waiting stream is closed.
+    /// Counts a stream that waits for its peer's end; above the limit the longest waiting stream is closed.
     static func beginClosing(_ stream: ByteStream, on loop: EventLoop) {
         let (table, limit) = (loop.streams, loop.closingStreamLimit)
         table.pointee.closingCount += 1

@@ -7,9 +7,7 @@ package enum WebSocketGreeting {
     package enum Answer: Equatable {
         /// More bytes are needed.
         case incomplete
-        /// The upgrade succeeded.
-        ///
-        /// Both sides send frames after the response.
+        /// The upgrade succeeded; both sides send frames after the response.
         case accepted([UInt8])
         /// The connection ends after the response.
         case refused(status: Int, [UInt8])

@@ -5,9 +5,7 @@ internal import TextForms
 /// Payload is unmasked and passed on as it arrives, so frame length does not affect memory. Control frames, of at most 125 bytes,
 /// are buffered. Messages are binary, and their boundaries have no meaning for the stream (Proto/README.md).
 package struct WebSocketReader {
-    /// A protocol violation by the client.
-    ///
-    /// The WebSocket ends with the code.
+    /// A protocol violation by the client; the WebSocket ends with the code.
     package struct Fault: Error, Equatable, Sendable {
         package let code: WebSocketCode
         package let reason: StaticString
@@ -22,15 +20,11 @@ package struct WebSocketReader {
         case incomplete
         /// The number of payload bytes stored unmasked at `target`.
         case payload(Int)
-        /// A data frame ended.
-        ///
-        /// It may be the last of a message and may be empty.
+        /// A data frame ended; it may be the last of a message and may be empty.
         case frameEnd(endsMessage: Bool, isEmpty: Bool)
         case ping([UInt8])
         case pong
-        /// The client sent a close frame, with this code if any.
-        ///
-        /// No frames follow it.
+        /// The client sent a close frame, with this code if any; no frames follow it.
         case close(WebSocketCode?)
     }
 
@@ -67,9 +61,7 @@ package struct WebSocketReader {
     /// The number of payload bytes still missing.
     private var missing: UInt64 = 0
     private var control: [UInt8] = []
-    /// Whether this side has sent its close frame.
-    ///
-    /// Only the client's close frame is relevant then.
+    /// Whether this side has sent its close frame; only the client's close frame is relevant then.
     private var isPassingOver = false
     /// The number of bytes consumed by the call of `take` that threw.
     private(set) var faultByteCount = 0
@@ -155,9 +147,7 @@ package struct WebSocketReader {
 
     // MARK: Heads
 
-    /// Reads a frame's head.
-    ///
-    /// Returns `false` when more bytes are needed.
+    /// Reads a frame's head; returns `false` when more bytes are needed.
     private mutating func gatherHead(_ bytes: UnsafeRawBufferPointer, _ taken: inout Int) throws(Fault) -> Bool {
         guard gather(2, bytes, &taken) else { return false }
         if isPassingOver {
@@ -171,9 +161,7 @@ package struct WebSocketReader {
         return true
     }
 
-    /// Reads the head's first bytes up to `wanted`.
-    ///
-    /// Returns `false` when more are needed.
+    /// Reads the head's first bytes up to `wanted`; returns `false` when more are needed.
     @inline(__always)
     private mutating func gather(_ wanted: Int, _ bytes: UnsafeRawBufferPointer, _ taken: inout Int) -> Bool {
         while Int(headByteCount) < wanted {
@@ -235,9 +223,7 @@ package struct WebSocketReader {
 
     // MARK: Payload
 
-    /// Copies and unmasks.
-    ///
-    /// `target` may precede the bytes and overlap them.
+    /// Copies and unmasks; `target` may precede the bytes and overlap them.
     private mutating func unmask(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) {
         guard let source = bytes.baseAddress else { return }
         let word = UInt64(mask) << 32 | UInt64(mask)

@@ -12,9 +12,7 @@ open class HTTP2Connection: HTTP2Observer {
     package private(set) var session: HTTP2Session?
     private var stream: ByteStream?
     private var link: Link?
-    /// Whether the connection was established, including TLS.
-    ///
-    /// It is `false` after a failed connection or handshake.
+    /// Whether the connection was established, including TLS; it is `false` after a failed connection or handshake.
     package private(set) var isEstablished = false
     private var replacement: [UInt8]?
     private var isMute = false

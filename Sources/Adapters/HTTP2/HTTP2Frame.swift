@@ -6,9 +6,7 @@ enum HTTP2Frame {
     /// The largest frame that a server may send before the client's settings allow a larger one.
     private static let bodyByteLimit = 16 << 10
 
-    /// Parses a GOAWAY from its first byte.
-    ///
-    /// Returns `nil` while it is incomplete.
+    /// Parses a GOAWAY from its first byte; returns `nil` while it is incomplete.
     static func goodbye(_ bytes: [UInt8]) throws(HTTP2Failure) -> (code: UInt32, debug: [UInt8])? {
         let count = bytes[0..<3].reduce(0) { $0 << 8 | Int($1) }
         guard (8...bodyByteLimit).contains(count) else {

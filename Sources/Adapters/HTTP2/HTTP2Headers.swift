@@ -14,9 +14,7 @@ package struct HTTP2Headers: Equatable {
 
     package var count: Int { fields.count }
 
-    /// Adds a field.
-    ///
-    /// `name` must be in lower case.
+    /// Adds a field; `name` must be in lower case.
     package mutating func add(_ name: StaticString, _ value: some Sequence<UInt8>, isSensitive: Bool = false) {
         let start = bytes.count
         bytes += UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)

@@ -2,9 +2,7 @@
 
 internal import CNghttp2
 
-/// A fatal error of a connection.
-///
-/// The text is for the log.
+/// A fatal error of a connection; the text is for the log.
 package struct HTTP2Failure: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
@@ -40,9 +38,7 @@ package final class HTTP2Session {
         /// The flow-control window of a stream in bytes.
         package var window: UInt32 = 64 << 10
         package var headerTableByteCount: UInt32 = 4_096
-        /// The maximum size of a stream's header fields in bytes.
-        ///
-        /// A stream that exceeds it is reset.
+        /// The maximum size of a stream's header fields in bytes; a stream that exceeds it is reset.
         package var headerByteLimit = 16 << 10
 
         package init() {}
@@ -56,16 +52,12 @@ package final class HTTP2Session {
     /// A client's received bytes until the type of the peer's first frame is known.
     private var firstBytes: [UInt8] = []
     private var hasFirstFrame: Bool
-    /// Whether the peer sent GOAWAY instead of its settings.
-    ///
-    /// Further input is ignored.
+    /// Whether the peer sent GOAWAY instead of its settings; further input is ignored.
     private var isRefused = false
     /// Whether the streams were ended, after which nghttp2 must not read the bodies it may still point to.
     private var isOver = false
 
-    /// Creates the state and queues the preface.
-    ///
-    /// The observer must outlive the session.
+    /// Creates the state and queues the preface; the observer must outlive the session.
     package init(_ side: Side, settings: Settings = Settings(), observer: HTTP2Observer) throws(HTTP2Failure) {
         (self.side, self.settings, self.observer) = (side, settings, observer)
         hasFirstFrame = side == .server
@@ -174,9 +166,7 @@ package final class HTTP2Session {
         return UnsafeRawBufferPointer(start: start, count: count)
     }
 
-    /// Closes all streams because the connection has ended.
-    ///
-    /// Nothing is read or sent afterwards.
+    /// Closes all streams because the connection has ended; nothing is read or sent afterwards.
     package func endStreams(_ code: UInt32) {
         isOver = true
         let ended = streams.values.sorted { $0.id < $1.id }
@@ -186,9 +176,7 @@ package final class HTTP2Session {
 
     // MARK: Frames
 
-    /// Sends a client's request with the stream's body.
-    ///
-    /// Returns `false` if the connection accepts no more requests.
+    /// Sends a client's request with the stream's body; returns `false` if the connection accepts no more requests.
     package func request(_ headers: borrowing HTTP2Headers, _ stream: HTTP2Stream) -> Bool {
         guard takesRequests else { return false }
         var provider = Self.provider(of: stream)
@@ -203,9 +191,7 @@ package final class HTTP2Session {
         return true
     }
 
-    /// Sends a server's response with the stream's body.
-    ///
-    /// Has no effect on a closed stream.
+    /// Sends a server's response with the stream's body; has no effect on a closed stream.
     package func respond(_ headers: borrowing HTTP2Headers, _ stream: HTTP2Stream) {
         var provider = Self.provider(of: stream)
         _ = Self.withFields(headers) { fields, count in
@@ -220,9 +206,7 @@ package final class HTTP2Session {
         nghttp2_submit_rst_stream(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream.id, code)
     }
 
-    /// Sends a PING.
-    ///
-    /// The answer is reported as `HTTP2Observer.pongReceived`.
+    /// Sends a PING; the answer is reported as `HTTP2Observer.pongReceived`.
     package func ping() { nghttp2_submit_ping(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
 
     /// Sends GOAWAY: no new streams are accepted.

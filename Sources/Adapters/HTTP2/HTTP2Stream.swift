@@ -14,14 +14,10 @@ open class HTTP2Stream {
 
     public init() {}
 
-    /// Handles a header field.
-    ///
-    /// The bytes are valid during the call.
+    /// Handles a header field; the bytes are valid during the call.
     open func received(header name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {}
 
-    /// Handles a part of the peer's body.
-    ///
-    /// The bytes are valid during the call.
+    /// Handles a part of the peer's body; the bytes are valid during the call.
     open func received(body bytes: UnsafeBufferPointer<UInt8>) {}
 
     /// Handles the end of the peer's request or response.

@@ -54,9 +54,7 @@ package struct ProxyTunnel: Sendable, Equatable {
 final class TunnelLink: StreamDelegate {
     private let tunnel: ProxyTunnel
     private var answer: [UInt8] = []
-    /// Receives the connection once the tunnel is open.
-    ///
-    /// Exactly one of `opened` and `failed` is called.
+    /// Receives the connection once the tunnel is open; exactly one of `opened` and `failed` is called.
     private var opened: ((DetachedConnection) -> Void)?
     private var failed: ((String) -> Void)?
 

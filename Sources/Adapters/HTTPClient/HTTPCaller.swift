@@ -23,9 +23,7 @@ package final class HTTPCaller: Sendable {
         transfers.wake()
     }
 
-    /// Ends the current call but accepts an answer already in flight.
-    ///
-    /// Every later call is refused.
+    /// Ends the current call but accepts an answer already in flight; every later call is refused.
     package func end() {
         isEnding.store(true, ordering: .releasing)
         transfers.wake()

@@ -20,9 +20,7 @@ package struct HTTPCall: Sendable {
     package enum Method: Sendable { case get, post, patch, delete }
 
     package var method = Method.post
-    /// The URL.
-    ///
-    /// `http://` is limited to this machine by `isLoopbackOnly`.
+    /// The URL; `http://` is limited to this machine by `isLoopbackOnly`.
     package var url: String
     package var headers: [(name: String, value: String)]
     /// The body, for POST and PATCH only.
@@ -33,9 +31,7 @@ package struct HTTPCall: Sendable {
     package var trust = HTTPTrust()
     /// Whether plain HTTP is allowed only to loopback addresses.
     package var isLoopbackOnly = true
-    /// The maximum size of the answer's body in bytes.
-    ///
-    /// A larger body ends the request.
+    /// The maximum size of the answer's body in bytes; a larger body ends the request.
     package var answerByteLimit = 64 << 20
 
     package init(
@@ -57,9 +53,7 @@ package struct HTTPReply: Sendable, Equatable {
     package var retryAfterMilliseconds: Int64?
 }
 
-/// The failure of a request without a complete answer.
-///
-/// The text names the address.
+/// The failure of a request without a complete answer; the text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
         case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled
@@ -81,18 +75,14 @@ package final class HTTPTransfer {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     /// The request body, which must stay in memory until the transfer ends because curl reads it.
     private let body: UnsafeMutableBufferPointer<UInt8>
-    /// curl's error buffer, empty on success.
-    ///
-    /// It must outlive the handle because curl writes to it.
+    /// curl's error buffer, empty on success; it must outlive the handle because curl writes to it.
     private let detail: UnsafeMutablePointer<CChar>
     private var answer: [UInt8] = []
     private var isTooLarge = false
     private var isUnderWay = false
     fileprivate var wasRefusedAddress = false
 
-    /// Starts the request.
-    ///
-    /// Fails when curl has no memory or rejects an option.
+    /// Starts the request; fails when curl has no memory or rejects an option.
     package init?(_ call: HTTPCall, in transfers: HTTPTransfers) {
         guard let handle = curl_easy_init() else { return nil }
         (self.call, self.handle, self.transfers) = (call, handle, transfers)
@@ -112,18 +102,14 @@ package final class HTTPTransfer {
         detail.deallocate()
     }
 
-    /// Removes the request from its thread.
-    ///
-    /// A later answer is not read.
+    /// Removes the request from its thread; a later answer is not read.
     package func leave() {
         guard isUnderWay else { return }
         isUnderWay = false
         transfers.remove(self)
     }
 
-    /// Shuts down the sending side of the socket.
-    ///
-    /// A long-poll server detects that no client waits and starts no answer.
+    /// Shuts down the sending side of the socket; a long-poll server detects that no client waits and starts no answer.
     package func closeOurHalf() {
         var socket = CInt(-1)
         if longwire_curl_get_socket(handle, &socket) == CURLE_OK, socket >= 0 { shutdown(socket, CInt(SHUT_WR)) }

@@ -51,9 +51,7 @@ package final class HTTPTransfers: @unchecked Sendable {
         return nil
     }
 
-    /// Waits for network activity, `wake`, input on `descriptor` or the timeout.
-    ///
-    /// Returns whether that input is available.
+    /// Waits for network activity, `wake`, input on `descriptor` or the timeout; returns whether that input is available.
     @discardableResult
     package func wait(milliseconds: Int64, orInputOn descriptor: CInt? = nil) -> Bool {
         var count: CInt = 0

@@ -24,9 +24,7 @@ public enum JSONError: Error, Equatable {
 /// A JSON parser with its buffers, one per event loop.
 public final class JSONParser {
     private let raw: OpaquePointer
-    /// The default nesting limit.
-    ///
-    /// Getui's deepest documented path has seven levels.
+    /// The default nesting limit; Getui's deepest documented path has seven levels.
     public static let standardDepth = 64
 
     public init(byteLimit: Int = 8 << 20, depthLimit: Int = JSONParser.standardDepth) {
@@ -170,9 +168,7 @@ extension JSONError {
         JSONValue(tape: tape, strings: strings, numbers: numbers, index: index)
     }
 
-    /// Whether the value is `{}` or `[]`.
-    ///
-    /// PHP writes `[]` for an empty object.
+    /// Whether the value is `{}` or `[]`; PHP writes `[]` for an empty object.
     @inlinable public var isEmptyContainer: Bool {
         switch kind {
         case .object, .array: end == index + 1
@@ -186,9 +182,7 @@ extension JSONError {
     /// The members of an object in document order, or none for another kind.
     @inlinable public var members: Members { Members(object: self) }
 
-    /// The first member with this name that is not null, or `nil`.
-    ///
-    /// It is `nil` for a value that is no object, too.
+    /// The first member with this name that is not null, or `nil`; it is `nil` for a value that is no object, too.
     @inlinable public subscript(name: StaticString) -> JSONValue? {
         guard kind == .object else { return nil }
         var place = index + 1

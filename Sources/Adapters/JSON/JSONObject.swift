@@ -22,9 +22,7 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
         for (name, value) in members { self.members.append((name, value)) }
     }
 
-    /// Appends a member.
-    ///
-    /// The caller must not add the same name twice.
+    /// Appends a member; the caller must not add the same name twice.
     public mutating func add(_ name: String, _ value: (any JSONWritable)?) {
         if let value { members.append((name, value)) }
     }

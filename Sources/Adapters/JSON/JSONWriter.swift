@@ -198,9 +198,7 @@ internal import TextForms
         text.withUTF8 { string(bytes: UnsafeRawBufferPointer($0)) }
     }
 
-    /// Writes a string.
-    ///
-    /// Invalid UTF-8 becomes U+FFFD, so the document is always valid.
+    /// Writes a string; invalid UTF-8 becomes U+FFFD, so the document is always valid.
     public mutating func string(bytes text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))

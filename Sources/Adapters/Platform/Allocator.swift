@@ -11,8 +11,6 @@ package enum Allocator {
         longwire_fix_malloc_thresholds(CInt(Limits.mappedByteCount), CInt(Limits.keptTopByteCount))
     }
 
-    /// Returns free whole pages to the system.
-    ///
-    /// Allocations of other threads may block for some milliseconds.
+    /// Returns free whole pages to the system; allocations of other threads may block for some milliseconds.
     package static func giveFreeMemoryBack() { longwire_trim_malloc() }
 }

@@ -45,9 +45,7 @@ package enum DescriptorTable {
     }
 }
 
-/// A channel for passing connections from any thread to one thread with another table.
-///
-/// The kernel copies the descriptor.
+/// A channel for passing connections from any thread to one thread with another table; the kernel copies the descriptor.
 package final class DescriptorPassage: Sendable {
     /// The descriptor for the receiving loop's poller.
     package let receiving: CInt
@@ -64,9 +62,7 @@ package final class DescriptorPassage: Sendable {
         Glibc.close(sending)
     }
 
-    /// Sends a copy of `descriptor` with a word.
-    ///
-    /// Returns `false` if the channel's buffer is full.
+    /// Sends a copy of `descriptor` with a word; returns `false` if the channel's buffer is full.
     package func send(_ word: UInt64, with descriptor: CInt) -> Bool {
         longwire_send_descriptor(sending, word, descriptor) == 0
     }

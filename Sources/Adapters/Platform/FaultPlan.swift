@@ -12,9 +12,7 @@ package final class FaultPlan: Sendable {
     package enum Kind: Sendable, Equatable {
         /// The call is skipped and fails with this `errno`.
         case error(Int32)
-        /// A write or read transfers half of its bytes.
-        ///
-        /// Other calls are not affected.
+        /// A write or read transfers half of its bytes; other calls are not affected.
         case short
     }
     package enum Extent: Sendable { case once, fromThereOn }
@@ -90,9 +88,7 @@ package final class FaultPlan: Sendable {
 }
 #endif
 
-/// Runs a call that returns -1 and sets `errno` on failure.
-///
-/// Repeats it after an interruption by a signal.
+/// Runs a call that returns -1 and sets `errno` on failure; repeats it after an interruption by a signal.
 @inline(__always)
 func call(_ name: StaticString, _ path: String, _ body: () -> CInt) -> CInt {
     while true {

@@ -19,9 +19,7 @@ package struct File: ~Copyable, Sendable {
     package let path: String
     private let descriptor: CInt
 
-    /// Opens `path`.
-    ///
-    /// A new file gets `permissions`, by default for its owner only.
+    /// Opens `path`; a new file gets `permissions`, by default for its owner only.
     package init(path: String, mode: Mode, permissions: UInt32 = 0o600) throws(SystemError) {
         let flags: CInt =
             switch mode {
@@ -103,9 +101,7 @@ package struct File: ~Copyable, Sendable {
         }
     }
 
-    /// Reads into `buffer` from `offset` until it is full or the file ends.
-    ///
-    /// Returns the number of bytes read.
+    /// Reads into `buffer` from `offset` until it is full or the file ends; returns the number of bytes read.
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(SystemError) -> Int {
         var done = 0
         while done < buffer.count {
@@ -192,9 +188,7 @@ package struct File: ~Copyable, Sendable {
         posix_fadvise(descriptor, offset, byteCount, POSIX_FADV_DONTNEED)
     }
 
-    /// Tries to take the advisory lock of the whole file.
-    ///
-    /// Returns `false` if another open file holds the lock.
+    /// Tries to take the advisory lock of the whole file; returns `false` if another open file holds the lock.
     func tryLock() throws(SystemError) -> Bool {
         if call("flock", path, { flock(descriptor, LOCK_EX | LOCK_NB) }) == 0 { return true }
         if errno == EWOULDBLOCK { return false }

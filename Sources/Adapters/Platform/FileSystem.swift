@@ -81,9 +81,7 @@ package enum FileSystem {
         guard call("unlink", path, { unlink(path) }) == 0 || errno == ENOENT else { throw .last("unlink", path) }
     }
 
-    /// Removes a folder and its contents, if it exists.
-    ///
-    /// Links are removed, not followed.
+    /// Removes a folder and its contents, if it exists; links are removed, not followed.
     package static func removeTree(_ path: String) throws(SystemError) {
         var status = stat()
         guard call("lstat", path, { lstat(path, &status) }) == 0 else {

@@ -5,9 +5,7 @@ internal import Glibc
 /// The kernel releases the lock when the process ends. The file remains.
 package struct LockFile: ~Copyable, Sendable {
     package enum Failure: Error, Equatable, CustomStringConvertible {
-        /// Another process holds the lock.
-        ///
-        /// Its process id is `nil` if the file does not contain it.
+        /// Another process holds the lock; its process id is `nil` if the file does not contain it.
         case heldByAnotherProcess(path: String, process: Int32?)
         case system(SystemError)
 

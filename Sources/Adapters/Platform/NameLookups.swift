@@ -11,9 +11,7 @@ package final class NameLookups: Sendable {
 
     /// The maximum number of concurrent lookups, each with its thread.
     package static let threadLimit = 64
-    /// The maximum number of cached names.
-    ///
-    /// A process needs the few of its configuration and its cluster.
+    /// The maximum number of cached names; a process needs the few of its configuration and its cluster.
     private static let keptLimit = 1_024
 
     private struct Name: Hashable {
@@ -29,9 +27,7 @@ package final class NameLookups: Sendable {
     private let state = Lock(State())
     private let lookUp: @Sendable (String, UInt16) -> Outcome
 
-    /// Creates lookups.
-    ///
-    /// Tests pass another `lookUp`.
+    /// Creates lookups; tests pass another `lookUp`.
     package init(lookUp: @escaping @Sendable (String, UInt16) -> Outcome = NameLookups.askSystem) {
         self.lookUp = lookUp
     }
@@ -42,9 +38,7 @@ package final class NameLookups: Sendable {
         } catch { return .failure(error) }
     }
 
-    /// Looks up a host's addresses.
-    ///
-    /// `done` runs once: immediately for a numeric address, otherwise usually on a lookup thread.
+    /// Looks up a host's addresses; `done` runs once: immediately for a numeric address, otherwise usually on a lookup thread.
     package func ask(host: String, port: UInt16, done: @escaping @Sendable (Outcome) -> Void) {
         if let address = RemoteAddress.numeric(host: host, port: port) { return done(.success([address])) }
         let name = Name(host: host, port: port)

@@ -15,9 +15,7 @@ package struct Poller: ~Copyable {
         package let token: UInt64
         package let isReadable: Bool
         package let isWritable: Bool
-        /// Whether the peer has ended its side or the connection failed.
-        ///
-        /// Unread bytes may remain.
+        /// Whether the peer has ended its side or the connection failed; unread bytes may remain.
         package let isHungUp: Bool
     }
 
@@ -37,9 +35,7 @@ package struct Poller: ~Copyable {
         _ = close(descriptor)
     }
 
-    /// Registers a non-blocking descriptor.
-    ///
-    /// Closing the descriptor removes it.
+    /// Registers a non-blocking descriptor; closing the descriptor removes it.
     package func add(_ descriptor: CInt, token: UInt64) throws(Failure) {
         guard longwire_poll_add(self.descriptor, descriptor, token) == 0 else {
             throw Failure(errorNumber: errno)
@@ -58,9 +54,7 @@ package struct Poller: ~Copyable {
         return Int(count)
     }
 
-    /// Returns a descriptor that the last `wait(nanoseconds:)` reported.
-    ///
-    /// `index` must be below its result.
+    /// Returns a descriptor that the last `wait(nanoseconds:)` reported; `index` must be below its result.
     package func ready(at index: Int) -> Ready {
         precondition(index >= 0 && index < Self.capacity, "no such event")
         let event = events[index]

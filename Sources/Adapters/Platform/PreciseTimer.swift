@@ -5,9 +5,7 @@ internal import Glibc
 ///
 /// It is confined to the thread that created it, because the descriptor may belong to a private table of that thread.
 package struct PreciseTimer: ~Copyable {
-    /// The descriptor for the loop's poller.
-    ///
-    /// Only this value may close it.
+    /// The descriptor for the loop's poller; only this value may close it.
     package let descriptor: CInt
 
     package init() throws(SystemError) {
@@ -17,9 +15,7 @@ package struct PreciseTimer: ~Copyable {
 
     deinit { Glibc.close(descriptor) }
 
-    /// Makes the descriptor readable once after this delay.
-    ///
-    /// Replaces an earlier setting.
+    /// Makes the descriptor readable once after this delay; replaces an earlier setting.
     package func set(_ nanoseconds: Int64) {
         let result = longwire_timerfd_set(descriptor, max(1, nanoseconds))
         precondition(result == 0, "the kernel refused a time that is one")

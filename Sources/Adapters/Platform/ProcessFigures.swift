@@ -10,9 +10,7 @@ package struct ProcessFigures: Sendable, Equatable {
 
     package init() {}
 
-    /// Returns the current figures.
-    ///
-    /// Takes some milliseconds with many descriptors, so it must not run on an event loop.
+    /// Returns the current figures; takes some milliseconds with many descriptors, so it must not run on an event loop.
     package static func now() -> ProcessFigures {
         var figures = ProcessFigures()
         // The fields of /proc/self/stat after the name in parentheses, which may contain any character. The state is the first

@@ -5,9 +5,7 @@ package struct RemoteAddress: Sendable, Equatable {
     private let bytes: [UInt8]
     private let family: CInt
 
-    /// A failed lookup of a host name.
-    ///
-    /// The text describes the cause.
+    /// A failed lookup of a host name; the text describes the cause.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package let description: String
         package init(_ description: String) { self.description = description }

@@ -8,9 +8,7 @@ package struct ServiceManager: Sendable {
     /// The maximum length of a socket path in the kernel.
     private static let pathByteCount = 107
 
-    /// The socket's path.
-    ///
-    /// A leading 0 marks an abstract name.
+    /// The socket's path; a leading 0 marks an abstract name.
     private let path: [UInt8]
     /// The manager's watchdog timeout: it ends the process unless `tellAlive` is called within this time.
     package let watchdogMicroseconds: UInt64?

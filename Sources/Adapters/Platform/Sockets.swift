@@ -8,13 +8,9 @@ package enum Sockets {
         case connection(descriptor: CInt)
         /// No connection is pending.
         case none
-        /// The peer disconnected before the connection was accepted.
-        ///
-        /// The caller should retry immediately.
+        /// The peer disconnected before the connection was accepted; the caller should retry immediately.
         case aborted
-        /// No descriptor or memory is left.
-        ///
-        /// A retry is useful only after something was closed.
+        /// No descriptor or memory is left; a retry is useful only after something was closed.
         case exhausted(SystemError)
         case failed(SystemError)
     }

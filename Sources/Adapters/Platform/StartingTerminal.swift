@@ -1,15 +1,11 @@
 internal import Glibc
 
-/// The terminal that started the program.
-///
-/// When the terminal closes, the program should stop and release its ports.
+/// The terminal that started the program; when the terminal closes, the program should stop and release its ports.
 package struct StartingTerminal: Sendable {
     private let isThere: Bool
     private let ignoresHangUp: Bool
 
-    /// Detects the controlling terminal.
-    ///
-    /// Must be called once, before a SIGHUP handler is installed.
+    /// Detects the controlling terminal; must be called once, before a SIGHUP handler is installed.
     package init() {
         // nohup(1) ignores SIGHUP so that the program outlives its terminal.
         let before = signal(SIGHUP, SIG_DFL)
@@ -17,9 +13,7 @@ package struct StartingTerminal: Sendable {
         isThere = Self.isOpen
     }
 
-    /// Whether a SIGHUP now means that the terminal closed, which requests a stop.
-    ///
-    /// Otherwise it requests a reload.
+    /// Whether a SIGHUP now means that the terminal closed, which requests a stop; otherwise it requests a reload.
     package var hasClosed: Bool { isThere && !ignoresHangUp && !Self.isOpen }
 
     private static var isOpen: Bool {

@@ -1,31 +1,21 @@
 internal import Glibc
 
-/// The clocks of the machine and of the process, as integers.
-///
-/// Core modules receive the time as an argument instead.
+/// The clocks of the machine and of the process, as integers; core modules receive the time as an argument instead.
 package enum SystemClock {
-    /// A clock for timers and measurements.
-    ///
-    /// It never decreases and stops during the machine's sleep.
+    /// A clock for timers and measurements; it never decreases and stops during the machine's sleep.
     package static var monotonicNanoseconds: UInt64 { read(CLOCK_MONOTONIC) }
     package static var monotonicMilliseconds: UInt64 { read(CLOCK_MONOTONIC) / 1_000_000 }
 
-    /// A clock for expiry times.
-    ///
-    /// It never decreases and includes the machine's sleep.
+    /// A clock for expiry times; it never decreases and includes the machine's sleep.
     package static var boottimeMilliseconds: UInt64 { read(CLOCK_BOOTTIME) / 1_000_000 }
 
-    /// Milliseconds since 1970.
-    ///
-    /// The value may jump in both directions.
+    /// Milliseconds since 1970; the value may jump in both directions.
     package static var wallMilliseconds: UInt64 { read(CLOCK_REALTIME) / 1_000_000 }
 
     /// The CPU time of all threads of this process.
     package static var processNanoseconds: UInt64 { read(CLOCK_PROCESS_CPUTIME_ID) }
 
-    /// The CPU time of the calling thread.
-    ///
-    /// Reading it costs a system call.
+    /// The CPU time of the calling thread; reading it costs a system call.
     package static var threadNanoseconds: UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
     /// The kernel's id of this boot in 32 hex digits, or `nil` if unavailable.

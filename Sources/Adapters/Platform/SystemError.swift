@@ -12,9 +12,7 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
         (self.operation, self.subject, self.code) = (operation, subject, code)
     }
 
-    /// Returns an error with the current `errno`.
-    ///
-    /// Must be called before anything else can change it.
+    /// Returns an error with the current `errno`; must be called before anything else can change it.
     package static func last(_ operation: String, _ subject: String = "") -> SystemError {
         let code = errno
         return SystemError(operation: operation, subject: subject, code: code)

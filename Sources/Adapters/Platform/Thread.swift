@@ -8,9 +8,7 @@ package struct Thread: ~Copyable, @unchecked Sendable {
     // Safe: the handle is only a number, and both `join` and `detach` consume the value.
     private let handle: pthread_t
 
-    /// Starts `body` on a new thread.
-    ///
-    /// The system shows 15 bytes of `name`.
+    /// Starts `body` on a new thread; the system shows 15 bytes of `name`.
     package init(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
         var handle = pthread_t()
         let start = Unmanaged.passRetained(Start(name: name, body: body))
@@ -35,9 +33,7 @@ package struct Thread: ~Copyable, @unchecked Sendable {
         precondition(result == 0, "a thread cannot join itself")
     }
 
-    /// Detaches the thread, for work that may outlast the caller.
-    ///
-    /// It ends with the process at the latest.
+    /// Detaches the thread, for work that may outlast the caller; it ends with the process at the latest.
     package consuming func detach() {
         let result = pthread_detach(handle)
         precondition(result == 0, "a thread is detached once")

@@ -3,9 +3,7 @@ internal import Glibc
 
 /// An eventfd that any thread signals to wake one event loop.
 package final class Wakeup: Sendable {
-    /// The descriptor for the loop's poller.
-    ///
-    /// Only this object may close it.
+    /// The descriptor for the loop's poller; only this object may close it.
     package let descriptor: CInt
 
     package init() throws(SystemError) {
@@ -15,9 +13,7 @@ package final class Wakeup: Sendable {
 
     deinit { Glibc.close(descriptor) }
 
-    /// Makes the descriptor readable.
-    ///
-    /// Never blocks, since a full counter is already readable.
+    /// Makes the descriptor readable; never blocks, since a full counter is already readable.
     package func signal() {
         var one: UInt64 = 1
         while write(descriptor, &one, 8) < 0, errno == EINTR {}

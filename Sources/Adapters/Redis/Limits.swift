@@ -3,15 +3,11 @@ package enum Limits {
     package static let replyByteCount = 128 << 20
     /// The maximum number of parts of a reply.
     package static let replyElementCount = 1 << 20
-    /// The connect timeout.
-    ///
-    /// After it, the client tries another server.
+    /// The connect timeout, after which the client tries another server.
     package static let connectMilliseconds = 2_000
     /// The reply timeout of a command, after which the connection is closed.
     package static let commandMilliseconds = 5_000
-    /// The reply timeout of a request for the slot map.
-    ///
-    /// After it, the client tries another server.
+    /// The reply timeout of a request for the slot map, after which the client tries another server.
     package static let mapMilliseconds = 500
     /// The time for which a server that timed out is asked for the slot map after all others.
     static let silenceMilliseconds: UInt64 = 10_000
@@ -20,9 +16,7 @@ package enum Limits {
     /// The shortest and longest backoff between retries.
     package static let retryMilliseconds = 10
     package static let longestRetryMilliseconds = 500
-    /// The maximum number of redirects in one attempt.
-    ///
-    /// While slots move, one or two occur.
+    /// The maximum number of redirects in one attempt; while slots move, one or two occur.
     static let redirectCount = 5
     /// The size of a read from the socket.
     static let readByteCount = 64 << 10

@@ -7,9 +7,7 @@ package struct RedisRequest: Sendable {
     package init(_ command: RedisCommand, slot: Int) { (self.command, self.slot) = (command, slot) }
 }
 
-/// One thread's connections to the servers of a cluster.
-///
-/// Not `Sendable`: one thread creates and uses it.
+/// One thread's connections to the servers of a cluster; not `Sendable`: one thread creates and uses it.
 package final class RedisClient {
     private struct Link {
         var connection: any RedisConnection
@@ -20,9 +18,7 @@ package final class RedisClient {
     package struct Attempt {
         package var replies: [RedisReply]
         package var address: RedisAddress
-        /// The number of the connection, unique in this process.
-        ///
-        /// `WAIT` covers only writes of the same connection.
+        /// The number of the connection, unique in this process; `WAIT` covers only writes of the same connection.
         package var connection: UInt64
     }
 
@@ -37,9 +33,7 @@ package final class RedisClient {
 
     private var network: any RedisNetwork { cluster.network }
 
-    /// Closes all connections.
-    ///
-    /// A later command opens new ones.
+    /// Closes all connections; a later command opens new ones.
     package func close() {
         for link in links.values { link.connection.close() }
         links.removeAll()
@@ -173,9 +167,7 @@ package final class RedisClient {
         return last
     }
 
-    /// Returns the new target of a redirected command, or `nil` for any other reply.
-    ///
-    /// A MOVED reply also updates the map.
+    /// Returns the new target of a redirected command, or `nil` for any other reply; a MOVED reply also updates the map.
     package func redirect(_ reply: RedisReply, from server: RedisAddress) -> (RedisAddress?, isAsking: Bool)? {
         guard let fault = reply.fault else { return nil }
         func resolve(_ address: RedisAddress?) -> RedisAddress? {
@@ -278,17 +270,13 @@ package final class RedisClient {
         hasMap ? "the cluster's map has no server for it" : "no server has sent the cluster's map yet"
     }
 
-    /// Returns whether all servers of these slots are unresponsive.
-    ///
-    /// Without a map, the seeds count.
+    /// Returns whether all servers of these slots are unresponsive; without a map, the seeds count.
     private func hasOnlySilentServers(for slots: [Int]) -> Bool {
         guard cluster.isKnown else { return cluster.candidates.allSatisfy(cluster.isSilent) }
         return slots.allSatisfy { cluster.primary(of: $0).map(cluster.isSilent) ?? true }
     }
 
-    /// Runs the commands of one server.
-    ///
-    /// A command to retry gets no reply, and the returned failure is the reason.
+    /// Runs the commands of one server; a command to retry gets no reply, and the returned failure is the reason.
     private func run(
         _ requests: [RedisRequest], _ places: [Int], at address: RedisAddress, _ minReplicas: Int?, _ deadline: UInt64,
         _ replies: inout [RedisReply?]
@@ -434,9 +422,7 @@ package final class RedisClient {
 
     private enum Answer {
         case map(Map)
-        /// The server is a replica without cluster mode.
-        ///
-        /// Its primary must be asked.
+        /// The server is a replica without cluster mode; its primary must be asked.
         case replica(of: RedisAddress)
     }
 

@@ -62,9 +62,7 @@ package final class RedisCluster: Sendable {
         map.withLock { _ = $0.refusesWaitAOF.insert(address) }
     }
 
-    /// Returns whether a primary and all its replicas support `WAITAOF`.
-    ///
-    /// Versions may differ during an upgrade.
+    /// Returns whether a primary and all its replicas support `WAITAOF`; versions may differ during an upgrade.
     package func waitsForDisks(at address: RedisAddress) -> Bool {
         map.withLock { map in
             guard !map.refusesWaitAOF.contains(address),
@@ -88,9 +86,7 @@ package final class RedisCluster: Sendable {
         map.withLock { map in map.owners[slot] < 0 ? nil : Int(map.owners[slot]) }
     }
 
-    /// Returns the number of a primary's replicas.
-    ///
-    /// For a primary known only from a redirect it is the maximum of all primaries.
+    /// Returns the number of a primary's replicas; for a primary known only from a redirect it is the maximum of all primaries.
     package func replicaCount(of address: RedisAddress) -> Int {
         map.withLock { map in
             if map.noted.contains(address) { return map.primaries.map(\.replicas.count).max() ?? 0 }

@@ -18,23 +18,17 @@ package struct RedisCommand: Sendable, Equatable {
     /// The concatenated arguments, each as a bulk string of the protocol.
     private(set) var body: [UInt8] = []
     package private(set) var argumentCount = 0
-    /// The script of an `EVALSHA`.
-    ///
-    /// Its source is sent to a server that does not have it.
+    /// The script of an `EVALSHA`; its source is sent to a server that does not have it.
     package private(set) var script: RedisScript?
     /// The offset of the arguments after the script's digest.
     private var restOffset = 0
 
-    /// Creates a command.
-    ///
-    /// The first argument is its name.
+    /// Creates a command; the first argument is its name.
     package init(_ arguments: any RedisArgument...) {
         for argument in arguments { argument.append(to: &self) }
     }
 
-    /// Creates a script call.
-    ///
-    /// The script's arguments are appended afterwards.
+    /// Creates a script call; the script's arguments are appended afterwards.
     package init(_ script: RedisScript, keys: [[UInt8]]) {
         append("EVALSHA")
         append(script.digest)
@@ -106,9 +100,7 @@ package struct RedisCommand: Sendable, Equatable {
         return command
     }
 
-    /// Returns whether the last argument ends with these bytes.
-    ///
-    /// If both have the same size, they are equal.
+    /// Returns whether the last argument ends with these bytes; if both have the same size, they are equal.
     package func ends(in bytes: [UInt8]) -> Bool {
         guard body.count - 2 >= bytes.count else { return false }
         return body.withUnsafeBytes { body in

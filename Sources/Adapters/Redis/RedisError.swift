@@ -2,17 +2,11 @@
 package enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
     /// No connection was made and nothing was sent.
     case unreachable(RedisAddress, String)
-    /// The connection ended.
-    ///
-    /// The commands may have run.
+    /// The connection ended; the commands may have run.
     case broken(RedisAddress, String)
-    /// The reply timed out and the connection was closed.
-    ///
-    /// The commands may have run or may still run.
+    /// The reply timed out and the connection was closed; the commands may have run or may still run.
     case timedOut(RedisAddress, milliseconds: Int)
-    /// The server violated the protocol or exceeded the bounds of a reply.
-    ///
-    /// The connection was closed.
+    /// The server violated the protocol or exceeded the bounds of a reply; the connection was closed.
     case malformed(RedisAddress, String)
     /// The server replied with an error.
     case refused(RedisAddress, RedisFault)

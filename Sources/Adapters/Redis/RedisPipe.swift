@@ -4,9 +4,7 @@
 internal import Glibc
 package import Platform
 
-/// A connection with at most one call in flight.
-///
-/// Not `Sendable`: one thread creates and uses it.
+/// A connection with at most one call in flight; not `Sendable`: one thread creates and uses it.
 package final class RedisPipe {
     package let address: RedisAddress
     private let cluster: RedisCluster
@@ -75,9 +73,7 @@ package final class RedisPipe {
         return error
     }
 
-    /// Whether the server closed the idle connection or sent unexpected bytes.
-    ///
-    /// It is `false` during a call.
+    /// Whether the server closed the idle connection or sent unexpected bytes; it is `false` during a call.
     package var isBroken: Bool {
         guard !isBusy else { return false }
         guard isOpen, let descriptor = connection.interest?.descriptor else { return !isOpen }
@@ -98,9 +94,7 @@ package final class RedisPoller: Sendable {
 
     package init() throws(SystemError) { wakeup = try Wakeup() }
 
-    /// Interrupts the current sleep, or the next one.
-    ///
-    /// May be called from any thread.
+    /// Interrupts the current sleep, or the next one; may be called from any thread.
     package func wake() { wakeup.signal() }
 
     /// - Parameters:

@@ -101,9 +101,7 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         return isOfScript ? .notAllowed : .other
     }
 
-    /// Returns `nil` for a malformed redirect.
-    ///
-    /// Its address is `nil` if the server does not know one.
+    /// Returns `nil` for a malformed redirect; its address is `nil` if the server does not know one.
     private static func redirect(_ words: [Substring]) -> (slot: Int, address: RedisAddress?)? {
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisSlot.count).contains(slot),
             let address = RedisAddress(words[2])

@@ -203,9 +203,7 @@ private final class SocketConnection: RedisConnection {
 
     var interest: RedisInterest? { RedisInterest(descriptor: descriptor, events: Int16(awaited)) }
 
-    /// Sends until the socket would block.
-    ///
-    /// Returns the readiness to wait for, or 0.
+    /// Sends until the socket would block; returns the readiness to wait for, or 0.
     private func send() throws(RedisError) -> Int32 {
         while sentByteCount < output.count {
             let outcome = output.withUnsafeBytes { bytes in
@@ -267,9 +265,7 @@ private final class SocketConnection: RedisConnection {
         }
     }
 
-    /// Waits for readiness.
-    ///
-    /// Returns `false` at the deadline.
+    /// Waits for readiness; returns `false` at the deadline.
     private func wait(for interest: Int32, _ deadline: UInt64) throws(RedisError) -> Bool {
         var entry = pollfd(fd: descriptor, events: Int16(interest), revents: 0)
         while true {

@@ -85,9 +85,7 @@ private final class ReplyBuilder {
         return whole
     }
 
-    /// Adds an element.
-    ///
-    /// Returns `false` if the reply has too many parts.
+    /// Adds an element; returns `false` if the reply has too many parts.
     func add(_ reply: RedisReply) -> Bool {
         guard isWithinLimit() else { return false }
         close(reply)

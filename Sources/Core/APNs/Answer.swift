@@ -12,9 +12,7 @@ package struct Answer: Sendable, Equatable {
         (self.status, self.reason, self.timestamp, self.retryAfter) = (status, reason, timestamp, retryAfter)
     }
 
-    /// The action to take.
-    ///
-    /// For an unknown reason the status decides.
+    /// The action to take; for an unknown reason the status decides.
     package var action: Action {
         if status == 200 { return .accept }
         if let known = Reason(rawValue: reason) { return known.action }

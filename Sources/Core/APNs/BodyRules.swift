@@ -8,9 +8,7 @@ package enum BodyValue: Sendable, Equatable {
     case integer(Int64)
     case number(Double)
     case text(String)
-    /// A text of more than `Bounds.shortTextByteCount` bytes.
-    ///
-    /// No rule reads its content.
+    /// A text of more than `Bounds.shortTextByteCount` bytes; no rule reads its content.
     case longText
     case list(isEmpty: Bool)
     case object(isEmpty: Bool)
@@ -24,17 +22,13 @@ package enum BodyReading: Sendable {
     case text(String)
     /// `{}`, because PHP encodes an empty object as `[]`.
     case emptyObject
-    /// The members of an object, converted by the forms of these keys.
-    ///
-    /// Other members are sent unchanged.
+    /// The members of an object, converted by the forms of these keys; other members are sent unchanged.
     case members(of: [BodyKey])
     /// The elements of a list, each converted to this form.
     case elements(of: BodyForm)
     /// The value is empty and is omitted.
     case leftOut
-    /// The value cannot be converted.
-    ///
-    /// The text describes the expected form.
+    /// The value cannot be converted; the text describes the expected form.
     case refused(StaticString)
 }
 
@@ -128,9 +122,7 @@ package enum BodyForm: Sendable {
         }
     }
 
-    /// Whether the text has only digits, signs and points.
-    ///
-    /// `inf` and `0x1` are excluded.
+    /// Whether the text has only digits, signs and points; `inf` and `0x1` are excluded.
     private static func isDecimal(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == 0x2D || $0 == 0x2E }
     }

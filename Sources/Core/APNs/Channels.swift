@@ -6,9 +6,7 @@
 internal import TextForms
 
 extension Environment {
-    /// Apple's host for channel management.
-    ///
-    /// Broadcasts go to `host`.
+    /// Apple's host for channel management; broadcasts go to `host`.
     package var channelHost: String {
         switch self {
         case .production: "api-manage-broadcast.push.apple.com"
@@ -46,9 +44,7 @@ package enum ChannelStorage: Int64, Sendable, CaseIterable {
 /// A notification for all subscribers of a channel.
 package struct Broadcast: Sendable, Equatable {
     package var channelID: String
-    /// The expiration in Unix seconds, or 0 for no storage.
-    ///
-    /// A channel without storage accepts only 0.
+    /// The expiration in Unix seconds, or 0 for no storage; a channel without storage accepts only 0.
     package var expiration: Int64
     package var priority: Int
     package var body: [UInt8]
@@ -69,9 +65,7 @@ package struct ChannelRequest: Sendable, Equatable {
     }
 
     package static let broadcastByteCount = 5_120
-    /// Apple documents no maximum.
-    ///
-    /// This bound limits the header field.
+    /// Apple documents no maximum; this bound limits the header field.
     package static let channelIDByteCount = 512
 
     /// The app's bundle id, without a suffix.

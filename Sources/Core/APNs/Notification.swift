@@ -4,9 +4,7 @@
 // "Establishing a token-based connection to APNs" and "Starting and updating Live Activities with ActivityKit push
 // notifications".
 
-/// One of Apple's two services.
-///
-/// A device token is valid in one of them only.
+/// One of Apple's two services; a device token is valid in one of them only.
 package enum Environment: String, Sendable, CaseIterable {
     case production, sandbox
 
@@ -25,9 +23,7 @@ package enum PushType: String, Sendable, CaseIterable {
     case alert, background, voip, liveactivity
 }
 
-/// The purpose of a device token.
-///
-/// The names are those of the handoff API.
+/// The purpose of a device token; the names are those of the handoff API.
 package enum TokenKind: String, Sendable, CaseIterable {
     case alert, voip, liveActivity, liveActivityStart
 }
@@ -58,9 +54,7 @@ package struct Notification: Sendable, Equatable {
         (self.collapseID, self.id, self.body) = (collapseID, id, body)
     }
 
-    /// The header `apns-topic`.
-    ///
-    /// VoIP and Live Activity pushes have a suffix after the app's topic.
+    /// The header `apns-topic`; VoIP and Live Activity pushes have a suffix after the app's topic.
     package var fullTopic: String {
         let suffix: String
         switch pushType {
@@ -71,9 +65,7 @@ package struct Notification: Sendable, Equatable {
         return topic.hasSuffix(suffix) ? topic : topic + suffix
     }
 
-    /// The header `apns-priority`.
-    ///
-    /// Apple rejects a background push with priority 10.
+    /// The header `apns-priority`; Apple rejects a background push with priority 10.
     package var effectivePriority: Int { pushType == .background ? 5 : priority }
 }
 
@@ -81,9 +73,7 @@ package enum Bounds {
     package static let bodyByteCount = 4_096
     package static let voipBodyByteCount = 5_120
     package static let collapseIDByteCount = 64
-    /// The allowed number of hexadecimal digits.
-    ///
-    /// Tokens have 32 to 100 bytes today, but Apple documents no fixed length.
+    /// The allowed number of hexadecimal digits; tokens have 32 to 100 bytes today, but Apple documents no fixed length.
     package static let tokenDigits = 2...512
     package static let topicByteCount = 255
     /// The maximum length of a text whose content a rule reads.

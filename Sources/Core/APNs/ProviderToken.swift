@@ -18,9 +18,7 @@ package struct ProviderToken: Sendable, Equatable {
         return Array((Base64.encode(header.utf8, .url) + "." + Base64.encode(claims.utf8, .url)).utf8)
     }
 
-    /// Returns the complete token.
-    ///
-    /// `sign` returns the 64-byte ES256 signature.
+    /// Returns the complete token; `sign` returns the 64-byte ES256 signature.
     package func text(sign: ([UInt8]) -> [UInt8]?) -> String? {
         let part = signedPart
         guard let signature = sign(part) else { return nil }
@@ -59,18 +57,14 @@ package struct ProviderTokenClock: Sendable {
         return now >= renewsAt && now >= rests
     }
 
-    /// Records a new token.
-    ///
-    /// `jitter` is from −1 to 1.
+    /// Records a new token; `jitter` is from −1 to 1.
     package mutating func renewed(at now: Int64, jitter: Double) {
         issuedAt = now
         isRefused = false
         renewsAt = now + Self.lifetime + Int64(Double(Self.jitter) * min(1, max(-1, jitter)))
     }
 
-    /// Records that Apple rejected the token as expired.
-    ///
-    /// It is renewed as soon as Apple's interval allows.
+    /// Records that Apple rejected the token as expired; it is renewed as soon as Apple's interval allows.
     package mutating func refused() { isRefused = true }
 
     /// Records Apple's answer TooManyProviderTokenUpdates.

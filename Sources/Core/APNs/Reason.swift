@@ -1,6 +1,4 @@
-/// A reason that Apple documents.
-///
-/// An answer with another reason is handled by its status.
+/// A reason that Apple documents; an answer with another reason is handled by its status.
 package enum Reason: String, Sendable, CaseIterable {
     case badCollapseID = "BadCollapseId"
     case badDeviceToken = "BadDeviceToken"

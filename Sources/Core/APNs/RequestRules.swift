@@ -2,9 +2,7 @@
 
 internal import TextForms
 
-/// A rule violation that prevents a job from being sent.
-///
-/// `reason` is the result's reason, `advice` describes the fix.
+/// A rule violation that prevents a job from being sent; `reason` is the result's reason, `advice` describes the fix.
 package struct RuleBreach: Sendable, Equatable {
     package var reason: StaticString
     package var advice: StaticString

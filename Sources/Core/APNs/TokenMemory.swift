@@ -13,9 +13,7 @@ package struct TokenMemory: ~Copyable {
 
     private let limit: Int
     private var entries: [String: Entry] = [:]
-    /// Tokens in the order of their first entry.
-    ///
-    /// It may contain tokens whose entry was removed.
+    /// Tokens in the order of their first entry; it may contain tokens whose entry was removed.
     private var order: [String] = []
     private var firstInOrder = 0
 

@@ -28,9 +28,7 @@ public struct PagedArray<Element: BitwiseCopyable>: ~Copyable {
         return chunks[Int(index >> Self.chunkShift)].unsafelyUnwrapped + (Int(index) & (Self.chunkCount - 1))
     }
 
-    /// Returns the value's place and allocates its chunk if needed.
-    ///
-    /// The place never moves.
+    /// Returns the value's place and allocates its chunk if needed; the place never moves.
     @inlinable public mutating func at(_ index: UInt32) -> Place<Element> { unsafe Place(pointer(index)) }
 
     /// Returns the same as `at`, as a pointer.

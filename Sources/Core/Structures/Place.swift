@@ -35,18 +35,14 @@ extension Place {
 }
 
 extension Place where Element: ~Copyable {
-    /// Allocates a place for one value.
-    ///
-    /// `value` may store the place but must not use it.
+    /// Allocates a place for one value; `value` may store the place but must not use it.
     public static func make(_ value: (Place) -> Element) -> Place {
         let place = unsafe Place(UnsafeMutablePointer<Element>.allocate(capacity: 1))
         unsafe place.pointer.initialize(to: value(place))
         return place
     }
 
-    /// Destroys a value that `make` allocated.
-    ///
-    /// The place is invalid afterwards.
+    /// Destroys a value that `make` allocated; the place is invalid afterwards.
     @unsafe public func destroy() {
         unsafe pointer.deinitialize(count: 1)
         unsafe pointer.deallocate()

@@ -1,6 +1,4 @@
-/// A ring buffer used as a first-in, first-out queue.
-///
-/// It grows by doubling and never shrinks.
+/// A ring buffer used as a first-in, first-out queue; it grows by doubling and never shrinks.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var storage: UnsafeMutablePointer<Element>
     @usableFromInline var capacity: Int

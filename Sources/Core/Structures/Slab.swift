@@ -9,9 +9,7 @@ public struct Slab<Element>: ~Copyable {
     @usableFromInline var chunks: UnsafeMutablePointer<UnsafeMutablePointer<Element>>
     @usableFromInline var chunkCapacity: Int
     @usableFromInline var allocatedChunks = 0
-    /// One bit per slot, set while the slot is occupied.
-    ///
-    /// Its capacity is `chunkCapacity` chunks.
+    /// One bit per slot, set while the slot is occupied; its capacity is `chunkCapacity` chunks.
     @usableFromInline var occupied: UnsafeMutablePointer<UInt64>
     @usableFromInline var free: [Slot<Element>] = []
 
@@ -98,9 +96,7 @@ public struct Slab<Element>: ~Copyable {
         nonmutating _modify { yield &pointer(slot).pointee }
     }
 
-    /// Returns the address of any slot ever used, occupied or not.
-    ///
-    /// It is for prefetching and for callers that track occupancy.
+    /// Returns the address of any slot ever used, occupied or not; it is for prefetching and for callers that track occupancy.
     @inlinable public func unchecked(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(address(slot)) }
 
     @inlinable func address(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {

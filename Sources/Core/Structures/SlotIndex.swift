@@ -25,9 +25,7 @@ public struct SlotIndex: ~Copyable {
     private static let fullCount = placeCount * 13 / 16
     @inlinable static var empty: UInt32 { .max }
 
-    /// The segments by the hash's upper bits.
-    ///
-    /// A segment of lower depth than the directory appears in it several times.
+    /// The segments by the hash's upper bits; a segment of lower depth than the directory appears in it several times.
     @usableFromInline var directory: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
     @usableFromInline var depth = 0
 
@@ -161,9 +159,7 @@ public struct SlotIndex: ~Copyable {
     ///
     /// The lowest hash bits give the position, the next six the tag, the highest the segment.
     @inlinable static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
-    /// Returns the tag.
-    ///
-    /// A tag of 63 would make the entry of the last slot equal `empty`, so the tag is at most 62.
+    /// Returns the tag; a tag of 63 would make the entry of the last slot equal `empty`, so the tag is at most 62.
     @inlinable static func tag(_ hash: UInt64) -> UInt32 {
         min(UInt32(truncatingIfNeeded: hash >> UInt64(placeBits)) & 63, 62)
     }
@@ -181,9 +177,7 @@ public struct SlotIndex: ~Copyable {
         used(segment).pointee += 1
     }
 
-    /// Returns the address of the segment's entry count, stored after its entries.
-    ///
-    /// The depth follows it.
+    /// Returns the address of the segment's entry count, stored after its entries; the depth follows it.
     private static func used(_ segment: UnsafeMutablePointer<UInt32>) -> UnsafeMutablePointer<UInt32> {
         segment + placeCount
     }

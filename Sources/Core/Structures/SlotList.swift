@@ -7,9 +7,7 @@ public struct SlotLinks<Element>: BitwiseCopyable, Sendable {
     @inlinable init(next: Slot<Element>, previous: Slot<Element>) { (self.next, self.previous) = (next, previous) }
 }
 
-/// The ends of a linked list of slots.
-///
-/// The values are in a `Slab` and store their own `SlotLinks`.
+/// The ends of a linked list of slots; the values are in a `Slab` and store their own `SlotLinks`.
 public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
     public var first = Slot<Element>.none
     public var last = Slot<Element>.none

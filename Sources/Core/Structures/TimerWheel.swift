@@ -3,9 +3,7 @@
 /// An id is a small number, such as a slab slot. A deadline is in the level of the highest 6-bit digit in which it differs from
 /// the current tick. Entries of a lower level are therefore always due before those of a higher level, and no slot wraps around.
 public struct TimerWheel: ~Copyable {
-    /// A deadline in 16 bytes.
-    ///
-    /// A tick has 48 bits, the range of eight levels of 6 bits.
+    /// A deadline in 16 bytes; a tick has 48 bits, the range of eight levels of 6 bits.
     struct Node: BitwiseCopyable {
         private var lowTick: UInt32 = 0
         private var highTick: UInt16 = 0
@@ -55,9 +53,7 @@ public struct TimerWheel: ~Copyable {
         occupancy.deallocate()
     }
 
-    /// Sets or moves the id's deadline.
-    ///
-    /// A deadline in the past expires at the next `advance`.
+    /// Sets or moves the id's deadline; a deadline in the past expires at the next `advance`.
     public mutating func schedule(_ id: UInt32, at time: Int64) {
         let node = nodes.pointer(id)
         if node.pointee.list != .max { unlink(node) } else { count += 1 }

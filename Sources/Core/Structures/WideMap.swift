@@ -13,9 +13,7 @@ public struct WideMap: ~Copyable {
 
     public private(set) var count = 0
 
-    /// A random secret.
-    ///
-    /// Keys may derive from peers' input: without a secret, colliding keys would make each lookup linear.
+    /// A random secret; keys may derive from peers' input: without a secret, colliding keys would make each lookup linear.
     private let seed: (UInt64, UInt64)
 
     /// - Parameters:
@@ -41,9 +39,7 @@ public struct WideMap: ~Copyable {
         return nil
     }
 
-    /// Inserts or replaces a value.
-    ///
-    /// `UInt32.max` is reserved for empty entries.
+    /// Inserts or replaces a value; `UInt32.max` is reserved for empty entries.
     public mutating func set(_ high: UInt64, _ low: UInt64, _ value: UInt32) {
         precondition(value != .max, "reserved for empty places")
         if (count + 1) * 4 > (mask + 1) * 3 { grow() }

@@ -26,9 +26,7 @@ package struct CivilDate: Equatable, Sendable, CustomStringConvertible {
         self.init(daysSince1970: Int(time).floorDivided(by: CivilTime.millisecondsOfDay).quotient)
     }
 
-    /// Parses `yyyy-MM-dd`.
-    ///
-    /// The result is `nil` for another form or a date that does not exist.
+    /// Parses `yyyy-MM-dd`; the result is `nil` for another form or a date that does not exist.
     package init?(_ text: String) {
         let bytes = Array(text.utf8)
         let dash = UInt8(ascii: "-")

@@ -1,6 +1,4 @@
-/// An option of a command.
-///
-/// The parser and the help text both use it, so they cannot diverge.
+/// An option of a command; the parser and the help text both use it, so they cannot diverge.
 package struct CommandOption: Sendable {
     /// The name without dashes.
     package let name: String
@@ -113,9 +111,7 @@ package struct ParsedArguments: Sendable {
         return text
     }
 
-    /// Returns an integer within `range`, or `nil` if the option is absent.
-    ///
-    /// Digits may be grouped (20,000 or 20_000).
+    /// Returns an integer within `range`, or `nil` if the option is absent; digits may be grouped (20,000 or 20_000).
     package func number(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
         try parse(name, "a number from \(range.lowerBound) to \(range.upperBound)") {
             Int64($0.filter { $0 != "_" && $0 != "," }).flatMap { range.contains($0) ? $0 : nil }

@@ -1,17 +1,11 @@
-/// The exit codes of the programs (sysexits.h).
-///
-/// Scripts depend on them.
+/// The exit codes of the programs (sysexits.h); scripts depend on them.
 package enum ExitCode: Int32, Sendable, CaseIterable {
     case done = 0
-    /// A request was rejected or a check failed.
-    ///
-    /// The message is printed.
+    /// A request was rejected or a check failed; the message is printed.
     case refused = 1
     /// The command line is invalid.
     case usage = 64
-    /// The only fault that `--check` found is a certificate that clients reject.
-    ///
-    /// A gateway would start with it.
+    /// The only fault that `--check` found is a certificate that clients reject; a gateway would start with it.
     case certificate = 65
     case unreachable = 69
     /// An internal error.

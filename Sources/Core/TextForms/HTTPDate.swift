@@ -10,9 +10,7 @@ package enum HTTPDate {
         return "\(days[moment.weekday]), \(day) \(months[date.month - 1]) \(date.year) \(moment.clock) GMT"
     }
 
-    /// Parses this format.
-    ///
-    /// The result is `nil` for any other one, including HTTP's two obsolete formats.
+    /// Parses this format; the result is `nil` for any other one, including HTTP's two obsolete formats.
     package static func secondsSince1970(_ text: some Sequence<UInt8>) -> Int64? {
         let parts = String(decoding: Array(text), as: UTF8.self).split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 6, parts[0].hasSuffix(","), days.contains(String(parts[0].dropLast())), parts[5] == "GMT",

@@ -1,6 +1,4 @@
-/// Writes JSON strings (RFC 8259).
-///
-/// Every input becomes valid JSON: each byte of invalid UTF-8 is replaced by U+FFFD.
+/// Writes JSON strings (RFC 8259); every input becomes valid JSON: each byte of invalid UTF-8 is replaced by U+FFFD.
 package enum JSONString {
     /// The characters escaped as `\u` and four digits besides the required ones: `"`, `\` and U+0000 to U+001F.
     package enum Escapes {

@@ -15,9 +15,7 @@ package enum TerminalText {
         escaped(text) { _ in 0 }
     }
 
-    /// Returns complete output.
-    ///
-    /// Line ends, tabs and the sequences of `Sequence` are not escaped.
+    /// Returns complete output; line ends, tabs and the sequences of `Sequence` are not escaped.
     package static func lines(_ text: String) -> String {
         escaped(text) { rest in
             switch rest.first {
@@ -31,9 +29,7 @@ package enum TerminalText {
         }
     }
 
-    /// Returns complete output of a program without colors.
-    ///
-    /// Line ends and tabs are not escaped.
+    /// Returns complete output of a program without colors; line ends and tabs are not escaped.
     package static func unpainted(_ text: String) -> String {
         escaped(text) { rest in rest.first == "\n" || rest.first == "\t" ? 1 : 0 }
     }

@@ -10,9 +10,7 @@ struct EightBytes {
         self.init(word: text.loadUnaligned(fromByteOffset: place, as: UInt64.self))
     }
 
-    /// Loads the bytes from `place` on.
-    ///
-    /// If fewer than eight are left, the word also has earlier bytes or spaces, in any order.
+    /// Loads the bytes from `place` on; if fewer than eight are left, the word also has earlier bytes or spaces, in any order.
     @inline(__always) init(_ text: UnsafeRawBufferPointer, from place: Int) {
         let count = text.count
         if place + 8 <= count {

@@ -164,9 +164,7 @@ extension ByteSink {
         if !value.isNone { element(value, field) }
     }
 
-    /// Writes an element of a repeated identifier field.
-    ///
-    /// `none` is written as an empty element.
+    /// Writes an element of a repeated identifier field; `none` is written as an empty element.
     mutating func element(_ value: some WideIdentifier, _ field: some MessageField) {
         put(varint: field.tag)
         guard !value.isNone else { return put(0) }
@@ -175,9 +173,7 @@ extension ByteSink {
         put(word: value.low)
     }
 
-    /// Writes an embedded message.
-    ///
-    /// Its size is counted first because the length precedes the message.
+    /// Writes an embedded message; its size is counted first because the length precedes the message.
     mutating func message(_ value: some MessageBody, _ field: some MessageField) {
         var counter = ByteCounter()
         value.write(to: &counter)

@@ -19,9 +19,7 @@ public enum CloseCode: UInt32, Sendable, CaseIterable {
     /// The client did not read the data sent to it.
     case slowReader = 104
 
-    /// The gateway stops or is drained by an operator.
-    ///
-    /// Close may name another address.
+    /// The gateway stops or is drained by an operator; close may name another address.
     case shuttingDown = 200
     /// Too many connections or handshakes.
     case overloaded = 201
@@ -30,24 +28,16 @@ public enum CloseCode: UInt32, Sendable, CaseIterable {
     /// The app is disabled temporarily.
     case appDisabled = 203
 
-    /// The Hello's timestamp is too far off or not increasing.
-    ///
-    /// `server_time` gives the offset for one retry.
+    /// The Hello's timestamp is too far off or not increasing; `server_time` gives the offset for one retry.
     case clockSkew = 300
-    /// The cid is unknown.
-    ///
-    /// The device must register again.
+    /// The cid is unknown; the device must register again.
     case unknownDevice = 301
 
-    /// Another session of this device took over.
-    ///
-    /// The client must not reconnect for 30 s.
+    /// Another session of this device took over; the client must not reconnect for 30 s.
     case replaced = 400
     case badProof = 401
     case unknownApp = 402
-    /// Registration over plain TCP from a remote address is not allowed.
-    ///
-    /// The client must use TLS.
+    /// Registration over plain TCP from a remote address is not allowed; the client must use TLS.
     case plaintextRegistration = 403
     /// This listener does not serve this role.
     case wrongListener = 404

@@ -10,9 +10,7 @@ struct Cursor {
     /// - Parameter range: the whole of `bytes`, or a range from `lengthDelimited(in:)`.
     init(_ range: Range<Int>) { (offset, end) = (range.lowerBound, range.upperBound) }
 
-    /// Advances to the next field of `Field`, skips unknown fields and checks the wire type.
-    ///
-    /// Returns `nil` at the end.
+    /// Advances to the next field of `Field`, skips unknown fields and checks the wire type; returns `nil` at the end.
     @inline(__always)
     mutating func next<Field: MessageField>(_: Field.Type, in bytes: RawSpan) throws(WireError) -> Field? {
         while offset < end {
@@ -77,9 +75,7 @@ struct Cursor {
         throw .truncated
     }
 
-    /// Reads a 32-bit field.
-    ///
-    /// As in every protobuf decoder, a longer number is truncated to its low half.
+    /// Reads a 32-bit field; as in every protobuf decoder, a longer number is truncated to its low half.
     mutating func uint32(in bytes: RawSpan) throws(WireError) -> UInt32 {
         UInt32(truncatingIfNeeded: try varint(in: bytes))
     }
@@ -199,9 +195,7 @@ extension RawSpan {
         unsafe extracting(range).withUnsafeBytes { unsafe [UInt8]($0) }
     }
 
-    /// Returns the text in `range`.
-    ///
-    /// The range must be valid UTF-8: invalid bytes are replaced, not reported.
+    /// Returns the text in `range`; the range must be valid UTF-8: invalid bytes are replaced, not reported.
     func string(_ range: Range<Int>) -> String {
         // Safe for the same reasons as `array`.
         unsafe extracting(range).withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }

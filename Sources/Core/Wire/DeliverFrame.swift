@@ -55,9 +55,7 @@
 
     public var byteCount: Int { unsafe FrameHeader.byteCount + bodyByteCount }
 
-    /// The offset of the msgId's sixteen bytes in the frame.
-    ///
-    /// The msgId must not be `.none`.
+    /// The offset of the msgId's sixteen bytes in the frame; the msgId must not be `.none`.
     public var messageIDOffset: Int {
         var counter = ByteCounter()
         unsafe writePlace(to: &counter)
@@ -97,9 +95,7 @@
         unsafe sink.flag(isCarriedByVendor, Field.carriedByVendor)
     }
 
-    /// Writes the stream, the sequence and the msgId.
-    ///
-    /// `messageIDOffset` relies on the msgId being last.
+    /// Writes the stream, the sequence and the msgId; `messageIDOffset` relies on the msgId being last.
     @inline(__always)
     private func writePlace(to sink: inout some ByteSink) {
         unsafe sink.number(stream, Deliver.Field.stream)

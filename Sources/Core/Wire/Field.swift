@@ -15,9 +15,7 @@ package struct FieldShape: Equatable, Sendable {
     }
     package var kind: Kind
     package var isRepeated = false
-    /// Whether the field is declared `optional`.
-    ///
-    /// A default value differs from absence and is therefore written.
+    /// Whether the field is declared `optional`; a default value differs from absence and is therefore written.
     package var isOptional = false
 
     static var uint32: Self { Self(kind: .uint32) }

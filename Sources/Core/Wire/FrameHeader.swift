@@ -4,9 +4,7 @@
 public struct FrameHeader: Equatable, Sendable {
     public static let byteCount = 4
 
-    /// A header after which the connection must be closed.
-    ///
-    /// `closeCode` is the code to send.
+    /// A header after which the connection must be closed; `closeCode` is the code to send.
     public enum ParseError: Error, Equatable, Sendable {
         case unknownType(UInt8)
         case bodyTooLarge(byteCount: Int, limit: Int)

@@ -13,9 +13,7 @@ public struct HelloTranscript: Equatable, Sendable {
 
     /// The label and the body without its proof.
     public let bytes: [UInt8]
-    /// The proof, not yet verified.
-    ///
-    /// Empty if the Hello has none.
+    /// The proof, not yet verified; empty if the Hello has none.
     public let proof: [UInt8]
 
     /// - Parameter body: a received Hello's body, or a client's own body before the proof is added.

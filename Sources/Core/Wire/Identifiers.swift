@@ -21,9 +21,7 @@ extension WideIdentifier {
     @inlinable public static var none: Self { Self(high: 0, low: 0) }
     @inlinable public var isNone: Bool { high == 0 && low == 0 }
 
-    /// Parses exactly 32 lower-case hex digits.
-    ///
-    /// Any other input gives `nil`.
+    /// Parses exactly 32 lower-case hex digits; any other input gives `nil`.
     public init?(hex: some Sequence<UInt8>) {
         var words: (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -60,9 +58,7 @@ extension WideIdentifier {
         return bytes
     }
 
-    /// Reads exactly 16 bytes in network order.
-    ///
-    /// Any other count gives `nil`.
+    /// Reads exactly 16 bytes in network order; any other count gives `nil`.
     public init?(bytes: some Collection<UInt8>) {
         guard bytes.count == 16 else { return nil }
         var words: (UInt64, UInt64) = (0, 0)
@@ -157,9 +153,7 @@ public struct TaskID: WideIdentifier {
 
     public var kind: Kind? { Kind(rawValue: UInt8(high >> 56)) }
 
-    /// The bucket of the task's own rows.
-    ///
-    /// For a single push created by this version it is the device's bucket.
+    /// The bucket of the task's own rows; for a single push created by this version it is the device's bucket.
     @inlinable public var home: Bucket { Bucket(UInt16(high >> 20 & 0xFFF)) }
 
     public var text: String {
@@ -188,9 +182,7 @@ public struct TaskID: WideIdentifier {
         }
     }
 
-    /// Parses the text form.
-    ///
-    /// Any other text gives `nil`.
+    /// Parses the text form; any other text gives `nil`.
     public init?(text: some StringProtocol) {
         let parts = text.utf8.split(separator: UInt8(ascii: "_"), omittingEmptySubsequences: false)
         guard parts.count == 3, parts[1].count == 4, parts[2].count == 24 else { return nil }
@@ -230,9 +222,7 @@ public struct Bucket: Hashable, Comparable, Sendable {
     /// Creates the bucket of a digest from its first eight bytes in network order.
     @inlinable public init(digest word: UInt64) { index = UInt16(word >> 52) }
 
-    /// Returns the event loop that owns this bucket's devices.
-    ///
-    /// Stored data does not depend on the number of loops.
+    /// Returns the event loop that owns this bucket's devices; stored data does not depend on the number of loops.
     @inlinable public func loop(of loopCount: Int) -> Int { Int(index) % loopCount }
 
     @inlinable public static func < (left: Bucket, right: Bucket) -> Bool { left.index < right.index }

@@ -21,24 +21,16 @@ public enum Limits {
     }()
     /// The payload of an upstream message from a device.
     public static let upstreamPayloadByteCount = 16 << 10
-    /// The maximum of the header's 24-bit length.
-    ///
-    /// No configured limit can exceed it.
+    /// The maximum of the header's 24-bit length; no configured limit can exceed it.
     public static let largestFrameBodyByteCount = 1 << 24 - 1
 
-    /// The ranges above a position.
-    ///
-    /// The window is 32, so at most 32 ranges exist.
+    /// The ranges above a position; the window is 32, so at most 32 ranges exist.
     public static let rangeCount = 32
-    /// The positions in a Hello or Ack.
-    ///
-    /// Two streams exist, and the remaining six are reserved for later ones.
+    /// The positions in a Hello or Ack; two streams exist, and the remaining six are reserved for later ones.
     public static let positionCount = 8
     /// The rejections in an Ack: a whole window.
     public static let rejectedCount = 32
-    /// The opened msgIds in a Hello.
-    ///
-    /// Further ones are sent as Feedback.
+    /// The opened msgIds in a Hello; further ones are sent as Feedback.
     public static let openedCount = 32
     /// The vendor tokens of a device, a Hello or a DeviceUpdate: eight of activities, three other kinds in two environments, and
     /// two of other channels or topics.
@@ -49,24 +41,16 @@ public enum Limits {
     public static let activityTokenCount = 8
     /// The custom actions in Feedback, numbered as in Getui.
     public static let actions: ClosedRange<UInt32> = 90_001...90_999
-    /// The reasons in Welcome's `dropped`.
-    ///
-    /// Nine final states exist.
+    /// The reasons in Welcome's `dropped`; nine final states exist.
     public static let droppedCount = 16
 
     /// An app id is a short name in the configuration.
     public static let appIDByteCount = 64
-    /// APNs topics are ASCII bundle ids with a suffix.
-    ///
-    /// A device's row stores the length in one byte.
+    /// APNs topics are ASCII bundle ids with a suffix; a device's row stores the length in one byte.
     public static let topicByteCount = 255
-    /// Vendor tokens are hex.
-    ///
-    /// The longest known ones, of Live Activities, have nearly 200 digits.
+    /// Vendor tokens are hex; the longest known ones, of Live Activities, have nearly 200 digits.
     public static let tokenByteCount = 512
-    /// ActivityKit's ids are UUIDs of 36 characters.
-    ///
-    /// An app may use other names.
+    /// ActivityKit's ids are UUIDs of 36 characters; an app may use other names.
     public static let activityByteCount = 64
     /// 128 characters of up to four bytes.
     public static let reasonByteCount = 512
@@ -74,9 +58,7 @@ public enum Limits {
     public static let clientByteCount = 256
     /// host:port, where a host name has at most 253 characters.
     public static let alternateByteCount = 264
-    /// A proof is an HMAC-SHA256 of 32 bytes.
-    ///
-    /// Another length up to this bound is a wrong proof, not a malformed body.
+    /// A proof is an HMAC-SHA256 of 32 bytes; another length up to this bound is a wrong proof, not a malformed body.
     public static let proofByteCount = 64
     /// Sixteen random bytes that distinguish two Hellos with the same timestamp.
     public static let nonceByteCount = 16

@@ -61,9 +61,7 @@ public struct Hello: Equatable, Sendable {
     public var heartbeatSeconds: UInt32 = 0
     public var badge: Int32?
     public var tokens: [VendorToken] = []
-    /// The rejected tokens.
-    ///
-    /// They are not encoded.
+    /// The rejected tokens; they are not encoded.
     package var refusedTokens = RefusedTokens()
     public var opened: [MessageID] = []
     public var replayOpened = false
@@ -156,9 +154,7 @@ public struct DeviceUpdate: Equatable, Sendable {
     public var keepsRunning: Bool?
     public var badge: Int32?
     public var tokens: [VendorToken] = []
-    /// The rejected tokens.
-    ///
-    /// They are not encoded.
+    /// The rejected tokens; they are not encoded.
     package var refusedTokens = RefusedTokens()
     public var pushModeOff: Bool?
     public var heartbeatSeconds: UInt32 = 0
@@ -209,9 +205,7 @@ public struct Publish: Equatable, Sendable {
     public var payload: [UInt8] = []
     /// The TTL, or `nil` if the sender gave none.
     public var timeToLive: Int64?
-    /// Whether a TTL was given.
-    ///
-    /// Older senders set it for a TTL of 0, which they do not encode.
+    /// Whether a TTL was given; older senders set it for a TTL of 0, which they do not encode.
     public var hasTimeToLive = false
     public var strategy: UInt32 = 0
     public var collapseKey = ""

@@ -39,9 +39,7 @@ extension VendorToken: MessageBody {
 }
 
 extension VendorToken {
-    /// Returns whether this version knows the token's channel.
-    ///
-    /// The other fields are not validated.
+    /// Returns whether this version knows the token's channel; the other fields are not validated.
     fileprivate static func isOfKnownChannel(_ bytes: RawSpan, at range: Range<Int>) throws(WireError) -> Bool {
         var cursor = Cursor(range)
         var isKnown = true

@@ -67,7 +67,6 @@ extension TLSContext {
         return [CertificateFinding(weight: .unwise, description: "\(name) ends in \(left)", isOwnEnd: true)]
     }
 
-    /// Returns the reason if the certificate is not valid now.
     private static func dateFault(_ certificate: OpaquePointer) -> String? {
         // Negative: in the past. Positive: in the future. Zero: the date cannot be read.
         if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "is not valid yet" }
@@ -135,7 +134,6 @@ extension TLSContext {
         return way
     }
 
-    /// Returns the problems of the authorities that verify clients' certificates.
     private func authorityFindings(_ seconds: Int64) -> [CertificateFinding] {
         guard SSL_CTX_get_verify_mode(raw) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0,
             let objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(raw))

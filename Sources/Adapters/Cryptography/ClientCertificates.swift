@@ -15,7 +15,6 @@ package struct ClientCertificates: Sendable, Equatable {
 /// The allowed names for OpenSSL's callback; sessions keep this object alive as long as the callback may run.
 final class AllowedNames {
     private let names: [String]
-    /// The verification error of a certificate without an allowed name.
     static let refusal = X509_V_ERR_APPLICATION_VERIFICATION
 
     init(_ names: [String]) { self.names = names }

@@ -41,7 +41,6 @@ package enum SHA256 {
 
     package static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
 
-    /// A digest of bytes that arrive in pieces.
     package struct Running: ~Copyable {
         private var state = SHA256_CTX()
 
@@ -51,7 +50,6 @@ package enum SHA256 {
             SHA256_Update(&state, bytes.baseAddress, bytes.count)
         }
 
-        /// Returns the digest of all pieces concatenated.
         package consuming func digest() -> Digest {
             withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
                 SHA256_Final(output.baseAddress?.assumingMemoryBound(to: UInt8.self), &state)
@@ -60,7 +58,6 @@ package enum SHA256 {
         }
     }
 
-    /// Returns the digest of several pieces concatenated.
     package static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
 }
 
@@ -118,7 +115,6 @@ package enum SecureRandom {
         return bytes
     }
 
-    /// Fills memory with random bytes.
     package static func fill(_ memory: UnsafeMutableRawBufferPointer) {
         guard let start = memory.baseAddress, !memory.isEmpty else { return }
         let result = RAND_bytes(start.assumingMemoryBound(to: UInt8.self), Int32(memory.count))

@@ -4,7 +4,6 @@ package struct ExpiryWatch: Sendable {
 
     package init() {}
 
-    /// Removes all other listeners.
     package mutating func keep(only listeners: Set<String>) { told = told.filter { listeners.contains($0.key) } }
 
     /// Returns whether to warn now; `now` and `end` are in seconds since 1970, `warning` in seconds before the end.

@@ -76,7 +76,6 @@ final class PresharedKeyMemory {
         return Unmanaged<PresharedKeyMemory>.fromOpaque(data).takeUnretainedValue()
     }
 
-    /// Sets the callbacks of the context for both sides of a connection.
     func install(in context: OpaquePointer) {
         SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
         SSL_CTX_set_psk_find_session_callback(context) { session, identity, count, found in

@@ -18,14 +18,11 @@ package final class TLSContext: @unchecked Sendable {
     let presharedKey: PresharedKeyMemory?
     /// The owner of the allowed client names that the callbacks point to.
     let allowedNames: AllowedNames?
-    /// The listener's name, for the log.
     let name: String
 
     /// The rule by which a client verifies a server.
     package enum Trust: Sendable, Equatable {
-        /// The system's certificate authorities.
         case system
-        /// The certificates in one PEM file, and no others.
         case certificates(path: String)
         /// Any server, without verification: for tests and for a gateway behind a trusted tunnel.
         case anyone
@@ -89,7 +86,6 @@ package final class TLSContext: @unchecked Sendable {
         (presharedKey, allowedNames) = (memory, nil)
     }
 
-    /// Creates a context with one pre-shared key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
     /// Creates a client's context with a certificate for servers that request one; `identify` describes the files.
@@ -98,7 +94,6 @@ package final class TLSContext: @unchecked Sendable {
         if let path { try identify(withCertificate: path, keyPath: keyPath) }
     }
 
-    /// Creates a client's context.
     package init(trusting trust: Trust) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_client_method())
         switch trust {
@@ -231,7 +226,6 @@ package final class TLSContext: @unchecked Sendable {
     }
 }
 
-/// OpenSSL's per-thread error queue.
 enum OpenSSLErrors {
     /// Clears the errors of a call that was expected to fail.
     static func forget() { ERR_clear_error() }

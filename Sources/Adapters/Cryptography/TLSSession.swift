@@ -60,7 +60,6 @@ package final class TLSSession {
         case certificate
         /// The peer sent an alert, for example because it rejected this side's certificate.
         case refusedByPeer
-        /// The peer disconnected.
         case ended
         /// The peer does not use TLS, or no version or cipher is common to both sides.
         case form
@@ -78,12 +77,10 @@ package final class TLSSession {
     package var isGated = false
     /// Whether the gate's list of handshakes for a later turn includes this session.
     package var isLate = false
-    /// The cause of the last failure.
     package private(set) var failure = Failure.ended
     /// The `errno` of the last failed socket call, or 0.
     package private(set) var systemErrorCode: CInt = 0
 
-    /// Creates the server side over `descriptor`.
     package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
         self.descriptor = descriptor
@@ -119,7 +116,6 @@ package final class TLSSession {
 
     deinit { SSL_free(raw) }
 
-    /// The name of the server's context in the log.
     package var listener: String { context.name }
 
     private static func make(_ context: TLSContext, _ descriptor: CInt) throws(TLSFailure) -> OpaquePointer {
@@ -165,7 +161,6 @@ package final class TLSSession {
         }
     }
 
-    /// Reads at most `buffer.count` available bytes.
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
         ERR_clear_error()
         socket?.point(at: descriptor)
@@ -199,13 +194,11 @@ package final class TLSSession {
         }
     }
 
-    /// The protocol's name for the log, such as `TLSv1.3`.
     package var protocolName: String { SSL_get_version(raw).map { String(cString: $0) } ?? "" }
 
     /// Whether both sides proved that they have the same pre-shared key; valid after the handshake.
     package var usesPresharedKey: Bool { SSL_session_reused(raw) == 1 }
 
-    /// Whether both sides agreed on HTTP/2.
     package var isHTTP2: Bool {
         var name: UnsafePointer<UInt8>?
         var count: CUnsignedInt = 0

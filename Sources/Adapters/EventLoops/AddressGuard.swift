@@ -14,10 +14,8 @@ package final class AddressGuard: Sendable {
         var lastRefused = ""
     }
 
-    /// The refusals since the last report.
     package struct Report {
         package let counts: [(kind: AddressRefusal.Kind, count: Int)]
-        /// The most recently refused address.
         package let address: String
     }
 
@@ -31,7 +29,6 @@ package final class AddressGuard: Sendable {
     }
 
     package enum Admission {
-        /// The connection is not counted.
         case exempt
         case counted(UInt64)
         case refused(AddressRefusal)
@@ -84,12 +81,10 @@ package final class AddressGuard: Sendable {
         return refusal
     }
 
-    /// Returns the number of an address's open connections.
     package func connectionCount(of network: UInt64) -> Int {
         state.withLock { $0.limiter.connectionCount(of: network) }
     }
 
-    /// The number of refusals of each kind since the start.
     package var counts: [AddressRefusal.Kind: Int] {
         let counts = state.withLock { $0.counts }
         return Dictionary(uniqueKeysWithValues: AddressRefusal.Kind.allCases.map { ($0, counts[$0.rawValue]) })
@@ -108,7 +103,6 @@ package final class AddressGuard: Sendable {
     }
 }
 
-/// A connection counted by an address guard until `leave`.
 struct CountedAddress: Sendable {
     let addressGuard: AddressGuard
     let network: UInt64

@@ -2,12 +2,9 @@ internal import Glibc
 
 /// The limits of one network address; 0 means no limit.
 package struct AddressRules: Sendable, Equatable {
-    /// The maximum number of open connections.
     package var connections: Int
-    /// The maximum rate of new connections per second.
     package var arrivalsPerSecond: Int
     package var requestsPerSecond: Int
-    /// The maximum rate of request bodies in bytes per second.
     package var requestBytesPerSecond: Int
 
     package init(
@@ -23,7 +20,6 @@ package struct AddressRefusal: Sendable, Equatable {
     package enum Kind: Int, Sendable, CaseIterable {
         case connections, arrivals, requests, bytes
 
-        /// The name in metrics and the log.
         package var label: String {
             switch self {
             case .connections: "connections"
@@ -76,7 +72,6 @@ struct AddressLimiter: ~Copyable {
     // Zeroed by the system, so unused pages take no memory.
     private let entries: UnsafeMutablePointer<Entry>
 
-    /// The number of addresses that fit into the table.
     var capacity: Int { setCount * Self.wayCount }
 
     /// - Parameter setCount: a power of two.

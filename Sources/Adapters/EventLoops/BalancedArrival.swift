@@ -11,7 +11,6 @@ final class BalancedArrival {
         case probed
         /// The balancer closed the connection during its header.
         case left
-        /// The header timed out.
         case late
         case refused(ProxyHeader.Fault)
     }
@@ -21,7 +20,6 @@ final class BalancedArrival {
     private let done: (BalancedArrival, Outcome) -> Void
     private var event: UnsafeMutablePointer<event>?
     private var awaitedByteCount = 0
-    /// Whether a part of the header has arrived.
     private var hasBegun = false
 
     /// Takes a non-blocking socket; `done` is called once on the loop, unless `drop` is called before.

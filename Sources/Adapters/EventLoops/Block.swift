@@ -69,7 +69,6 @@ struct BlockPool {
 struct Outbox {
     private(set) var head: Block.Pointer?
 
-    /// The number of unsent bytes.
     var byteCount: UInt32 { head?.pointee.chainByteCount ?? 0 }
 
     /// The allocated memory in bytes; computing it visits every block.
@@ -101,7 +100,6 @@ struct Outbox {
         return UnsafeMutableRawBufferPointer(start: block.bytes, count: wanted)
     }
 
-    /// Appends the first `count` reserved bytes to the outbox.
     mutating func commit(byteCount count: Int) {
         guard count > 0 else { return }
         guard let head, let tail = head.pointee.tail, tail.freeByteCount >= count else {
@@ -111,7 +109,6 @@ struct Outbox {
         head.pointee.chainByteCount += UInt32(count)
     }
 
-    /// Removes the first `count` bytes after they were sent.
     mutating func remove(byteCount count: Int, into pool: inout BlockPool) {
         guard let first = head else { return }
         let (left, tail) = (first.pointee.chainByteCount - UInt32(count), first.pointee.tail)

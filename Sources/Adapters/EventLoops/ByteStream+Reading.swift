@@ -145,7 +145,6 @@ extension ByteStream {
         keepUnconsumed(UnsafeRawBufferPointer(start: begin + consumed, count: total - consumed))
     }
 
-    /// Stores a copy of the bytes that the delegate did not consume.
     func keepUnconsumed(_ bytes: UnsafeRawBufferPointer) {
         guard let slot, let base = bytes.baseAddress, !bytes.isEmpty else { return }
         let block = table.pointee.pool.take(byteCount: bytes.count)

@@ -36,7 +36,6 @@ extension ByteStream {
         return true
     }
 
-    /// Decodes received bytes in place and delivers the payload.
     func receiveFrames(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
         // Most reads begin and end between messages, so their reader needs no allocation.

@@ -23,7 +23,6 @@ extension ByteStream {
         return nil
     }
 
-    /// Appends the first `byteCount` reserved bytes to this turn's output.
     func commit(byteCount: Int) {
         guard let slot else { return }
         slot.pointee.outbox.commit(byteCount: byteCount)
@@ -51,12 +50,10 @@ extension ByteStream {
         return true
     }
 
-    /// Writes a copy of `bytes`, as the other `write` does.
     package func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }
 
-    /// Prefetches the memory that a write will use.
     package func foresee() { prefetch(place, byteCount: MemoryLayout<StreamSlot>.size) }
 
     /// Requests a call of `outboxDrained` once all written bytes are sent, even if none are pending.
@@ -127,7 +124,6 @@ extension ByteStream {
         if slot.pointee.flags.contains(.hasPeerEnd) { enqueueReadAgain() }
     }
 
-    /// Sends the outbox's first blocks with one system call.
     private func sendGathered(_ slot: StreamSlot.Pointer) -> Int {
         // One block with a frame or two is the usual case. A plain `send` needs no list of pieces.
         if let head = slot.pointee.outbox.head, head.pointee.next == nil {

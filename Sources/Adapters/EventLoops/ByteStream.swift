@@ -15,7 +15,6 @@ public struct ByteStream {
     /// The serial number that distinguishes this stream from other users of the slot.
     let serial: UInt32
 
-    /// Creates a handle for the stream that currently uses a slot.
     init(_ slot: StreamSlot.Pointer) {
         (table, place, serial) = (StreamTable.table(of: slot), slot, slot.pointee.serial)
     }
@@ -166,7 +165,6 @@ public struct ByteStream {
         return false
     }
 
-    /// Counts and reports the end of a handshake on the server side.
     private func noteHandshake(_ slot: StreamSlot.Pointer, _ reason: CloseReason?) {
         guard let tls = slot.pointee.tls else { return noteWaiter(reason) }
         guard tls.isServing else { return }
@@ -184,7 +182,6 @@ public struct ByteStream {
         }
     }
 
-    /// Counts and reports the end of a stream that waited at the gate.
     private func noteWaiter(_ reason: CloseReason?) {
         table.pointee.gate?.left()
         guard let hook = table.pointee.onHandshake else { return }
@@ -216,7 +213,6 @@ public struct ByteStream {
         return place.pointee.serial == serial
     }
 
-    /// The slot, or `nil` after the stream's end.
     var slot: StreamSlot.Pointer? { isOpen ? place : nil }
 
     /// The remote address according to the balancer or the kernel, or `nil` after the stream's end.
@@ -226,7 +222,6 @@ public struct ByteStream {
 
     package var isTLS: Bool { slot?.pointee.tls != nil }
 
-    /// The number of unsent bytes.
     package var outboxByteCount: Int { slot.map { Int($0.pointee.outbox.byteCount) } ?? 0 }
 
     // MARK: Timeout

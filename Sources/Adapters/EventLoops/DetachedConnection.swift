@@ -10,7 +10,6 @@ internal import Synchronization
 package final class DetachedConnection: @unchecked Sendable {
     // Safe: the content is set before the object is shared, and only the thread that wins `isTaken` reads it, once.
 
-    /// The state that moves with the connection.
     struct Content {
         var descriptor: CInt
         var tls: TLSSession?
@@ -19,9 +18,7 @@ package final class DetachedConnection: @unchecked Sendable {
         var webSocket: WebSocketSession?
         /// Received bytes that were not consumed; they precede the bytes in the socket.
         var leftover: [UInt8] = []
-        /// Written bytes that were not sent.
         var unsent: [UInt8] = []
-        /// The client's address according to a balancer.
         var client: SocketAddress?
         /// The guard that counts the connection; the owner of the content must call `leave` at the end.
         var counted: CountedAddress?
@@ -57,7 +54,6 @@ package final class DetachedConnection: @unchecked Sendable {
         Glibc.close(content.descriptor)
     }
 
-    /// Whether the peer is on this machine.
     package var isLoopback: Bool { peer?.isLoopback ?? false }
 
     /// Whether the connection uses TLS; valid until it is attached.

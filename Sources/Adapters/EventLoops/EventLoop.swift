@@ -16,7 +16,6 @@ internal import Synchronization
 package final class EventLoop: @unchecked Sendable {
     // Safe: `submitted` and `thread` are locks, the flags are atomics, and only the owner accesses everything else.
 
-    /// The point in a turn at which a hook runs.
     package enum TurnEnd: Sendable {
         /// After all callbacks: the point to submit batches to the committer and to fill outboxes.
         case beforeFlush
@@ -74,7 +73,6 @@ package final class EventLoop: @unchecked Sendable {
     private var isTornDown = false
     private var mustTurnAgain = false
 
-    /// The time spent in TLS handshakes of this loop's streams.
     package var handshakeNanoseconds: Int64 {
         preconditionInLoop()
         return streams.pointee.handshakeNanoseconds
@@ -249,7 +247,6 @@ package final class EventLoop: @unchecked Sendable {
     /// Above it the longest waiting one is closed. Must be set before the loop starts, or on the loop.
     package var closingStreamLimit = Int.max
 
-    /// The delay from `Limits`, which tests may change.
     var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
 
     /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
@@ -398,7 +395,6 @@ package final class EventLoop: @unchecked Sendable {
         wake()
     }
 
-    /// The number of times another thread woke the loop, for metrics and tests.
     package var wakeupCount: UInt64 { wakeupTally.load(ordering: .relaxed) }
 
     /// Wakes the loop with one system call, even if several threads call before the loop reacts.
@@ -537,7 +533,6 @@ package class Resident {
     func loopStops() { preconditionFailure("override loopStops()") }
 }
 
-/// The data that accompanies a descriptor between the tables of two loops.
 private final class Passenger {
     let content: DetachedConnection.Content
     let peer: SocketAddress?

@@ -1,6 +1,5 @@
 internal import TextForms
 
-/// An HTTP response to be written to a connection's outbox.
 struct HTTPAnswer {
     var status: Int
     /// The content type, or empty for none; it must be trusted text.
@@ -16,7 +15,6 @@ struct HTTPAnswer {
         showsBody && status != 204 ? body : UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// Calls `send` with the status line, the headers and the empty line.
     func withHead<Result>(date: HTTPDate, _ send: (UnsafeRawBufferPointer) -> Result) -> Result {
         let plain = headers.filter { Self.isPlain($0.name) && Self.isPlain($0.value) }
         let texts = plain.reduce(contentType.utf8.count) { $0 + $1.name.utf8.count + $1.value.utf8.count + 4 }
@@ -116,7 +114,6 @@ struct HTTPAnswer {
     }
 }
 
-/// The text of the header `Date` (RFC 9110, section 5.6.7).
 struct HTTPDate {
     let bytes: UnsafeRawBufferPointer
 }

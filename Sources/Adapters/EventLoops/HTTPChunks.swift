@@ -82,7 +82,6 @@ struct HTTPChunks {
         return line[..<colon].allSatisfy { HTTPHead.isToken($0) }
     }
 
-    /// Returns the size at the start of a line, which may be followed by extensions.
     private static func size(_ line: UnsafeRawBufferPointer) throws(HTTPHead.Refusal) -> Int {
         var size = 0
         var count = 0

@@ -7,9 +7,7 @@ internal import Platform
 final class HTTPConnection: StreamDelegate {
     private enum Phase {
         case reading
-        /// A handler processes the request.
         case answering
-        /// The last response was written.
         case over
     }
 
@@ -22,7 +20,6 @@ final class HTTPConnection: StreamDelegate {
     private var reader: HTTPReader
     /// Whether the deadline of an incomplete request is running.
     private var isTimed = false
-    /// The index of this connection in the server's list.
     var position = 0
     /// The connection's state, its start time and the neighbors in the list of that state, managed by `HTTPConnectionLimit`.
     var place = HTTPConnectionLimit.Place.working
@@ -30,9 +27,7 @@ final class HTTPConnection: StreamDelegate {
     unowned(unsafe) var before: HTTPConnection?
     unowned(unsafe) var after: HTTPConnection?
     let network: UInt64
-    /// The value of `DetachedConnection.countedNetwork`.
     let countedNetwork: UInt64
-    /// The budget reserved for the current request.
     private var share = PeerBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
@@ -194,7 +189,6 @@ final class HTTPConnection: StreamDelegate {
         return false
     }
 
-    /// Discards the request and releases its reservation.
     private func forgetRequest() {
         reader.next()
         server.configuration.budget?.release(&share, network: network)
@@ -342,10 +336,8 @@ final class HTTPConnection: StreamDelegate {
     /// Loopback does not count as exempt, because all clients on the machine share it.
     var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
 
-    /// Whether no output is pending.
     var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }
 
-    /// Closes the connection immediately to free its place.
     func displace() {
         phase = .over
         forgetRequest()
@@ -353,7 +345,6 @@ final class HTTPConnection: StreamDelegate {
         stream?.close()
     }
 
-    /// Closes the connection immediately because the server stops.
     func close() {
         phase = .over
         stream?.close()

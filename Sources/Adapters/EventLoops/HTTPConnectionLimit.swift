@@ -11,7 +11,6 @@ package final class HTTPConnectionLimit {
     enum Place {
         /// The last response was sent, and the connection waits for the peer's end.
         case over
-        /// The connection is between requests.
         case idle
         /// The client sends a request that is not yet authenticated.
         case unproven
@@ -19,10 +18,8 @@ package final class HTTPConnectionLimit {
         case working
     }
 
-    /// The maximum number of open connections.
     package let limit: Int
     package private(set) var count = 0
-    /// The number of connections closed to free a place.
     package private(set) var displacedCount: UInt64 = 0
     /// The number of new connections refused because none could be replaced.
     package private(set) var refusedCount: UInt64 = 0
@@ -64,7 +61,6 @@ package final class HTTPConnectionLimit {
         counts[connection.network] = rest > 0 ? rest : nil
     }
 
-    /// Records a connection's new state.
     func move(_ connection: HTTPConnection, to place: Place, now: UInt64) {
         switch connection.place {
         case .over: over.remove(connection)
@@ -82,7 +78,6 @@ package final class HTTPConnectionLimit {
         }
     }
 
-    /// Returns the connection to replace.
     private func disposable(for network: UInt64, now: UInt64) -> HTTPConnection? {
         let aWhileAgo = now &- min(now, Limits.unprovenMilliseconds)
         let crowdCount = counts[crowd, default: 0]

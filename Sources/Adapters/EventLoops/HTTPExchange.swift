@@ -11,7 +11,6 @@ package final class HTTPExchange {
     private let server: HTTPServer
     /// The owner of the request's bytes, even after its socket is closed; it is `nil` after the response or the server's end.
     private var connection: HTTPConnection?
-    /// The index of this exchange in the server's list of pending ones.
     var position = 0
 
     init(_ connection: HTTPConnection, method: HTTPMethod, server: HTTPServer) {
@@ -28,7 +27,6 @@ package final class HTTPExchange {
 
     // MARK: The request
 
-    /// The peer's address without its port.
     package var peerHost: String { connection?.peerHost ?? "" }
     package var isLoopback: Bool { connection?.isLoopback ?? false }
     package var peer: SocketAddress? { connection?.socketPeer }

@@ -12,19 +12,16 @@ package struct HTTPHead {
         package var reason: StaticString
     }
 
-    /// A range of bytes as offsets.
     struct Range: Equatable {
         var start: Int32
         var end: Int32
     }
 
-    /// The kind of body that follows the head.
     enum Body: Equatable {
         case length(Int)
         case chunks
     }
 
-    /// The result of looking up a single-valued header.
     enum Field {
         case absent
         /// The value of one line, or of several identical ones.
@@ -40,7 +37,6 @@ package struct HTTPHead {
     /// The requested host and port, from the absolute URI or the header `Host`; empty in HTTP/1.0 without either.
     private(set) var host = Range(start: 0, end: 0)
     private(set) var body = Body.length(0)
-    /// Whether the connection stays open for another request.
     private(set) var keepsAlive = true
     private(set) var isHTTP10 = false
     /// Whether the client waits for a 100 response before it sends the body.
@@ -49,7 +45,6 @@ package struct HTTPHead {
     private var isAbsolute = false
     private var fields: [(name: Range, value: Range)] = []
 
-    /// Clears the request but keeps the memory.
     mutating func removeAll() {
         fields.removeAll(keepingCapacity: true)
         (method, target, body) = (.get, Range(start: 0, end: 0), .length(0))
@@ -86,7 +81,6 @@ package struct HTTPHead {
         return false
     }
 
-    /// The elements of a list (RFC 9110, section 5.6.1) without empty ones.
     private struct Elements {
         private var place: Int32
         private let end: Int32
@@ -321,7 +315,6 @@ package struct HTTPHead {
         body = codings.isGiven ? .chunks : .length(length ?? 0)
     }
 
-    /// The transfer encodings of all lines.
     private struct Codings {
         var isGiven = false
         var chunkedCount = 0

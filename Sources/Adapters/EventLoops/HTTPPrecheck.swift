@@ -29,11 +29,9 @@ package struct HTTPRequestHead {
     package let bodyByteCount: Int
     package let isLoopback: Bool
 
-    /// The address under which requests are counted, or 0.
     package var countedNetwork: UInt64 { connection.countedNetwork }
     package var peerHost: String { connection.peerHost }
 
-    /// Returns a header's value, as `HTTPExchange.headerBytes` does.
     package func header(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
     }

@@ -13,7 +13,6 @@ package struct HTTPReader: ~Copyable {
     }
 
     package enum Step {
-        /// More bytes are needed.
         case incomplete
         /// More bytes are needed, and the client waits for a 100 response before it sends them.
         case expectsContinue
@@ -26,7 +25,6 @@ package struct HTTPReader: ~Copyable {
     }
 
     private let headerByteLimit: Int
-    /// The limit of the current request.
     private var bodyByteLimit: Int
     private let hasBodyPolicy: Bool
     private var place = Place.head(searched: 0, line: 0)
@@ -35,7 +33,6 @@ package struct HTTPReader: ~Copyable {
     private var buffer: HTTPRequestBuffer
     /// The size of the head, or 0 while it is incomplete.
     private(set) var headByteCount = 0
-    /// Whether any byte of a request has arrived.
     package private(set) var hasBegun = false
 
     /// Creates a parser.
@@ -108,7 +105,6 @@ package struct HTTPReader: ~Copyable {
         }
     }
 
-    /// Discards the request and prepares for the next one.
     package mutating func next() {
         buffer.removeAll()
         head.removeAll()
@@ -132,15 +128,12 @@ package struct HTTPReader: ~Copyable {
     }
     /// The received size of an incomplete head, or 0.
     var unfinishedHeadByteCount: Int { if case .head = place { buffer.count } else { 0 } }
-    /// The received size of the body.
     var receivedByteCount: Int { max(0, buffer.count - headByteCount) }
 
     /// The path and query, or `*`, without the scheme and host of an absolute URI.
     package var target: UnsafeRawBufferPointer { part(head.target) }
-    /// The requested host and port.
     package var host: UnsafeRawBufferPointer { part(head.host) }
 
-    /// The value of a single-valued header.
     enum Field {
         case absent
         case one(UnsafeRawBufferPointer)
@@ -163,7 +156,6 @@ package struct HTTPReader: ~Copyable {
         if case .one(let value) = field(name) { value } else { nil }
     }
 
-    /// Returns whether a list header contains `word` in any of its lines.
     func lists(_ word: StaticString, in name: StaticString, inAnyCase: Bool = true) -> Bool {
         head.lists(word, in: name, buffer.bytes, inAnyCase: inAnyCase)
     }

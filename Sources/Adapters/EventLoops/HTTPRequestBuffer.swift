@@ -35,7 +35,6 @@ struct HTTPRequestBuffer: ~Copyable {
 
     deinit { free(start) }
 
-    /// Whether no memory is allocated.
     var isBare: Bool { start == nil }
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: count) }
@@ -49,12 +48,10 @@ struct HTTPRequestBuffer: ~Copyable {
         count += more.count
     }
 
-    /// Sets the total size of the request.
     mutating func expect(_ byteCount: Int) { expected = byteCount }
 
     mutating func removeLast(to newCount: Int) { count = min(count, newCount) }
 
-    /// Writes the zero padding after the bytes.
     mutating func pad() {
         reserve(count)
         guard let start else { return }

@@ -21,9 +21,7 @@ package final class HTTPServer: Resident {
         package var connectionLimit = 4096
         /// The memory budget of larger requests until their responses.
         package var budget: PeerBudget?
-        /// The response to a request whose body exceeds the budget.
         package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
-        /// The TLS context for HTTPS.
         package var tls: TLSContext?
         /// Returns the seconds since 1970 for the header `Date`.
         package var unixSeconds: @Sendable () -> UInt64 = { 0 }
@@ -39,7 +37,6 @@ package final class HTTPServer: Resident {
     package private(set) var refusedCount: UInt64 = 0
 
     let loop: EventLoop
-    /// The free list of request buffers.
     let requestMemory = HTTPRequestMemory()
     private(set) var isClosing = false
     /// Whether an address guard counts the listener's connections.
@@ -48,7 +45,6 @@ package final class HTTPServer: Resident {
     private let handler: (HTTPExchange) -> Void
     private let judge: ((HTTPRequestHead) -> HTTPPrecheck)?
     package let room: HTTPConnectionLimit
-    /// The listener after a call of `listen`.
     package private(set) var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
@@ -107,10 +103,8 @@ package final class HTTPServer: Resident {
 
     package var connectionCount: Int { connections.count }
 
-    /// The number of requests without a response so far.
     package var waitingCount: Int { waiting.count }
 
-    /// Adds a connection from the listener or from the caller.
     package func accept(_ detached: DetachedConnection) {
         guard room.enter(detached.peer?.network ?? 0, now: loop.now) else {
             refusedCount += 1

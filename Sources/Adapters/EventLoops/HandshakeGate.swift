@@ -10,7 +10,6 @@ package enum HandshakeEvent {
     case refused
     /// The longest stalled handshake was ended to free its place.
     case displaced
-    /// The handshake timed out.
     case timedOut
     case failed(TLSSession.Failure, text: String, from: SocketAddress?, listener: String)
 }
@@ -32,9 +31,7 @@ package final class HandshakeGate {
     package struct Rules: Equatable, Sendable {
         /// The maximum number of handshakes in progress, which need about 40 KiB each.
         package var atOnce: Int
-        /// The maximum number of handshakes started per second.
         package var perSecond: Int
-        /// The maximum wait for a start.
         package var waitMilliseconds: UInt64
 
         package init(atOnce: Int = 512, perSecond: Int = 1_000, waitMilliseconds: UInt64 = 2_000) {
@@ -66,7 +63,7 @@ package final class HandshakeGate {
     /// Streams with input for their handshake that exceeded the turn's steps.
     private var late = Ring<ByteStream>()
     private var stepRest = HandshakeGate.turnCount
-    /// The started handshakes, oldest first; it may contain finished ones.
+    /// The started handshakes, oldest first; some may have finished.
     private var begun = Ring<Begun>()
     /// The number of entries in `begun` by network.
     private var crowds: [UInt64: Int] = [:]
@@ -112,10 +109,8 @@ package final class HandshakeGate {
         loop.streams.pointee.onHandshake?(.waits)
     }
 
-    /// Counts the end of a handshake that started here.
     func finished() { underWayCount -= 1 }
 
-    /// Counts the end of a queued stream.
     func left() { waitingCount = max(0, waitingCount - 1) }
 
     /// Returns whether a stream's handshake may continue in this turn; otherwise the gate continues it in a later turn.

@@ -15,7 +15,6 @@ package final class Listener: Resident {
     package private(set) var refusedHeaderCount: UInt64 = 0
     /// The balancer and reason of the last such connection.
     package private(set) var lastRefusedHeader = ""
-    /// The loop's time of the last such connection.
     package private(set) var refusedHeaderAt: UInt64 = 0
 
     /// The number of balancers' connections that ended without a byte, as health checks do.
@@ -170,7 +169,6 @@ package final class Listener: Resident {
         }
     }
 
-    /// Checks the address limits and passes the connection on.
     private func letIn(_ content: DetachedConnection.Content, peer: SocketAddress?) {
         var content = content
         if let door, let peer {

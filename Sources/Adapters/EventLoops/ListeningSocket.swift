@@ -13,7 +13,6 @@ package struct ListenFailure: Error, Equatable, CustomStringConvertible {
 package struct ListeningSocket: ~Copyable, Sendable {
     /// The bound address, with the actual port if port 0 was requested.
     package let address: SocketAddress
-    /// The descriptor, or -1 after `take`.
     private var descriptor: CInt
 
     /// Listens on `host:port`, `[IPv6]:port`, or `:port` for all interfaces.

@@ -1,6 +1,5 @@
 internal import Platform
 
-/// The type-independent part of a mailbox, for the loop.
 package class MailboxBase {
     func deliver() { preconditionFailure("override deliver()") }
     func loopStops() { preconditionFailure("override loopStops()") }
@@ -78,7 +77,6 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
         loop.wake()
     }
 
-    /// The number of pending messages, for metrics.
     package var count: Int { inbox.withLock { $0.messages.count } }
 
     override func deliver() {

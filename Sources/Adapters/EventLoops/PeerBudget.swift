@@ -37,18 +37,14 @@ package final class PeerBudget: Sendable {
             (streams, strangersStreams) = (others / 2, others / 4)
         }
 
-        /// The sum of all parts.
         package var byteCount: Int { requests + upstream + streams }
     }
 
-    /// The reservation of a request.
     struct Share {
         fileprivate(set) var byteCount = 0
-        /// Whether the request is authenticated.
         fileprivate(set) var isProven = false
     }
 
-    /// The reservation of an upstream message.
     package struct UpstreamShare: Sendable {
         fileprivate let byteCount: Int
         fileprivate let app: UInt64
@@ -74,7 +70,6 @@ package final class PeerBudget: Sendable {
     private let networks = Lock<[UInt64: Int]>([:])
     private let upstreamSums = Lock(UpstreamSums())
 
-    /// The reservations of upstream messages by app and by `SocketAddress.network`.
     private struct UpstreamSums {
         var apps: [UInt64: Int] = [:]
         var networks: [UInt64: Int] = [:]
@@ -82,15 +77,11 @@ package final class PeerBudget: Sendable {
 
     package init(_ rules: Rules) { self.rules = rules }
 
-    /// The bytes currently reserved for requests.
     package var requestByteCount: Int { requests.load(ordering: .relaxed) }
-    /// The bytes of upstream messages in flight.
     package var upstreamByteCount: Int { upstream.load(ordering: .relaxed) }
     /// The streams' bytes, as last reported by the loops.
     package var streamByteCount: Int { streams.load(ordering: .relaxed) }
-    /// The number of requests and upstream messages refused since the start.
     package var refusedCount: Int { refusals.load(ordering: .relaxed) }
-    /// The number of streams closed for the budget since the start.
     package var closedCount: Int { closings.load(ordering: .relaxed) }
 
     // MARK: Requests
@@ -113,14 +104,12 @@ package final class PeerBudget: Sendable {
         return true
     }
 
-    /// Marks the request as authenticated.
     func prove(_ share: inout Share) {
         guard !share.isProven else { return }
         strangersRequests.subtract(share.byteCount, ordering: .relaxed)
         share.isProven = true
     }
 
-    /// Releases the whole reservation.
     func release(_ share: inout Share, network: UInt64) {
         defer { share = Share() }
         guard share.byteCount > 0 else { return }
@@ -196,7 +185,6 @@ package final class PeerBudget: Sendable {
 }
 
 extension Atomic<Int> {
-    /// Adds `count` unless the sum would exceed `limit`.
     fileprivate func take(_ count: Int, limit: Int) -> Bool {
         if add(count, ordering: .relaxed).newValue <= limit { return true }
         subtract(count, ordering: .relaxed)

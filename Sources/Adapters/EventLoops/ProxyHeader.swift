@@ -15,7 +15,6 @@ enum ProxyHeader: Equatable {
     enum Fault: Equatable {
         /// The first bytes are no PROXY header.
         case missing
-        /// The line of version 1 is malformed.
         case line
         case otherVersion
         case tooLong

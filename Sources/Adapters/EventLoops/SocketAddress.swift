@@ -1,7 +1,6 @@
 internal import CLibevent
 internal import Glibc
 
-/// One end of a TCP connection.
 package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
     /// The numeric host, without brackets.
     package let host: String

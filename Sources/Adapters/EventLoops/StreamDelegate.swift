@@ -1,6 +1,5 @@
 public import Platform
 
-/// The reason for a stream's end.
 public enum CloseReason: Equatable, Sendable {
     /// This side closed the stream.
     case closedHere

@@ -6,7 +6,6 @@ package struct StreamReference: BitwiseCopyable {
     /// A reference to no stream, from which no `ByteStream` may be created.
     package static var none: StreamReference { StreamReference(place: nil, serial: .max) }
 
-    /// Returns whether the reference belongs to this stream.
     package func names(_ stream: ByteStream) -> Bool {
         place == UnsafeMutableRawPointer(stream.place) && serial == stream.serial
     }

@@ -36,11 +36,10 @@ struct StreamSide {
     }
 }
 
-/// The side records of a loop's streams; it is behind a pointer, because every record refers to it.
+/// The side records of a loop's streams, behind a pointer because every record refers to it.
 struct StreamSidePool: ~Copyable {
     var sides = Slab<StreamSide>()
     let none: StreamSide.Pointer
-    /// The delegate that streams of the loop share.
     var sharedDelegate: StreamDelegate?
 
     static func make() -> UnsafeMutablePointer<StreamSidePool> {
@@ -62,7 +61,6 @@ struct StreamSidePool: ~Copyable {
 extension StreamSlot {
     private var hasSide: Bool { side.pointee.place != .none }
 
-    /// Returns the stream's side record and creates it if needed.
     mutating func ownSide() -> StreamSide.Pointer {
         if hasSide { return side }
         let pool = side.pointee.pool
@@ -71,7 +69,6 @@ extension StreamSlot {
         return side
     }
 
-    /// Releases the side record if it is empty.
     mutating func releaseSide() {
         guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil,
             side.pointee.webSocket == nil, side.pointee.delegate == nil, side.pointee.newcomer == .no,
@@ -82,7 +79,6 @@ extension StreamSlot {
         side = pool.pointee.none
     }
 
-    /// The stream's separate delegate, or the shared one.
     var delegate: StreamDelegate? {
         get { flags.contains(.isShared) ? side.pointee.pool.pointee.sharedDelegate : side.pointee.delegate }
         set {

@@ -29,7 +29,6 @@ extension StreamTable {
         if excess.all > excess.strangers { makeRoom(max(excess.all, held.all / 8), among: .all, budget, on: loop) }
     }
 
-    /// Reports that the ended loop's streams use no memory.
     static func endBudget(on loop: EventLoop) {
         guard let budget = loop.streams.pointee.budget else { return }
         report(PeerBudget.StreamBytes(), to: budget, on: loop)
@@ -89,12 +88,10 @@ extension StreamTable {
 }
 
 extension StreamSlot {
-    /// Whether a TLS handshake on the server side is in progress.
     fileprivate var isServersHandshake: Bool { flags.contains(.isHandshaking) && tls?.isServing ?? false }
 }
 
 extension EventLoop {
-    /// The memory budget of the loop's streams.
     package var peerBudget: PeerBudget? {
         get {
             preconditionInLoop()

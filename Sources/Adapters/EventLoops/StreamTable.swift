@@ -34,9 +34,7 @@ struct StreamSlot {
         static let hasMissedEdge = Flags(rawValue: 1 << 12)
         /// Whether the delegate must be notified when the outbox is empty, because output was refused or delayed.
         static let owesDrained = Flags(rawValue: 1 << 2)
-        /// Whether the slot is in use.
         static let isTaken = Flags(rawValue: 1 << 13)
-        /// Whether the stream uses the loop's shared delegate.
         static let isShared = Flags(rawValue: 1 << 14)
         /// Whether the stream carries WebSocket frames; `StreamSide.webSocket` has the state of a partial message.
         static let isWebSocket = Flags(rawValue: 1 << 15)
@@ -44,16 +42,13 @@ struct StreamSlot {
 
     var event = CLibevent.event()
     var flags: Flags = []
-    /// The maximum number of unsent bytes.
     var outboxLimit = ApproximateCount(atLeast: 0)
-    /// The slot's number.
     let number: UInt32
     /// The number of streams that have used the slot; it invalidates handles of earlier streams.
     var serial: UInt32
     /// The number by which the delegate identifies the stream.
     var tag: UInt32 = 0
     var outbox = Outbox()
-    /// The side record, or the table's shared empty record.
     var side: StreamSide.Pointer
 
     init(number: UInt32, serial: UInt32, side: StreamSide.Pointer) {
@@ -79,7 +74,6 @@ struct StreamTable: ~Copyable {
     /// The owner, unretained to avoid the cost of reference counting.
     unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
-    /// The BIO that all TLS sessions of the loop share.
     let tlsSocket = TLSSocket()
     /// The clients' addresses of streams through a balancer, by slot number.
     var clients: [UInt32: SocketAddress] = [:]
@@ -91,33 +85,28 @@ struct StreamTable: ~Copyable {
     /// The budget of the streams, and the bytes last reported to it.
     var budget: PeerBudget?
     var toldBytes = PeerBudget.StreamBytes()
-    /// The number of TLS handshakes in progress on the server side.
     var handshakeCount = 0
-    /// The unconsumed bytes of newcomers.
     var strangerByteCount = 0
-    /// The streams to other gateways of the cluster.
     var links: [ByteStream] = []
     /// The slots with output; a slot that was reused since is not marked as dirty, or is in the list twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
     var drained: [ByteStream] = []
-    /// The newcomers with unread input, oldest first; it may contain ended streams.
+    /// The newcomers with unread input, oldest first; some may have ended.
     var newcomers = Ring<ByteStream>()
     var endings: [Ending] = []
     private(set) var openCount = 0
     /// The number of stream events, modulo 2^64; equal values mean that no event occurred in between.
     var eventCount: UInt64 = 0
-    /// The time spent in TLS handshakes.
     var handshakeNanoseconds: Int64 = 0
     /// The gate for handshakes of streams created with `isGated`.
     var gate: HandshakeGate?
     var onHandshake: ((HandshakeEvent) -> Void)?
-    /// The streams that wait for their peer's end, oldest first; it may contain ended streams.
+    /// The streams that wait for their peer's end, oldest first; some may have ended.
     private var closings: [ByteStream] = []
     private var firstClosing = 0
     private(set) var closingCount = 0
-    /// The slot at which `isSending` last found unsent bytes.
     private var lastSending = 0
     /// The receive buffer of all streams: space for unconsumed bytes, then for new ones.
     let scratch: UnsafeMutableRawPointer
@@ -157,13 +146,11 @@ struct StreamTable: ~Copyable {
         chunks[Int(number) / Limits.slabSlotCount] + Int(number) % Limits.slabSlotCount
     }
 
-    /// Returns the table of a slot.
     static func table(of slot: StreamSlot.Pointer) -> UnsafeMutablePointer<StreamTable> {
         let chunk = UnsafeRawPointer(slot - Int(slot.pointee.number) % Limits.slabSlotCount)
         return (chunk - chunkHeaderByteCount).load(as: UnsafeMutablePointer<StreamTable>.self)
     }
 
-    /// Takes a free slot of the table at `place`.
     static func takeSlot(_ place: UnsafeMutablePointer<StreamTable>) -> StreamSlot.Pointer {
         if place.pointee.freeSlots.isEmpty { place.pointee.addChunk(tableAt: place) }
         place.pointee.openCount += 1
@@ -324,7 +311,6 @@ struct StreamTable: ~Copyable {
         }
     }
 
-    /// Counts the end of a closing stream.
     mutating func endClosing() { closingCount -= 1 }
 
     private mutating func popClosing(beyond limit: Int) -> ByteStream? {
@@ -432,7 +418,6 @@ struct StreamTable: ~Copyable {
         return false
     }
 
-    /// Closes every open stream and notifies the delegates.
     static func finishAll(on loop: EventLoop) {
         let table = loop.streams
         for chunk in table.pointee.chunks {

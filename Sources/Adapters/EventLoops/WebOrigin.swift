@@ -3,7 +3,6 @@
 /// The scheme's default port may be omitted: `https://example.com:443` equals `https://example.com`.
 package struct WebOrigin: Hashable, Sendable {
     private let isSecure: Bool
-    /// The host in lower case.
     private let host: [UInt8]
     private let port: UInt16
 

@@ -3,9 +3,7 @@ internal import TextForms
 
 /// The WebSocket opening handshake of a server (RFC 6455, section 4.2), without I/O.
 package enum WebSocketGreeting {
-    /// The response as bytes to send.
     package enum Answer: Equatable {
-        /// More bytes are needed.
         case incomplete
         /// The upgrade succeeded; both sides send frames after the response.
         case accepted([UInt8])
@@ -13,7 +11,6 @@ package enum WebSocketGreeting {
         case refused(status: Int, [UInt8])
     }
 
-    /// The server's decision about a valid request.
     package enum Verdict: Equatable {
         case accept
         case refuse(status: Int, StaticString)
@@ -29,7 +26,6 @@ package enum WebSocketGreeting {
 
     /// The parts of a request that a server's own rules check.
     package struct Request {
-        /// The path and query.
         package var target: UnsafeRawBufferPointer
         package var host: UnsafeRawBufferPointer
         /// The origin of the requesting page, or `nil` for a client that is no browser.
@@ -63,7 +59,6 @@ package enum WebSocketGreeting {
         return answer(reader, judge)
     }
 
-    /// Returns the response to a parsed request.
     static func answer(_ reader: borrowing HTTPReader, _ judge: (Request) -> Verdict) -> Answer {
         let isShown = reader.method != .head
         func refusal(_ status: Int, _ reason: StaticString) -> Answer { Self.refusal(status, reason, isShown: isShown) }

@@ -16,7 +16,6 @@ package struct WebSocketReader {
     }
 
     package enum Step: Equatable {
-        /// More bytes are needed.
         case incomplete
         /// The number of payload bytes stored unmasked at `target`.
         case payload(Int)
@@ -40,7 +39,6 @@ package struct WebSocketReader {
     }
 
     private enum Place {
-        /// Reads a frame's head.
         case head
         case payload
         /// The frame's payload is complete, and its step has not been returned.
@@ -52,13 +50,11 @@ package struct WebSocketReader {
     private var isFinal = false
     /// Whether the last frame of a message is still missing.
     private var isInMessage = false
-    /// Whether the current frame has had payload.
     private var hasPayload = false
     private var headByteCount: UInt8 = 0
     private var head = InlineArray<14, UInt8>(repeating: 0)
     /// The masking key with its first byte lowest, rotated so that the lowest byte applies to the next payload byte.
     private var mask: UInt32 = 0
-    /// The number of payload bytes still missing.
     private var missing: UInt64 = 0
     private var control: [UInt8] = []
     /// Whether this side has sent its close frame; only the client's close frame is relevant then.

@@ -8,7 +8,6 @@ final class WebSocketSession {
     /// Whether the client's close frame has arrived, after which it sends nothing.
     var hasClientClosed = false
 
-    /// The close code and the reason reported to the delegate.
     struct Ending {
         var code: WebSocketCode
         var reason: CloseReason

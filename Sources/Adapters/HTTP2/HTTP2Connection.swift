@@ -52,7 +52,6 @@ open class HTTP2Connection: HTTP2Observer {
         way.begin(stream)
     }
 
-    /// Starts as a server on an accepted connection.
     package func accept(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?,
         settings: HTTP2Session.Settings = HTTP2Session.Settings()
@@ -76,7 +75,6 @@ open class HTTP2Connection: HTTP2Observer {
         }
     }
 
-    /// The remote address.
     package var peer: SocketAddress? { stream?.peer }
 
     /// Reports the end of the connection with its reason, exactly once and after the end of every stream.
@@ -117,7 +115,6 @@ open class HTTP2Connection: HTTP2Observer {
 
     package func close() { stream?.close() }
 
-    /// Sends pending output, then closes the connection.
     package func closeAfterFlush() {
         flush()
         stream?.closeAfterFlush()

@@ -11,7 +11,6 @@ package struct HTTP2Failure: Error, Equatable, CustomStringConvertible {
 open class HTTP2Observer {
     public init() {}
 
-    /// Reports that settings of the peer arrived.
     open func settingsChanged() {}
 
     /// Reports that the peer accepts no more streams.
@@ -20,20 +19,16 @@ open class HTTP2Observer {
     /// with `HTTP2Code.refusedStream` before this call.
     open func goneAway(lastStream: Int32, code: UInt32, debug: [UInt8]) {}
 
-    /// Reports the answer to `HTTP2Session.ping`.
     open func pongReceived() {}
 
     /// Returns a stream for a new client request on the server side, or `nil` to refuse it.
     open func opened() -> HTTP2Stream? { nil }
 }
 
-/// The protocol state of a connection.
 package final class HTTP2Session {
     package enum Side: Sendable { case client, server }
 
-    /// The settings sent to the peer.
     package struct Settings: Sendable {
-        /// The maximum number of concurrent requests, for a server.
         package var concurrentStreams: UInt32 = 1_000
         /// The flow-control window of a stream in bytes.
         package var window: UInt32 = 64 << 10
@@ -106,10 +101,8 @@ package final class HTTP2Session {
 
     // MARK: State
 
-    /// The number of open streams.
     package var streamCount: Int { streams.count }
 
-    /// The number of concurrent requests that the peer allows.
     package var peerConcurrentStreams: Int {
         Int(nghttp2_session_get_remote_settings(raw, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
     }
@@ -124,7 +117,6 @@ package final class HTTP2Session {
 
     // MARK: Bytes
 
-    /// Processes received bytes.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Failure) {
         guard !isRefused, !isOver else { return }
         guard !hasFirstFrame else { return try feed(bytes) }
@@ -201,7 +193,6 @@ package final class HTTP2Session {
         }
     }
 
-    /// Resets a stream with RST_STREAM.
     package func reset(_ stream: HTTP2Stream, _ code: UInt32) {
         nghttp2_submit_rst_stream(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream.id, code)
     }

@@ -5,7 +5,6 @@
 open class HTTP2Stream {
     /// The stream's number on its connection, or 0 before it is assigned.
     package fileprivate(set) var id: Int32 = 0
-    /// The body to send.
     package var body: [UInt8] = []
     /// The number of body bytes passed to nghttp2.
     var sentByteCount = 0
@@ -20,7 +19,6 @@ open class HTTP2Stream {
     /// Handles a part of the peer's body; the bytes are valid during the call.
     open func received(body bytes: UnsafeBufferPointer<UInt8>) {}
 
-    /// Handles the end of the peer's request or response.
     open func receivedEnd() {}
 
     /// Handles the end of the stream, exactly once.

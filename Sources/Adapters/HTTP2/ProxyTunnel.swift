@@ -27,7 +27,6 @@ package struct ProxyTunnel: Sendable, Equatable {
         case refused(String)
     }
 
-    /// Parses the bytes that the proxy has sent.
     func read(_ bytes: [UInt8]) -> Answer {
         let end = Array("\r\n\r\n".utf8)
         guard let place = bytes.indices.first(where: { bytes[$0...].starts(with: end) }) else {

@@ -29,7 +29,6 @@ package final class HTTPCaller: Sendable {
         transfers.wake()
     }
 
-    /// Sends a POST request and waits for the answer.
     package func post(
         _ url: String, headers: [(name: String, value: String)], body: [UInt8], timeoutMilliseconds: Int
     ) throws(HTTPCallFailure) -> HTTPReply {

@@ -15,7 +15,6 @@ package struct HTTPTrust: Sendable, Equatable {
     }
 }
 
-/// An HTTP request.
 package struct HTTPCall: Sendable {
     package enum Method: Sendable { case get, post, patch, delete }
 
@@ -45,7 +44,6 @@ package struct HTTPCall: Sendable {
     fileprivate var isSecure: Bool { url.lowercased().hasPrefix("https://") }
 }
 
-/// An HTTP answer.
 package struct HTTPReply: Sendable, Equatable {
     package var status: Int
     package var body: [UInt8]
@@ -190,7 +188,6 @@ package final class HTTPTransfer {
         return bytes.count
     }
 
-    /// Returns the result of a finished transfer.
     func result(_ code: CURLcode) -> Result<HTTPReply, HTTPCallFailure> {
         var status = 0
         if code == CURLE_OK, longwire_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK {

@@ -2,7 +2,6 @@
 
 internal import CSimdjson
 
-/// The reason for rejecting a JSON document.
 public enum JSONError: Error, Equatable {
     case tooLarge, tooDeep, outOfMemory, empty, badStructure, badString, badNumber, badUTF8
 

@@ -36,7 +36,6 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
     /// The object, or `nil` without members, so that an enclosing object omits it.
     public var unlessEmpty: JSONObject? { members.isEmpty ? nil : self }
 
-    /// The complete document.
     public var bytes: [UInt8] {
         var writer = JSONWriter(capacity: 64 + 32 * members.count)
         json(into: &writer)
@@ -57,7 +56,6 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
     }
 }
 
-/// JSON that is embedded unchanged.
 public struct JSONText: JSONWritable {
     private let bytes: [UInt8]
     public init(_ bytes: [UInt8]) { self.bytes = bytes }
@@ -70,7 +68,6 @@ public struct JSONNull: JSONWritable {
 }
 
 extension JSONWriter {
-    /// Adds members to the object that is being written.
     public mutating func members(_ object: JSONObject) { object.write(to: &self) }
 }
 

@@ -19,7 +19,6 @@ internal import TextForms
         needsComma = false
     }
 
-    /// A position to which the writer can rewind.
     @frozen public struct Mark: Equatable {
         @usableFromInline let byteCount: Int
         @usableFromInline let needsComma: Bool
@@ -30,7 +29,6 @@ internal import TextForms
 
     @inlinable public var mark: Mark { Mark(byteCount: bytes.count, needsComma: needsComma) }
 
-    /// Removes everything written after `mark`.
     @inlinable public mutating func rewind(to mark: Mark) {
         bytes.removeLast(bytes.count - mark.byteCount)
         needsComma = mark.needsComma

@@ -59,7 +59,6 @@ package final class FaultPlan: Sendable {
         if wasThere { Self.planCount.subtract(1, ordering: .sequentiallyConsistent) }
     }
 
-    /// The number of counted calls.
     package var callCount: Int { state.withLock { $0.callCount } }
     /// The failed calls with their paths, at most 64.
     package var hits: [String] { state.withLock { $0.hits } }

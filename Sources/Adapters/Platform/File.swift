@@ -195,6 +195,5 @@ package struct File: ~Copyable, Sendable {
         throw .last("flock", path)
     }
 
-    /// Releases the advisory lock.
     func unlock() { _ = flock(descriptor, LOCK_UN) }
 }

@@ -32,7 +32,6 @@ package enum FileSystem {
         try synchronizeDirectory(parent(of: path) ?? ".")
     }
 
-    /// Creates a hard link to a file.
     package static func link(_ path: String, as name: String) throws(SystemError) {
         guard call("link", path, { Glibc.link(path, name) }) == 0 else { throw .last("link", path) }
     }
@@ -93,7 +92,6 @@ package enum FileSystem {
         guard call("rmdir", path, { rmdir(path) }) == 0 || errno == ENOENT else { throw .last("rmdir", path) }
     }
 
-    /// The number, sizes and allocated blocks of files.
     package struct Usage: Sendable, Equatable {
         package var fileCount = 0
         package var byteCount = 0

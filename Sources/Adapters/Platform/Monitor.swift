@@ -29,7 +29,6 @@ package final class Monitor<State: ~Copyable>: @unchecked Sendable {
         mutex.deallocate()
     }
 
-    /// Changes the value and wakes one waiter.
     package func signal<Result: ~Copyable>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer {
@@ -39,7 +38,6 @@ package final class Monitor<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
-    /// Changes the value and wakes every waiter.
     package func broadcast<Result: ~Copyable>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer {
@@ -49,7 +47,6 @@ package final class Monitor<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
-    /// Reads or changes the value without waking a waiter.
     package func withLock<Result: ~Copyable>(_ body: (inout State) -> Result) -> Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }

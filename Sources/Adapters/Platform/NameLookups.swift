@@ -6,7 +6,6 @@
 package final class NameLookups: Sendable {
     package typealias Outcome = Result<[RemoteAddress], RemoteAddress.Failure>
 
-    /// The instance that the whole process shares.
     package static let shared = NameLookups()
 
     /// The maximum number of concurrent lookups, each with its thread.

@@ -11,7 +11,6 @@ package struct Poller: ~Copyable {
     }
 
     package struct Ready: Sendable {
-        /// The token that the descriptor was added with.
         package let token: UInt64
         package let isReadable: Bool
         package let isWritable: Bool

@@ -49,14 +49,12 @@ package struct ServiceManager: Sendable {
         tell("RELOADING=1\nMONOTONIC_USEC=\(SystemClock.monotonicNanoseconds / 1_000)")
     }
 
-    /// Reports that the process stops within this time, and extends the manager's timeouts accordingly.
     package func tellStopping(withinMilliseconds milliseconds: UInt64) {
         let microseconds = milliseconds * 1_000
         let watchdog = watchdogMicroseconds.map { "\nWATCHDOG_USEC=\(max($0, microseconds))" } ?? ""
         tell("STOPPING=1\nSTATUS=Stopping\nEXTEND_TIMEOUT_USEC=\(microseconds)\(watchdog)")
     }
 
-    /// Sends the watchdog's keep-alive.
     package func tellAlive() { if watchdogMicroseconds != nil { tell("WATCHDOG=1") } }
 
     private func tell(_ text: String) {

@@ -3,7 +3,6 @@ internal import Glibc
 
 /// Socket calls that Swift's Glibc module lacks or whose results need interpretation.
 package enum Sockets {
-    /// The result of accepting from a non-blocking socket.
     package enum Accepted: Equatable, Sendable {
         case connection(descriptor: CInt)
         /// No connection is pending.
@@ -33,7 +32,6 @@ package enum Sockets {
         }
     }
 
-    /// Returns whether unread bytes are available.
     package static func hasInput(descriptor: CInt) -> Bool {
         var byte: UInt8 = 0
         return recv(descriptor, &byte, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0

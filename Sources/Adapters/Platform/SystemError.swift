@@ -1,6 +1,5 @@
 internal import Glibc
 
-/// A failed system call and its subject.
 public struct SystemError: Error, Equatable, CustomStringConvertible {
     /// The system call, or the step it belongs to: `open`, `fdatasync`.
     package let operation: String
@@ -26,7 +25,6 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
 
 extension SystemError {
     package var isNotFound: Bool { code == ENOENT }
-    /// Whether a pipe has no reader.
     package var isBrokenPipe: Bool { code == EPIPE }
     package var isAlreadyThere: Bool { code == EEXIST }
     package var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }

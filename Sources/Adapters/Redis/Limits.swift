@@ -18,6 +18,5 @@ package enum Limits {
     package static let longestRetryMilliseconds = 500
     /// The maximum number of redirects in one attempt; while slots move, one or two occur.
     static let redirectCount = 5
-    /// The size of a read from the socket.
     static let readByteCount = 64 << 10
 }

@@ -1,4 +1,3 @@
-/// The host and port of a server.
 package struct RedisAddress: Hashable, Sendable, CustomStringConvertible {
     package var host: String
     package var port: UInt16

@@ -1,6 +1,5 @@
 internal import Synchronization
 
-/// A command and the slot of its keys.
 package struct RedisRequest: Sendable {
     package var command: RedisCommand
     package var slot: Int
@@ -14,7 +13,6 @@ package final class RedisClient {
         var number: UInt64
     }
 
-    /// The replies of an attempt and their server.
     package struct Attempt {
         package var replies: [RedisReply]
         package var address: RedisAddress
@@ -33,7 +31,6 @@ package final class RedisClient {
 
     private var network: any RedisNetwork { cluster.network }
 
-    /// Closes all connections; a later command opens new ones.
     package func close() {
         for link in links.values { link.connection.close() }
         links.removeAll()
@@ -357,7 +354,6 @@ package final class RedisClient {
         return nil
     }
 
-    /// Returns whether the reply to `waitCommand` reports enough replicas.
     package static func isDurable(_ reply: RedisReply, _ replicas: Int) -> Bool {
         if let parts = reply.array {
             return parts.count == 2 && parts[0].integer ?? 0 >= 1 && parts[1].integer ?? 0 >= replicas
@@ -411,7 +407,6 @@ package final class RedisClient {
 
     private func take(_ map: Map) { cluster.take(map.ranges, isCluster: map.isCluster, epoch: map.epoch) }
 
-    /// A server's view of the cluster.
     private struct Map {
         var ranges: [SlotRange]
         var isCluster: Bool
@@ -426,7 +421,6 @@ package final class RedisClient {
         case replica(of: RedisAddress)
     }
 
-    /// Requests the map from one server.
     private func map(of address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> Answer {
         let replies = try exchange(
             [

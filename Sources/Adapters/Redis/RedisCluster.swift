@@ -7,7 +7,6 @@
 internal import Platform
 
 package final class RedisCluster: Sendable {
-    /// A primary with its current replicas.
     package struct Primary: Sendable, Equatable {
         package var address: RedisAddress
         package var replicas: [RedisAddress]
@@ -28,7 +27,6 @@ package final class RedisCluster: Sendable {
         var epoch = 0
         /// The servers asked so far, and whether their version supports `WAITAOF` (7.2 and later).
         var waitsForDisks: [RedisAddress: Bool] = [:]
-        /// The servers that rejected `WAITAOF`.
         var refusesWaitAOF: Set<RedisAddress> = []
         /// Primaries known only from a redirect, whose replicas are unknown.
         var noted: Set<RedisAddress> = []
@@ -50,7 +48,6 @@ package final class RedisCluster: Sendable {
     /// All primaries with their replicas, or empty before the first map.
     package var primaries: [Primary] { map.withLock { $0.primaries } }
     package var isCluster: Bool { map.withLock { $0.isCluster } }
-    /// The cluster epoch of the map.
     var epoch: Int { map.withLock { $0.epoch } }
 
     package func note(version: (Int, Int, Int), of address: RedisAddress) {
@@ -73,7 +70,6 @@ package final class RedisCluster: Sendable {
     }
     package var isKnown: Bool { map.withLock { $0.isKnown } }
 
-    /// Returns the server that owns a slot according to the map.
     package func primary(of slot: Int) -> RedisAddress? {
         map.withLock { map in
             let place = map.owners[slot]
@@ -118,7 +114,6 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Records that a server timed out.
     func noteSilence(of address: RedisAddress) {
         let now = network.monotonicMilliseconds
         map.withLock { map in
@@ -127,7 +122,6 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Records that a server replied.
     func noteAnswer(of address: RedisAddress) {
         map.withLock { map in
             if !map.silent.isEmpty { map.silent[address] = nil }
@@ -185,7 +179,6 @@ package final class RedisCluster: Sendable {
     }
 }
 
-/// A range of slots with its primary.
 struct SlotRange: Equatable {
     var slots: ClosedRange<Int>
     var primary: RedisCluster.Primary

@@ -20,7 +20,6 @@ package struct RedisCommand: Sendable, Equatable {
     package private(set) var argumentCount = 0
     /// The script of an `EVALSHA`; its source is sent to a server that does not have it.
     package private(set) var script: RedisScript?
-    /// The offset of the arguments after the script's digest.
     private var restOffset = 0
 
     /// Creates a command; the first argument is its name.

@@ -1,7 +1,6 @@
 /// A socket and the readiness that a connection waits for.
 package struct RedisInterest: Sendable, Equatable {
     var descriptor: CInt
-    /// The events of `poll`.
     var events: Int16
 }
 

@@ -1,4 +1,3 @@
-/// A server's reply to one command.
 package enum RedisReply: Sendable, Equatable {
     case status(String)
     case error(RedisFault)
@@ -51,7 +50,6 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         case noReplicas
         /// The server changed its role while a command was waiting.
         case unblocked
-        /// The server does not have the script.
         case noScript
         /// The server's maximum number of clients is connected.
         case tooManyClients
@@ -63,7 +61,6 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     package let kind: Kind
-    /// The server's complete text.
     package let text: String
 
     package init(_ text: String) {

@@ -93,7 +93,6 @@ extension RedisFault {
     /// Whether the password or a right is wrong or missing, which an operator must fix.
     package var isOfAccess: Bool { kind == .notAdmitted || kind == .notAllowed }
 
-    /// Whether the missing right is for a key.
     var isOfKey: Bool { isOfRights && (text.contains("access") || text.contains(" key")) }
 
     /// Returns the fault with the command or key, and with the `ACL SETUSER` line that grants the right.

@@ -95,7 +95,6 @@ private final class SocketConnection: RedisConnection {
     private var output: [UInt8] = []
     private var sentByteCount = 0
     private var replies: [RedisReply] = []
-    /// The number of replies of the call in flight.
     private var replyCount = 0
     /// The readiness that the TLS session or the socket waits for, as `poll` events.
     private var awaited: Int32 = 0

@@ -34,7 +34,6 @@ package struct ReplyParser: ~Copyable {
 
     deinit { redisReaderFree(reader) }
 
-    /// Adds bytes received from the server.
     package mutating func feed(_ bytes: UnsafeRawBufferPointer) throws(MalformedReply) {
         guard let start = bytes.baseAddress, !bytes.isEmpty else { return }
         unfinishedByteCount += bytes.count
@@ -79,7 +78,6 @@ private final class ReplyBuilder {
 
     init(elementLimit: Int) { self.elementLimit = elementLimit }
 
-    /// Removes and returns the complete reply, if any.
     func take() -> RedisReply? {
         defer { (whole, count) = (nil, 0) }
         return whole

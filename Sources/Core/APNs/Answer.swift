@@ -1,4 +1,3 @@
-/// Apple's response to one request.
 package struct Answer: Sendable, Equatable {
     package var status: Int
     /// The `reason` of the body, or empty without one.
@@ -29,7 +28,6 @@ package struct Answer: Sendable, Equatable {
         }
     }
 
-    /// The text for results, traces and logs.
     package var name: String {
         if !reason.isEmpty { return reason }
         return status == 200 ? "" : "status \(status)"

@@ -219,13 +219,11 @@ package struct BodyKey: Sendable {
 /// The members of a body that its push type depends on.
 package struct BodyFacts: Sendable, Equatable {
     package var isObject = false
-    /// Whether `aps` is an object.
     package var hasAps = false
     package var hasAlert = false
     package var hasSound = false
     package var hasBadge = false
     package var isContentAvailable = false
-    /// The value of `aps.event` in a Live Activity push.
     package var event: String?
     package var hasTimestamp = false
     package var hasContentState = false

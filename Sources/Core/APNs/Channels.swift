@@ -41,7 +41,6 @@ package enum ChannelStorage: Int64, Sendable, CaseIterable {
     }
 }
 
-/// A notification for all subscribers of a channel.
 package struct Broadcast: Sendable, Equatable {
     package var channelID: String
     /// The expiration in Unix seconds, or 0 for no storage; a channel without storage accepts only 0.
@@ -54,7 +53,6 @@ package struct Broadcast: Sendable, Equatable {
     }
 }
 
-/// A request about an app's channels.
 package struct ChannelRequest: Sendable, Equatable {
     package enum Call: Sendable, Equatable {
         case create(ChannelStorage)

@@ -48,7 +48,6 @@ package struct ProviderTokenClock: Sendable {
 
     package init() {}
 
-    /// Returns whether a request at `now` needs a new token.
     package func mustRenew(now: Int64) -> Bool {
         guard let issuedAt else { return true }
         // The wall clock was set back: Apple would reject a token issued in the future.
@@ -67,7 +66,6 @@ package struct ProviderTokenClock: Sendable {
     /// Records that Apple rejected the token as expired; it is renewed as soon as Apple's interval allows.
     package mutating func refused() { isRefused = true }
 
-    /// Records Apple's answer TooManyProviderTokenUpdates.
     package mutating func tooManyUpdates(now: Int64) { rests = now + Self.shortestInterval }
 
     /// Returns the time until which requests pause because the token was rejected and must not be renewed yet, or `nil`.

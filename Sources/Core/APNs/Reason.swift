@@ -80,7 +80,6 @@ extension Action {
 }
 
 extension Reason {
-    /// The status that Apple documents for this reason.
     package var status: Int {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
@@ -125,7 +124,6 @@ extension Reason {
         }
     }
 
-    /// The meaning of the reason and the remedy.
     package var advice: StaticString {
         switch self {
         case .badCollapseID: "the collapse id has more than 64 bytes: shorten it"

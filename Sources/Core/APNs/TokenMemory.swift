@@ -13,7 +13,7 @@ package struct TokenMemory: ~Copyable {
 
     private let limit: Int
     private var entries: [String: Entry] = [:]
-    /// Tokens in the order of their first entry; it may contain tokens whose entry was removed.
+    /// The tokens in the order of their first entry; the entries of some may have been removed.
     private var order: [String] = []
     private var firstInOrder = 0
 

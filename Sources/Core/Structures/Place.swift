@@ -30,7 +30,6 @@ extension Place: Equatable where Element: ~Copyable {
 }
 
 extension Place {
-    /// Overwrites the value with a copy of another place's value.
     @_transparent public func update(from other: Place) { unsafe pointer.update(from: other.pointer, count: 1) }
 }
 

@@ -10,7 +10,6 @@ public struct Slot<Element>: Hashable, BitwiseCopyable, Sendable {
 
     /// A slot that never refers to a value.
     public static var none: Slot { @_transparent get { Slot(number: .max) } }
-    /// The first slot of every slab.
     public static var first: Slot { @_transparent get { Slot(number: 0) } }
 
     // Written out because a debug build calls the synthesized operator of a generic structure instead of inlining it.
@@ -26,7 +25,6 @@ extension Slot: CustomStringConvertible {
 public struct SlotRange<Element>: Sequence, IteratorProtocol, Sendable {
     /// The next slot to return, or `end`.
     public private(set) var first: Slot<Element>
-    /// The slot after the last one.
     public let end: Slot<Element>
 
     @usableFromInline init(first: UInt32, end: UInt32) {

@@ -43,7 +43,6 @@ extension Slab {
         if later == .none { ends.last = slot } else { setPrevious(later, slot, chain) }
     }
 
-    /// Removes a value from its list.
     @inlinable
     public func unlink<Chain: SlotChain>(
         _ slot: Slot<Element>, from ends: inout SlotEnds<Element>, of chain: Chain.Type

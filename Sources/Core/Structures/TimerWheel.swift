@@ -32,7 +32,6 @@ public struct TimerWheel: ~Copyable {
     /// One word per level with one bit per slot, set while the slot has entries.
     private var occupancy: UnsafeMutablePointer<UInt64>
 
-    /// The number of scheduled ids.
     public private(set) var count = 0
 
     /// - Parameters:
@@ -63,7 +62,6 @@ public struct TimerWheel: ~Copyable {
         link(id, node)
     }
 
-    /// Cancels the id's deadline, if any.
     public mutating func cancel(_ id: UInt32) {
         guard let node = nodes.existing(id), node.pointee.list != .max else { return }
         unlink(node)

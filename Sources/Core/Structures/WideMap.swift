@@ -55,7 +55,6 @@ public struct WideMap: ~Copyable {
         count += 1
     }
 
-    /// Removes a key and returns its value.
     @discardableResult
     public mutating func remove(_ high: UInt64, _ low: UInt64) -> UInt32? {
         var index = home(high, low)

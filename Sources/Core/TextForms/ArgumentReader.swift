@@ -4,7 +4,6 @@ package enum ArgumentWord: Equatable, Sendable {
     case operand(String)
 }
 
-/// An error in the option that was read last.
 package enum ArgumentFault: Error, Equatable, Sendable, CustomStringConvertible {
     case needsValue(option: String)
     case takesNoValue(option: String)

@@ -20,12 +20,10 @@ package struct CommandOption: Sendable {
 
     package static let help = flag("help", "Show this text.", letter: "h")
 
-    /// Returns a copy with text appended to the help.
     package func adding(_ words: String) -> Self {
         Self(name: name, placeholder: placeholder, help: help + words, letter: letter)
     }
 
-    /// The option's lines in a help text.
     package var lines: [String] { HelpText.entry("--\(name)\(placeholder.map { " \($0)" } ?? "")", help) }
 
     fileprivate func isMeant(by word: String) -> Bool {
@@ -96,7 +94,6 @@ package struct ParsedArguments: Sendable {
         if let twice { throw usage("--\(twice) is given twice") }
     }
 
-    /// The names of the given options, sorted.
     package var names: [String] { values.keys.sorted() }
 
     package func has(_ name: String) -> Bool { values[name] != nil }
@@ -142,7 +139,6 @@ package struct ParsedArguments: Sendable {
     }
 }
 
-/// The layout of help texts.
 package enum HelpText {
     private static let width = 96
 

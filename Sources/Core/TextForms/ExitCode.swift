@@ -8,7 +8,6 @@ package enum ExitCode: Int32, Sendable, CaseIterable {
     /// The only fault that `--check` found is a certificate that clients reject; a gateway would start with it.
     case certificate = 65
     case unreachable = 69
-    /// An internal error.
     case `internal` = 70
     /// Standard output could not be written completely, or a gateway's store failed.
     case failedOutput = 74

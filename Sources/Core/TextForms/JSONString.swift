@@ -2,7 +2,6 @@
 package enum JSONString {
     /// The characters escaped as `\u` and four digits besides the required ones: `"`, `\` and U+0000 to U+001F.
     package enum Escapes {
-        /// No further characters; for programs.
         case required
         /// U+007F and the line separators U+2028 and U+2029, which some readers of JSON lines treat as line ends.
         case lines
@@ -26,7 +25,6 @@ package enum JSONString {
         }
     }
 
-    /// Returns the string with its quotes.
     package static func quoted(_ text: String, escaping escapes: Escapes = .required) -> String {
         var bytes = [UInt8(ascii: "\"")]
         var text = text

@@ -1,4 +1,3 @@
-/// Corrections for mistyped words.
 package enum Suggestion {
     /// Returns the closest word within an edit distance of 1 for up to four letters and 2 for longer words, ignoring case.
     package static func nearest(to word: String, among words: some Sequence<String>) -> String? {

@@ -10,7 +10,6 @@ package protocol ByteSink {
     @unsafe mutating func put(bytes: UnsafeRawBufferPointer)
 }
 
-/// A sink that counts bytes.
 struct ByteCounter: ByteSink {
     private(set) var byteCount = 0
 

@@ -19,7 +19,7 @@ public enum CloseCode: UInt32, Sendable, CaseIterable {
     /// The client did not read the data sent to it.
     case slowReader = 104
 
-    /// The gateway stops or is drained by an operator; close may name another address.
+    /// The gateway stops or is drained by an operator; Close may name another address.
     case shuttingDown = 200
     /// Too many connections or handshakes.
     case overloaded = 201

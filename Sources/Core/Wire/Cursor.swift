@@ -165,7 +165,6 @@ struct Cursor {
         return ID(high: bytes.word(at: range.lowerBound), low: bytes.word(at: range.lowerBound + 8))
     }
 
-    /// Appends an element of a repeated message field.
     mutating func element<Body: MessageBody>(
         of list: inout [Body], _ field: some MessageField, limit: Int, in bytes: RawSpan
     ) throws(WireError) {

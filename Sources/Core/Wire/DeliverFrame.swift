@@ -20,7 +20,6 @@
     /// The frame has no alert if title and body are both empty.
     public var alertTitle: UnsafeRawBufferPointer
     public var alertBody: UnsafeRawBufferPointer
-    /// The field `Deliver.carriedByVendor`.
     public var isCarriedByVendor: Bool
 
     public init(
@@ -46,7 +45,6 @@
         unsafe self.isCarriedByVendor = isCarriedByVendor
     }
 
-    /// The size of the body without the header.
     public var bodyByteCount: Int {
         var counter = ByteCounter()
         unsafe write(to: &counter)

@@ -11,7 +11,6 @@
 public struct HelloTranscript: Equatable, Sendable {
     public static let label: StaticString = "longwire hello 1"
 
-    /// The label and the body without its proof.
     public let bytes: [UInt8]
     /// The proof, not yet verified; empty if the Hello has none.
     public let proof: [UInt8]

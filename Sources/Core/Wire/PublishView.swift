@@ -1,4 +1,3 @@
-/// The range of some bytes in a body.
 public struct BodyRange: Equatable, Sendable {
     public let offset: Int32
     public let byteCount: Int32

@@ -12,7 +12,6 @@ public struct PublishResultFrame: Sendable {
     public var fallback: UInt32
     public var fallbackReason: StaticString
     public var isFsync: Bool
-    /// The field `PublishResult.idsOnly`.
     public var isIDsOnly: Bool
 
     public init(
@@ -61,7 +60,6 @@ public struct PublishResultFrame: Sendable {
     }
 }
 
-/// A complete Ping or Pong frame.
 public struct HeartbeatFrame: Sendable {
     /// The maximum size of a heartbeat frame: a header, a tag and a varint.
     public static let largestByteCount = FrameHeader.byteCount + 11

@@ -62,7 +62,6 @@ extension VendorToken {
 }
 
 extension [VendorToken] {
-    /// Cleans each token and removes the faulty ones.
     package mutating func clean(_ refused: inout RefusedTokens) {
         var kept: [VendorToken] = []
         for token in self {

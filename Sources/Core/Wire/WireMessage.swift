@@ -2,7 +2,6 @@
 package protocol MessageBody: Equatable, Sendable {
     associatedtype Field: MessageField
 
-    /// Creates a message with default values.
     init()
 
     /// Decodes the fields in `range`: scalars are replaced, repeated fields are appended, embedded messages are merged.
@@ -21,7 +20,6 @@ extension MessageBody {
     }
 }
 
-/// A message that is sent as a frame.
 package protocol WireMessage: MessageBody {
     static var frameType: FrameType { get }
 }
@@ -36,7 +34,6 @@ extension WireMessage {
         try self.init(body, at: body.byteOffsets)
     }
 
-    /// The size of the body without the header.
     package var bodyByteCount: Int {
         var counter = ByteCounter()
         write(to: &counter)

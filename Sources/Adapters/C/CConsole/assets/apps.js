@@ -40,8 +40,6 @@ async function follow(round, tools) {
 export const stateBadge = ({state}) => badge(state === "enabled" ? "good" : "bad", t(`${state}App`));
 export const appLink = appId => h("a", {href: `#/apps/${encodeURIComponent(appId)}`}, appId);
 
-// The list of apps and the form that creates one.
-
 function all({kept, said, trouble, content, stopped}) {
   const list = h("div"), form = h("div");
   const look = async () => {
@@ -79,8 +77,6 @@ function creation({kept, said, look, close}) {
   }}, field(t("appId"), id, t("appIdHint")), field(t("apnsTopic"), topic, t("apnsTopicHint")), field(t("appSettings"), settings, t("appSettingsHint")),
   h("p", {class: "buttons"}, h("button", {class: "main"}, t("appMake")), h("button", {type: "button", onclick: close}, t("cancel")))));
 }
-
-// The page of one app.
 
 function one(app, {kept, said, trouble, content, figures, stopped}) {
   const address = path("v1", "apps", app);
@@ -158,7 +154,6 @@ function rotation(page, tools) {
   }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
 }
 
-/** Shows the use of each quota of the app. */
 function quotas({quotas: uses}) {
   if (!uses) return null;
   return card(null, table(t("quotas"), ["quota", "quotaUsed", "quotaLimit", "quotaShare", "quotaRefused"].map(name => t(name)),
@@ -169,7 +164,6 @@ function quotas({quotas: uses}) {
     })));
 }
 
-/** Plots the app's feed backlog and its age, its connections and its stored bytes over time. */
 function plots(app) {
   const options = {span: SPAN, now: Date.now()};
   const lines = (metric, ...names) => names.map(([name, type]) => ({name: t(name), points: history.gauge(metric, {app, ...(type && {type})})}));
@@ -182,11 +176,8 @@ function plots(app) {
     })), {...options, format: bytes}));
 }
 
-// Helpers of all actions.
-
 const readMetrics = async () => history.read(await text("/metrics"), Date.now());
 
-/** Makes an API call and shows its error in `said`. */
 async function act(said, {to, method = "POST", body, button, done}) {
   button.disabled = true;
   let answer;

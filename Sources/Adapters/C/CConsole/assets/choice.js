@@ -1,5 +1,3 @@
-// Selection of an app and of a name within the app.
-
 import {call} from "./api.js";
 import {card, field, fill, h} from "./dom.js";
 import {explain} from "./faults.js";

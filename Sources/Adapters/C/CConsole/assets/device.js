@@ -13,7 +13,6 @@ let shown = () => {};
 
 const url = () => `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/console/device`;
 
-/** Returns the cid of this page's device in an app, or null. */
 export const ownDevice = app => kept(app)?.cid ?? null;
 
 /** Disconnects at the sign-out. */
@@ -97,7 +96,6 @@ function device(client) {
   ];
 }
 
-/** Pushes a test message to the page's own device. */
 async function tryPush(client, button) {
   button.disabled = true;
   try {

@@ -47,7 +47,6 @@ export class DeviceClient {
     this.#open();
   }
 
-  /** Disconnects until the next `connect`. */
   disconnect() {
     this.isWanted = false;
     clearTimeout(this.timer);
@@ -55,7 +54,6 @@ export class DeviceClient {
     this.#show("away", "");
   }
 
-  /** Disconnects and deletes the stored state. */
   forget() {
     this.disconnect();
     this.kept = null;
@@ -63,7 +61,6 @@ export class DeviceClient {
     this.changed();
   }
 
-  /** Reports that the app is in the foreground or the background. */
   setApplicationState(state) {
     this.applicationState = state;
     if (this.state === "open") {

@@ -51,7 +51,6 @@ function device(found) {
   ];
 }
 
-/** Shows recent messages to the device, newest first. */
 function messages(recent) {
   return [
     card(t("recentMessages"), table(t("recentMessages"), [t("msgId"), t("acceptedAt"), t("state")],

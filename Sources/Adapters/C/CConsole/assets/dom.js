@@ -12,7 +12,6 @@ export function h(tag, properties, ...children) {
   return element;
 }
 
-/** Returns an SVG element. */
 export function s(tag, properties, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(properties ?? {})) element.setAttribute(name, String(value));
@@ -27,7 +26,6 @@ function append(element, children) {
   }
 }
 
-/** Replaces the children of `element`. */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);

@@ -1,5 +1,3 @@
-// Messages for failed calls.
-
 import {h, problem} from "./dom.js";
 import {t} from "./texts.js";
 

@@ -177,7 +177,6 @@ export class FrameReader {
   }
 }
 
-/** Returns the values of one complete body. */
 export const decode = (name, body) => decodeBody(FIELDS[name], body);
 
 export const hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");

@@ -1,5 +1,3 @@
-// The handoff queue by reason, the results of its jobs, and the hook.
-
 import {text} from "./api.js";
 import {badge, card, facts, fill, h, table} from "./dom.js";
 import {explain} from "./faults.js";

@@ -47,7 +47,6 @@ const controls = () => [
 
 const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg", alt: ""}), "Longwire");
 
-/** Ends the session and shows the reason. */
 export function leave(reason) {
   device.leave();
   signOut();

@@ -1,5 +1,3 @@
-// A message's trace, step by step.
-
 import {call, path} from "./api.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
 import {explain} from "./faults.js";
@@ -37,7 +35,6 @@ export function show(body, [message]) {
   return () => { isOver = true; };
 }
 
-/** Returns a message's state as a colored badge. */
 export const messageBadge = trace => trace.state === "pending" ? badge("warn", t("pendingState"))
   : badge(REACHED.has(trace.state) ? "good" : "bad", tWord("state", trace.state));
 

@@ -61,7 +61,6 @@ export function quantile(metrics, before, name, share) {
   return low;
 }
 
-/** The pages within the time range of the plots. */
 export class History {
   constructor(capacity) {
     this.capacity = capacity;
@@ -82,12 +81,10 @@ export class History {
   get last() { return this.pages.at(-1)?.metrics; }
   get before() { return this.pages.at(-2)?.metrics; }
 
-  /** Returns the points [time, value] of a gauge. */
   gauge(name, labels) {
     return this.pages.map(({metrics, time}) => [time, sum(metrics, name, labels)]).filter(([, value]) => value !== null);
   }
 
-  /** Returns the points of a counter's rate per second. */
   rate(name, labels) {
     const points = [];
     for (let index = 1; index < this.pages.length; index++) {
@@ -99,7 +96,6 @@ export class History {
     return points;
   }
 
-  /** Returns the points of a histogram's quantile for the intervals with counts. */
   quantile(name, share) {
     const points = [];
     for (let index = 1; index < this.pages.length; index++) {

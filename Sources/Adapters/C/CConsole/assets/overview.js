@@ -85,7 +85,6 @@ function apps(now, list) {
   return table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));
 }
 
-/** Returns the apps of a metric with their values, zeros included. */
 export function byApp(metrics, name) {
   return (metrics.get(name) ?? []).map(({labels, value}) => [labels.app, value]);
 }

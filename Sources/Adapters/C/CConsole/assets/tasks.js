@@ -99,7 +99,6 @@ function aliasView(app, alias) {
   return card(t("aliasDevices", alias.alias), h("ul", {}, alias.devices.map(cid => h("li", {}, deviceLink(app, cid)))));
 }
 
-/** Shows publishes that created no message, with the reason. */
 export function refusals(list) {
   return list.length > 0 && card(t("refusedPublishes"), table(t("refusedPublishes"), [t("when"), t("reason"), t("cid")],
     list.map(refusal => [time(refusal.time), tWord("refused", refusal.reason), code(refusal.cid)]), ""));

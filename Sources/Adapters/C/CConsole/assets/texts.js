@@ -1,5 +1,3 @@
-// All texts of the console, in English and Chinese.
-
 const TEXTS = {
   __proto__: null,
   console: ["Console", "控制台"],
@@ -339,7 +337,6 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 86400)} ${t("dayWord")} ${Math.floor(seconds % 86400 / 3600)} ${t("hourWord")}`;
 }
 
-/** Returns the local date and time. */
 export function time(milliseconds) {
   if (!milliseconds) return t("never");
   return new Intl.DateTimeFormat(locale(), {dateStyle: "medium", timeStyle: "medium"}).format(new Date(milliseconds));

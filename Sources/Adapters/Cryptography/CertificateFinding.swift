@@ -22,8 +22,6 @@ extension TLSContext {
     ///   - seconds: a certificate that expires within this time is reported, too.
     ///   - isServer: whether clients verify the certificate, so that its purpose and chain are checked.
     /// - Returns: the problems, or an empty array.
-    ///   - isServer: shown to clients, so that its purpose and its chain are looked at.
-    /// - Returns: nothing when all is well.
     package func certificateFindings(endingWithin seconds: Int64, isServer: Bool = true) -> [CertificateFinding] {
         guard let leaf = SSL_CTX_get0_certificate(raw) else {
             return [CertificateFinding(weight: .refused, description: "there is no certificate")]
@@ -93,9 +91,7 @@ extension TLSContext {
         return X509_digest(certificate, EVP_sha256(), &digest, &count) == 1 ? digest : nil
     }
 
-    /// The first expiry among the certificate and the chain's certificates that clients need, in seconds since 1970.
-    ///
-    /// It is `nil` without a certificate or a readable date.
+    /// The first expiry, in seconds since 1970, of the certificate and the chain's certificates that clients need, or `nil`.
     package var certificateEnd: Int64? {
         guard let leaf = SSL_CTX_get0_certificate(raw) else { return nil }
         let ends = ([leaf] + Self.needed(leaf, chainOfFile)).compactMap { Self.end(of: $0) }
@@ -152,9 +148,7 @@ extension TLSContext {
         }
     }
 
-    /// Returns the reason that a client with only the root may not find a path to the certificate, or `nil`.
-    ///
-    /// Dates are checked by `dateFindings`. A self-signed root in the file counts as trusted.
+    /// Returns the reason, apart from dates, that a client with only the root may not find a path to the certificate, or `nil`.
     private static func chainGap(_ leaf: OpaquePointer, _ chain: OpaquePointer?) -> String? {
         guard let store = X509_STORE_new() else { return nil }
         defer { X509_STORE_free(store) }

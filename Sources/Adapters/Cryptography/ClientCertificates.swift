@@ -39,9 +39,7 @@ final class AllowedNames {
 }
 
 extension TLSContext {
-    /// Requires a valid certificate from every client.
-    ///
-    /// OpenSSL also requires that a certificate with an extended key usage is for clients.
+    /// Requires a valid certificate from every client; if it has an extended key usage, OpenSSL requires that for clients.
     static func require(_ clients: ClientCertificates, in raw: OpaquePointer) throws(TLSFailure) -> AllowedNames? {
         let path = clients.authoritiesFile
         guard SSL_CTX_load_verify_locations(raw, path, nil) == 1, let shown = SSL_load_client_CA_file(path) else {

@@ -5,17 +5,13 @@ package struct PresharedKey: Sendable {
     /// The minimum size of a secret in bytes, equal to the size of the key.
     package static let secretByteCount = 32
 
-    /// The identity, sent in plain text before the handshake.
-    ///
-    /// It names the group and the mark but reveals nothing about the secret.
+    /// The identity sent in plain text before the handshake: the group and the mark, which reveal nothing about the secret.
     let identity: [UInt8]
     let key: [UInt8]
     /// A fingerprint of the secret within its group: 16 hexadecimal digits.
     package let mark: String
 
-    /// Derives a group's key from a secret with HKDF-SHA256.
-    ///
-    /// Groups with the same secret have different keys.
+    /// Derives a group's key from a secret with HKDF-SHA256, so that groups with the same secret have different keys.
     ///
     /// - Throws: when the secret is shorter than `secretByteCount`.
     package init(secret: [UInt8], group: String) throws(TLSFailure) {

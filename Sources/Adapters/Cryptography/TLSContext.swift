@@ -120,9 +120,7 @@ package final class TLSContext: @unchecked Sendable {
 
     // MARK: Application protocol
 
-    /// Requires HTTP/2 (ALPN `h2`).
-    ///
-    /// A client requests it, a server rejects clients that do not offer it. Must be called before the context is shared.
+    /// Requires HTTP/2 (ALPN `h2`): a server rejects other clients; must be called before the context is shared.
     package func requireHTTP2() {
         let offer: [UInt8] = [2, UInt8(ascii: "h"), UInt8(ascii: "2")]
         SSL_CTX_set_alpn_protos(raw, offer, CUnsignedInt(offer.count))

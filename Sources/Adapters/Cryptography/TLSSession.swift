@@ -34,9 +34,7 @@ package final class TLSSocket {
     private static let flags: CInt = 0x0F | 0x800
 }
 
-/// A TLS connection over a non-blocking socket, which the caller owns and closes.
-///
-/// Not `Sendable`: it may move to another thread, but only one thread may use it at a time.
+/// A TLS connection over a non-blocking socket owned by the caller; only one thread may use it at a time.
 package final class TLSSession {
     package enum Progress: Equatable, Sendable {
         case done

@@ -104,9 +104,7 @@ extension ByteStream {
         if session.hasClientClosed { markDirty(slot) }
     }
 
-    /// Answers the client's close frame or protocol error and queues the delegate's notification.
-    ///
-    /// Returns whether the stream is ending.
+    /// Answers the client's close frame or protocol error and returns whether the stream is ending.
     func endWebSocketIfDue() -> Bool {
         guard let slot, let ending = slot.pointee.webSocket?.ending else { return false }
         guard !slot.pointee.flags.contains(.isClosing) else { return true }

@@ -40,12 +40,10 @@ public struct ByteStream {
     /// The tag passed to `pass`, while the stream is open.
     package var tag: UInt32 { slot?.pointee.tag ?? .max }
 
-    /// Attaches a connection to `loop`.
+    /// Attaches a connection to `loop`; must be called on that loop.
     ///
-    /// Must be called on that loop.
-    ///
-    /// Bytes received before a move are delivered first, in a later turn than this call. Errors are not thrown but reported
-    /// through the delegate's single `closed` call.
+    /// Bytes received before a move are delivered first, in a later turn than this call. Errors are reported through the
+    /// delegate's single `closed` call.
     ///
     /// - Parameters:
     ///   - connection: from a listener, or detached from a stream of any loop. This stream becomes its owner.
@@ -55,8 +53,7 @@ public struct ByteStream {
     ///   - tls: starts a handshake, as the server on an accepted connection or as a client.
     ///   - serverName: makes the handshake a client's and must match the server's certificate.
     ///   - isGated: whether a server's handshake passes the loop's `HandshakeGate`, if any.
-    ///   - isNewcomer: whether input, including the handshake, is read only when the loop has time for newcomers, until
-    ///     `isNewcomer` is set to `false`.
+    ///   - isNewcomer: whether input, including the handshake, is read only when the loop has time for newcomers.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
         outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil,
@@ -120,9 +117,7 @@ public struct ByteStream {
         gate.arrive(self, context)
     }
 
-    /// Starts the handshake that the gate admits.
-    ///
-    /// After a wait (`hasWaited`) no edge will announce the bytes that arrived during it.
+    /// Starts the handshake that the gate admits; after a wait (`hasWaited`) no edge announces the bytes that have arrived.
     func beginServing(_ context: TLSContext, through gate: HandshakeGate, hasWaited: Bool) {
         guard let slot else { return gate.finished() }
         beginHandshake(context, nil)
@@ -152,9 +147,8 @@ public struct ByteStream {
         finish(.tlsFailed(reason))
     }
 
-    /// Closes after a rejected client certificate without a reset.
-    ///
-    /// The client's unread bytes would cause a reset that discards the TLS alert.
+    /// Closes after a rejected client certificate without a reset, which unread bytes would cause and which would discard the
+    /// alert.
     private func refuseCertificate(_ slot: StreamSlot.Pointer, _ reason: String) -> Bool {
         noteHandshake(slot, .tlsFailed(reason))
         slot.pointee.flags.remove(.isHandshaking)
@@ -282,12 +276,10 @@ public struct ByteStream {
         StreamTable.beginClosing(self, on: loop)
     }
 
-    /// Removes the connection from this loop, to be attached to another.
+    /// Removes the connection from this loop, to be attached to another; `closed` is not called.
     ///
-    /// `closed` is not called.
-    ///
-    /// - Parameter unconsumed: inside `received`, the bytes that the next owner receives first. Elsewhere it is `nil`, and the
-    ///   stream's stored bytes are moved.
+    /// - Parameter unconsumed: inside `received`, the bytes that the next owner receives first. Otherwise the stored bytes are
+    ///   moved.
     /// - Returns: `nil` if the stream is closed, closing or in its handshake.
     package func detach(unconsumed: UnsafeRawBufferPointer? = nil) -> DetachedConnection? {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return nil }

@@ -4,9 +4,7 @@ internal import Glibc
 package import Platform
 internal import Synchronization
 
-/// A connection without a loop: just accepted, or moving from one loop to another.
-///
-/// It can be attached to a stream once. If it is never attached, releasing the last reference closes the connection.
+/// A connection without a loop: just accepted, or moving between loops; releasing it without an attach closes the connection.
 package final class DetachedConnection: @unchecked Sendable {
     // Safe: the content is set before the object is shared, and only the thread that wins `isTaken` reads it, once.
 
@@ -39,9 +37,7 @@ package final class DetachedConnection: @unchecked Sendable {
         self.init(Content(descriptor: descriptor), peer: SocketAddress.peer(of: descriptor))
     }
 
-    /// Starts to connect.
-    ///
-    /// The stream that takes the connection reports the result.
+    /// Starts to connect; the stream that takes the connection reports the result.
     ///
     /// - Throws: when no descriptor is left, or the system refuses the address immediately.
     package convenience init(connectingTo address: RemoteAddress) throws(SystemError) {
@@ -62,8 +58,7 @@ package final class DetachedConnection: @unchecked Sendable {
     /// The address under which a guard counts the connection, or 0; valid until it is attached.
     package var countedNetwork: UInt64 { content?.counted?.network ?? 0 }
 
-    /// Sends a final message, as far as the socket accepts it immediately, and closes: for a connection that is refused for lack
-    /// of capacity.
+    /// Sends a final message to a refused connection, as far as the socket accepts it, and closes.
     ///
     /// Pending input is read first, since unread bytes would cause a reset that discards the message.
     package func turnAway(with word: UnsafeRawBufferPointer) {

@@ -108,14 +108,10 @@ package final class EventLoop: @unchecked Sendable {
         streams.pointee.onHandshake = hook
     }
 
-    /// Creates a loop that does not run yet.
-    ///
-    /// Throws when the system is out of descriptors or memory.
+    /// Creates a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
     /// The first loop makes the process ignore SIGPIPE: OpenSSL's writes raise it, but a disconnected peer must only cause an
-    /// error.
-    ///
-    /// With `hasOwnTable` the loop's thread gets a private descriptor table when it starts, with a separate limit of open files.
+    /// error. With `hasOwnTable` the loop's thread gets a private descriptor table with a separate limit of open files.
     /// Connections from other loops then arrive through `pass(_:with:)` only.
     package init(index: Int, name: String? = nil, hasOwnTable: Bool = false) throws(SystemError) {
         signal(SIGPIPE, SIG_IGN)
@@ -234,17 +230,14 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Whether any stream has bytes that the peer's kernel has not acknowledged.
-    ///
-    /// Ending the loop may lose them. Read on the loop.
+    /// Whether any stream has bytes that the peer's kernel has not acknowledged and that an end of the loop may lose.
     package var isSending: Bool {
         preconditionInLoop()
         return streams.pointee.isSending()
     }
 
-    /// The maximum number of streams that wait for their peer's end after `closeAfterFlush`.
-    ///
-    /// Above it the longest waiting one is closed. Must be set before the loop starts, or on the loop.
+    /// The maximum number of streams that wait for their peer's end after `closeAfterFlush`; above it the longest waiting is
+    /// closed.
     package var closingStreamLimit = Int.max
 
     var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
@@ -334,9 +327,8 @@ package final class EventLoop: @unchecked Sendable {
 
     // MARK: Connections from other loops
 
-    /// Sets the handler of connections passed by other loops, and of their cargo.
-    ///
-    /// Must be called before `start`. The connection is `nil` if it was lost because this loop's descriptor table is full.
+    /// Sets the handler of connections passed by other loops, before `start`; the connection is `nil` if the descriptor table is
+    /// full.
     package func onArrival(_ arrived: @escaping (DetachedConnection?, any Sendable) -> Void) { self.arrived = arrived }
 
     /// Passes a connection to this loop from the thread of another loop, even between different descriptor tables.
@@ -443,9 +435,7 @@ package final class EventLoop: @unchecked Sendable {
         mustTurnAgain = true
     }
 
-    /// Schedules a turn after at most this delay, unless an earlier call's delay is running.
-    ///
-    /// Without a timer the next turn starts immediately.
+    /// Schedules a turn after at most this delay, unless an earlier delay is running; without a timer it starts immediately.
     package func turnAgain(in nanoseconds: Int64) {
         preconditionInLoop()
         guard !isStepped, !isTornDown, let pause = pause ?? OneShotTimer(on: base) else { return turnAgain() }

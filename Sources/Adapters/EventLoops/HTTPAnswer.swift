@@ -114,6 +114,7 @@ struct HTTPAnswer {
     }
 }
 
+/// The text of the header `Date` (RFC 9110, section 5.6.7).
 struct HTTPDate {
     let bytes: UnsafeRawBufferPointer
 }

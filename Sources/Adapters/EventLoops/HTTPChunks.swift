@@ -1,6 +1,4 @@
-/// An incremental decoder of a chunked body (RFC 9112, section 7.1).
-///
-/// Extensions and trailers are checked for syntax and length, then ignored.
+/// An incremental decoder of a chunked body (RFC 9112, section 7.1); extensions and trailers are validated and ignored.
 struct HTTPChunks {
     private enum Place { case size, data, dataEnd, trailer, done }
 
@@ -56,9 +54,7 @@ struct HTTPChunks {
 
     private static let malformed = HTTPHead.Refusal(status: 400, reason: "the chunks cannot be read")
 
-    /// Returns the offset of the LF that ends the first line.
-    ///
-    /// Invalid bytes are refused before the line is complete, because a client that waits for its response sends no more.
+    /// Returns the offset of the first LF; refuses invalid bytes before the line is complete, since the client may send no more.
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ place: Place) throws(HTTPHead.Refusal) -> Int? {
         var hasReturn = false
         for index in bytes.indices {
@@ -101,8 +97,7 @@ struct HTTPChunks {
         return size
     }
 
-    /// Returns whether the bytes are valid extensions: a semicolon, a name and an optional token or quoted value (RFC 9112,
-    /// section 7.1.1).
+    /// Returns whether the bytes are valid chunk extensions (RFC 9112, section 7.1.1).
     private static func areExtensions(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var place = 0
         func skipBlanks() { while place < bytes.count, bytes[place] == 0x20 || bytes[place] == 0x09 { place += 1 } }

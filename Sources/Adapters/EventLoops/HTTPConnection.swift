@@ -331,9 +331,7 @@ final class HTTPConnection: StreamDelegate {
         return place == .over || stream?.isInHandshake == true || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
     }
 
-    /// Whether an operator exempted the connection's address from the address limits.
-    ///
-    /// Loopback does not count as exempt, because all clients on the machine share it.
+    /// Whether an operator exempted the connection's address from the limits; loopback does not count as exempt.
     var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
 
     var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }

@@ -24,9 +24,7 @@ package final class HTTPConnectionLimit {
     /// The number of new connections refused because none could be replaced.
     package private(set) var refusedCount: UInt64 = 0
 
-    /// The number of connections by `SocketAddress.network`, and the network with the most of them.
-    ///
-    /// The latter may be stale after connections have ended.
+    /// The number of connections by `SocketAddress.network`, and the network with the most of them, which may be stale.
     private var counts: [UInt64: Int] = [:]
     private var crowd: UInt64 = 0
 
@@ -89,8 +87,7 @@ package final class HTTPConnectionLimit {
                 ?? idle.longest(network, since: aWhileAgo) ?? over.longest(network, since: now)
                 ?? unproven.longest(network, since: aWhileAgo)
         }
-        // A network with more than a quarter of the places gets no time to complete requests and may lose connections with unread
-        // input.
+        // A network with more than a quarter of the places gets no time to complete requests.
         let isLarge = crowdCount > limit / 4
         return idle.longest(crowd, since: now, isBound: true) ?? over.longest(crowd, since: now, isBound: true)
             ?? unproven.longest(crowd, since: isLarge ? now : aWhileAgo, isBound: true)
@@ -100,9 +97,7 @@ package final class HTTPConnectionLimit {
     }
 }
 
-/// Connections in the order in which they entered a state, linked through their own fields.
-///
-/// Not retained: the server keeps connections alive until they are removed here.
+/// Connections in the order in which they entered a state, not retained: the server keeps them alive until their removal.
 private struct HTTPConnectionList {
     private unowned(unsafe) var first: HTTPConnection?
     private unowned(unsafe) var last: HTTPConnection?

@@ -35,9 +35,7 @@ package final class HTTPExchange {
     /// The address under which requests are counted, or 0 if they are not.
     package var countedNetwork: UInt64 { connection?.countedNetwork ?? 0 }
 
-    /// The path and query as sent, not normalized: `//v2/x` is unchanged.
-    ///
-    /// For an absolute URI it is the part after the host, which may be empty.
+    /// The path and query as sent, not normalized: `//v2/x` is unchanged; it may be empty for an absolute URI.
     package var rawTarget: String { String(decoding: rawTargetBytes, as: UTF8.self) }
 
     /// The bytes of `rawTarget` without a copy, valid until the response.
@@ -45,9 +43,7 @@ package final class HTTPExchange {
         connection?.targetBytes() ?? UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// Returns a header's value; the name's case is ignored.
-    ///
-    /// Returns `nil` without the header or if several lines differ.
+    /// Returns a header's value, or `nil` without the header or if several lines differ; the name's case is ignored.
     package func header(_ name: String) -> String? {
         var name = name
         return name.withUTF8 { name in
@@ -73,9 +69,7 @@ package final class HTTPExchange {
         return connection?.isPeerGone ?? true
     }
 
-    /// Sends the response.
-    ///
-    /// Has no effect if the connection has ended.
+    /// Sends the response; has no effect if the connection has ended.
     ///
     /// - Parameters:
     ///   - status: from 200 to 599.

@@ -30,9 +30,7 @@ package struct HTTPHead {
     }
 
     private(set) var method = HTTPMethod.get
-    /// The path and query, or `*` for the whole server.
-    ///
-    /// An absolute URI is stored without its scheme and host. The path may then be empty.
+    /// The path and query, or `*` for the whole server; empty for an absolute URI without a path.
     private(set) var target = Range(start: 0, end: 0)
     /// The requested host and port, from the absolute URI or the header `Host`; empty in HTTP/1.0 without either.
     private(set) var host = Range(start: 0, end: 0)
@@ -52,9 +50,7 @@ package struct HTTPHead {
         (keepsAlive, saidClose, isHTTP10, expectsContinue) = (true, false, false, false)
     }
 
-    /// Returns a single-valued header; the name's case is ignored.
-    ///
-    /// `bytes` must begin with the parsed head.
+    /// Returns a single-valued header, ignoring the name's case; `bytes` must begin with the parsed head.
     func field(_ name: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer) -> Field {
         var found: Range?
         for field in fields where Self.equals(name, bytes, field.name) {
@@ -81,6 +77,7 @@ package struct HTTPHead {
         return false
     }
 
+    /// The elements of a list (RFC 9110, section 5.6.1) without empty ones.
     private struct Elements {
         private var place: Int32
         private let end: Int32

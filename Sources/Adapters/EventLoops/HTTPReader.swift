@@ -16,9 +16,7 @@ package struct HTTPReader: ~Copyable {
         case incomplete
         /// More bytes are needed, and the client waits for a 100 response before it sends them.
         case expectsContinue
-        /// The head is complete, and its body is large or incomplete.
-        ///
-        /// The caller must call `allow(byteLimit:)` or end the connection.
+        /// The head is complete, its body large or incomplete; the caller must call `allow(byteLimit:)` or end the connection.
         case needsPolicy
         /// The request is complete; no more bytes are consumed before `next()`.
         case complete
@@ -35,9 +33,7 @@ package struct HTTPReader: ~Copyable {
     private(set) var headByteCount = 0
     package private(set) var hasBegun = false
 
-    /// Creates a parser.
-    ///
-    /// With `hasBodyPolicy` it returns `needsPolicy` before it stores a body that is large or arrives after its head.
+    /// Creates a parser; with `hasBodyPolicy` it returns `needsPolicy` before it stores a large or later body.
     package init(
         headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, memory: HTTPRequestMemory? = nil
     ) {

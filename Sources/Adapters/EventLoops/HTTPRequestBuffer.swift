@@ -1,8 +1,6 @@
 internal import Glibc
 
 /// A free list of request buffers that a loop's connections share, so that an idle connection needs none.
-///
-/// Not thread-safe: only the loop uses it.
 package final class HTTPRequestMemory {
     private var pieces: [UnsafeMutableRawPointer] = []
 

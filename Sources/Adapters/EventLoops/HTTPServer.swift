@@ -3,15 +3,12 @@ package import Platform
 
 /// An HTTP/1.1 server on one event loop, over byte streams.
 ///
-/// It needs one read and one write per request. libevent's evhttp, which it replaced, took six system calls and sent a response
-/// one turn later.
+/// It needs one read and one write per request; libevent's evhttp took six system calls and sent a response one turn later.
 package final class HTTPServer: Resident {
     package struct Configuration: Sendable {
         /// The maximum size of request line and headers together, above which the response is 431.
         package var headerByteLimit = 64 * 1024
-        /// The maximum size of a body, above which the response is 413.
-        ///
-        /// It is well above the handler's own limit, so that the handler can give a specific error.
+        /// The maximum size of a body, above which the response is 413; the handler's own, lower limit gives a specific error.
         package var bodyByteLimit = 8 * 1024 * 1024
         /// The timeout from a request's first byte to its last.
         package var requestMilliseconds: UInt64 = 15_000

@@ -7,9 +7,7 @@ package enum Limits {
 
     /// The connections accepted per batch, so that a burst of connects does not delay existing connections.
     static let acceptBatchCount = 64
-    /// The same for an HTTP server, whose new connections wait behind all pending ones in the kernel.
-    ///
-    /// Accepting one takes some microseconds, a tenth of the cost of its request. Requests have separate limits.
+    /// The connections that an HTTP server accepts per batch; accepting one costs a tenth of its request.
     static let httpAcceptBatchCount = 256
     /// The backoff of a listener that ran out of descriptors.
     static let acceptPauseMilliseconds: UInt64 = 100
@@ -26,16 +24,12 @@ package enum Limits {
     static let addressSetCount = 8_192
     /// The burst of an address: clients behind one router reconnect together after it restarts.
     static let addressBurstMilliseconds: UInt64 = 2_000
-    /// The shortest and longest retry delay of a refused address.
-    ///
-    /// An immediate retry would fail again, and a long delay would outlast the burst.
+    /// The shortest and longest retry delay of a refused address; an immediate retry would fail again.
     static let addressLeastMilliseconds: UInt32 = 1_000
     static let addressLongestMilliseconds: UInt32 = 10_000
     /// The maximum time for which an address is refused because of a request's bytes.
     static let addressDebtMilliseconds: UInt64 = 60_000
-    /// The retry delay of an address with all its connections in use.
-    ///
-    /// A dead connection is detected by its heartbeat, which takes longer than a second.
+    /// The retry delay of an address with all its connections in use, since a dead connection is detected by its heartbeat.
     static let addressFullMilliseconds: UInt32 = 30_000
 
     /// The size of a receive, large enough to drain a full socket buffer in few calls.
@@ -45,13 +39,9 @@ package enum Limits {
     /// The bytes read from a stream per turn; the remaining bytes wait until all other streams had their turn.
     package static let readByteCountPerTurn = 256 * 1024
 
-    /// The default size of a stream's outbox: a window of frames.
-    ///
-    /// It must fit a maximum frame.
+    /// The default size of a stream's outbox: a window of frames, at least one maximum frame.
     package static let outboxByteCount = 256 * 1024
-    /// The size of a pooled block with its header: a few typical frames.
-    ///
-    /// It is small because many streams may need one in the same turn.
+    /// The size of a pooled block with its header: a few typical frames, since many streams may need one in the same turn.
     static let blockByteCount = 2048
     /// The number of blocks in a loop's free list (16 MiB).
     static let pooledBlockCount = 8192
@@ -73,9 +63,7 @@ package enum Limits {
     /// The change of the streams' memory from which a loop reports it to the budget.
     static let budgetStepByteCount = 64 * 1024
 
-    /// The buckets of the timeout wheel: 102 s per revolution at one tick each.
-    ///
-    /// Longer timeouts stay for further revolutions.
+    /// The buckets of the timeout wheel: 102 s per revolution at one tick each; longer timeouts stay for further revolutions.
     static let wheelBucketCount = 2048
     /// The slots allocated at a time; slots never move, because lists of the kernel and libevent point to them.
     static let slabSlotCount = 64

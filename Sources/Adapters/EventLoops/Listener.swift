@@ -2,9 +2,7 @@ internal import CLibevent
 internal import Glibc
 package import Platform
 
-/// A listening socket on one loop that accepts connections in bounded batches.
-///
-/// Without free descriptors it backs off and retries. Connections wait in the kernel until then.
+/// A listening socket on one loop that accepts connections in bounded batches and backs off without free descriptors.
 package final class Listener: Resident {
     package let address: SocketAddress
     package private(set) var acceptedCount: UInt64 = 0
@@ -46,15 +44,12 @@ package final class Listener: Resident {
         }
     }
 
-    /// Starts to accept.
-    ///
-    /// `connected` receives each connection, non-blocking and with TCP_NODELAY, on the loop.
+    /// Starts to accept; `connected` receives each connection, non-blocking and with TCP_NODELAY, on the loop.
     ///
     /// - Parameters:
     ///   - loop: the loop of the caller.
     ///   - socket: the socket, which the listener then owns.
-    ///   - balancers: the addresses whose connections begin with a PROXY header that names the client. The header is removed
-    ///     before `connected` is called. Other connections have no header.
+    ///   - balancers: the addresses whose connections begin with a PROXY header that names the client. The header is removed.
     ///   - door: the address limits, or `nil` for none.
     ///   - batchCount: the maximum number of connections accepted per batch.
     ///   - connected: called on the loop.

@@ -7,9 +7,7 @@ package struct ListenFailure: Error, Equatable, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-/// A bound, listening TCP socket that shares its port with the sockets of other loops (SO_REUSEPORT).
-///
-/// It is closed at the end of the value's lifetime, unless `take` was called.
+/// A listening TCP socket that shares its port with other loops' sockets (SO_REUSEPORT); closed with the value unless taken.
 package struct ListeningSocket: ~Copyable, Sendable {
     /// The bound address, with the actual port if port 0 was requested.
     package let address: SocketAddress
@@ -48,9 +46,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
         (descriptor, self.address) = (opened, address)
     }
 
-    /// Creates one socket for each of `count` loops, all on the first one's port.
-    ///
-    /// The caller passes each to its loop, in the order of the loops.
+    /// Creates one socket for each of `count` loops, in their order and all on the first one's port.
     package static func group(_ text: String, count: Int) throws(ListenFailure) -> [Handle] {
         precondition(count > 0, "a group needs at least one socket")
         let first = try ListeningSocket(text)

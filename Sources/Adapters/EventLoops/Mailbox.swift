@@ -22,10 +22,9 @@ package final class Mailbox<Message: Sendable>: MailboxBase, @unchecked Sendable
     private var receive: (inout [Message]) -> Void
     private var batch: [Message] = []
 
-    /// Creates a mailbox of at most `capacity` pending messages into `loop`.
+    /// Creates a mailbox of at most `capacity` pending messages into `loop`; must be called on the loop.
     ///
-    /// Must be called on the loop. `receive` gets all pending messages in order of arrival. Messages left in the array are
-    /// discarded. `removeAll(keepingCapacity: true)` keeps the array's memory and is called automatically afterwards.
+    /// `receive` gets all pending messages in order of arrival. Messages left in the array are discarded.
     package init(into loop: EventLoop, capacity: Int, receive: @escaping (inout [Message]) -> Void) {
         precondition(capacity > 0, "a mailbox holds at least one message")
         (self.loop, self.capacity, self.receive) = (loop, capacity, receive)

@@ -8,11 +8,9 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
     package let isIPv6: Bool
     /// Whether the address is on this machine: 127.0.0.0/8, ::1, or an IPv4-mapped loopback address.
     package let isLoopback: Bool
-    /// The key of limits per address: an IPv4 address, or the first half of an IPv6 address, which a provider assigns to one
-    /// customer.
+    /// The key of limits per address: an IPv4 address, or the first half of an IPv6 address, which one customer gets.
     ///
-    /// An IPv4 address mapped or translated (NAT64) into IPv6 counts as the IPv4 address. Exemptions from the limits compare the
-    /// whole address (`AddressRange`).
+    /// An IPv4 address mapped or translated (NAT64) into IPv6 counts as the IPv4 address.
     package let network: UInt64
 
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }

@@ -22,9 +22,7 @@ struct Standstill {
     private var readingSince: UInt64 = 0
     private var eventCount: UInt64 = 0
 
-    /// Returns the verdict for a tick at `now`, in milliseconds of a clock that includes the machine's sleep.
-    ///
-    /// `eventCount` changes with each event of a stream.
+    /// Returns the verdict for a tick at `now`, in milliseconds including the machine's sleep; `eventCount` counts stream events.
     mutating func judge(now: UInt64, eventCount: UInt64, hasDeferredWork: Bool) -> Verdict {
         defer { (lastTick, self.eventCount) = (now, eventCount) }
         if lastTick > 0, now >= lastTick + Self.milliseconds {

@@ -21,9 +21,7 @@ public enum CloseReason: Equatable, Sendable {
     case loopStopped
 }
 
-/// The callbacks of a byte stream, on its loop.
-///
-/// A class avoids the cost of existential calls. The stream retains its delegate until `closed` has returned.
+/// The callbacks of a byte stream, on its loop; the stream retains its delegate until `closed` has returned.
 open class StreamDelegate {
     public init() {}
 
@@ -36,9 +34,7 @@ open class StreamDelegate {
         preconditionFailure("override received(_:on:)")
     }
 
-    /// Reports frames of a WebSocket client without payload for `received`: control frames and empty ones.
-    ///
-    /// The call precedes the bytes received with them. Pings have already been answered.
+    /// Reports frames of a WebSocket client without payload, before the bytes received with them; pings are already answered.
     open func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {}
 
     /// Reports that output was refused because the outbox reached its limit; by default the stream is closed.

@@ -89,9 +89,7 @@ extension StreamSlot {
         }
     }
 
-    /// Sets a delegate that many streams of the loop share.
-    ///
-    /// The first shared delegate of a loop needs no memory per stream. A further one is stored in each stream's side record.
+    /// Sets a delegate that many streams share; only the loop's first shared delegate needs no memory per stream.
     mutating func share(_ delegate: StreamDelegate) {
         let pool = side.pointee.pool
         if pool.pointee.sharedDelegate == nil { pool.pointee.sharedDelegate = delegate }

@@ -2,9 +2,7 @@ internal import Cryptography
 
 // The loop's part of the peers' memory budget, and the closing of streams above it.
 extension StreamTable {
-    /// The current memory of the loop's streams: blocks of unread and unsent bytes, and OpenSSL's memory for handshakes.
-    ///
-    /// Output to other gateways of the cluster is excluded, because links have separate limits.
+    /// The current memory of the loop's streams, without output to other gateways of the cluster, which has separate limits.
     private var heldBytes: PeerBudget.StreamBytes {
         let handshakes = handshakeCount * Limits.handshakeByteCount
         let links = links.reduce(0) { $0 + $1.outboxByteCount }
@@ -50,8 +48,7 @@ extension StreamTable {
 
     /// Closes streams until `wanted` bytes are free: the largest of the address with the most memory first.
     ///
-    /// It frees slightly more than needed, because it visits every stream. Each stream without a counted address, such as
-    /// loopback, counts as a separate address.
+    /// Each stream without a counted address, such as loopback, counts as a separate address.
     private static func makeRoom(_ wanted: Int, among crowd: Crowd, _ budget: PeerBudget, on loop: EventLoop) {
         let table = loop.streams
         var candidates: [Candidate] = []
@@ -109,9 +106,7 @@ extension ByteStream {
     /// The address under which a guard counts the stream, or 0 if it is not counted or closed.
     package var countedNetwork: UInt64 { slot.map { table.pointee.countedNetwork(of: $0) } ?? 0 }
 
-    /// Marks the stream as a link to a gateway of the same cluster.
-    ///
-    /// Its output is excluded from the peers' budget, and the budget never closes it.
+    /// Marks the stream as a link to a gateway of the same cluster, which the peers' budget neither counts nor closes.
     package func isLink() {
         guard let slot else { return }
         table.pointee.links.append(ByteStream(slot))

@@ -4,9 +4,7 @@ internal import Glibc
 internal import Platform
 internal import Structures
 
-/// The state of every open stream, in a slab: 160 bytes with libevent's event.
-///
-/// State that only some streams need is in a `StreamSide`.
+/// The state of every open stream, in a slab: 160 bytes with libevent's event; optional state is in a `StreamSide`.
 struct StreamSlot {
     typealias Pointer = UnsafeMutablePointer<StreamSlot>
 
@@ -77,9 +75,7 @@ struct StreamTable: ~Copyable {
     let tlsSocket = TLSSocket()
     /// The clients' addresses of streams through a balancer, by slot number.
     var clients: [UInt32: SocketAddress] = [:]
-    /// The addresses under which streams are counted, by slot number; 0 means not counted.
-    ///
-    /// The array is empty until the first stream is counted.
+    /// The addresses under which streams are counted, by slot number; 0 means not counted, and the array may be shorter.
     private var countedNetworks: [UInt64] = []
     private var addressGuard: AddressGuard?
     /// The budget of the streams, and the bytes last reported to it.
@@ -398,9 +394,7 @@ struct StreamTable: ~Copyable {
         if table.pointee.dirty.isEmpty { swap(&dirty, &table.pointee.dirty) }
     }
 
-    /// Returns whether any stream has bytes that the peer's kernel has not acknowledged.
-    ///
-    /// It visits all streams only if none has. Each call starts where the previous one found such a stream.
+    /// Returns whether any stream has bytes that the peer's kernel has not acknowledged; each call resumes at the last one found.
     mutating func isSending() -> Bool {
         let count = chunks.count * Limits.slabSlotCount
         for step in 0..<count {

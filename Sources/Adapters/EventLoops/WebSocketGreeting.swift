@@ -40,9 +40,7 @@ package enum WebSocketGreeting {
     /// The maximum size of a request head, enough for a browser's request with cookies.
     package static let headByteLimit = 8 * 1024
 
-    /// Returns the response to the request in `bytes`, the first bytes of a connection.
-    ///
-    /// No bytes may follow the request: a client sends its first frame after the response.
+    /// Returns the response to the request in `bytes`; no bytes may follow it, since a client waits for the response.
     package static func answer(
         _ bytes: UnsafeRawBufferPointer, judging judge: (Request) -> Verdict
     ) -> Answer {

@@ -118,7 +118,7 @@ package struct WebSocketReader {
         }
     }
 
-    /// Consumes input after this side's close frame and ignores protocol violations, since the WebSocket is already closing.
+    /// Consumes input after this side's close frame and ignores protocol violations.
     ///
     /// - Returns: whether the client's close frame was among it.
     mutating func passOver(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) -> Bool {
@@ -289,8 +289,7 @@ package struct WebSocketCode: RawRepresentable, Equatable, Sendable {
     package static let unsupportedData = WebSocketCode(rawValue: 1003)
     package static let invalidText = WebSocketCode(rawValue: 1007)
 
-    /// Whether a close frame may contain the code: those of RFC 6455 and its registry for this purpose, and those of
-    /// applications.
+    /// Whether a close frame may contain the code, according to RFC 6455 and its registry or as an application's code.
     var mayTravel: Bool {
         switch rawValue {
         case 1000...1003, 1007...1014, 3000...4999: true

@@ -1,6 +1,4 @@
-/// The state of a WebSocket between two reads: a partial message, or the pending end.
-///
-/// An idle WebSocket has none. The state moves with its connection between loops.
+/// The state of a WebSocket between two reads: a partial message, or the pending end; an idle WebSocket has none.
 final class WebSocketSession {
     var reader = WebSocketReader()
     /// The pending end after a close frame or protocol violation, kept if the stream moves to another loop.

@@ -33,10 +33,7 @@ open class HTTP2Connection: HTTP2Observer {
         override func closed(_ stream: ByteStream, _ reason: CloseReason) { connection?.closed("\(reason)") }
     }
 
-    /// Starts as a client on a pending connection.
-    ///
-    /// TLS verifies that the server is `serverName`. With `tunnel` the connection leads to a proxy, which is first asked to
-    /// connect to the server.
+    /// Starts as a client on a pending connection, through a proxy with `tunnel`; tLS verifies that the server is `serverName`.
     package func connect(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?, serverName: String,
         through tunnel: ProxyTunnel? = nil, settings: HTTP2Session.Settings = HTTP2Session.Settings()
@@ -102,9 +99,7 @@ open class HTTP2Connection: HTTP2Observer {
         if !session.isAlive { stream.closeAfterFlush() }
     }
 
-    /// Sends these bytes instead of the server's settings after the TLS handshake, then closes.
-    ///
-    /// It simulates a server that rejects clients.
+    /// Sends these bytes instead of the server's settings, then closes, to simulate a server that rejects clients.
     package func sendInPlaceOfSettings(_ bytes: [UInt8]) { replacement = bytes }
 
     /// Sends nothing as a server, for tests of the peer's timeouts.

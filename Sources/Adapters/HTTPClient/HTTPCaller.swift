@@ -1,8 +1,6 @@
 internal import Synchronization
 
-/// A blocking HTTP client for one call at a time, with kept-alive connections.
-///
-/// One thread at a time may run `post`. Any thread may call `cancel` and `end`.
+/// A blocking HTTP client for one call at a time; `post` needs one thread, `cancel` and `end` allow any.
 package final class HTTPCaller: Sendable {
     /// The number of 10 ms steps for which `end` waits for an answer in flight.
     private static let endingStepCount = 50

@@ -2,9 +2,7 @@
 
 internal import CCurl
 
-/// The requests of one thread and curl's connection pool.
-///
-/// Any thread may create it and call `wake`. One thread at a time may call the other functions.
+/// The requests of one thread and curl's connection pool; any thread may call `wake`.
 package final class HTTPTransfers: @unchecked Sendable {
     // Safe: one thread at a time uses it, apart from `curl_multi_wakeup`, which curl allows from any thread.
 

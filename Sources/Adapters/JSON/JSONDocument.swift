@@ -33,10 +33,9 @@ public final class JSONParser {
 
     deinit { longwire_json_destroy(raw) }
 
-    /// Parses a document.
+    /// Parses a document into a value that is valid until the next call and as long as the parser exists.
     ///
-    /// The value is valid until the next call and as long as the parser exists. An invalid string or number does not fail the
-    /// document: its kind is `unreadable`.
+    /// An invalid string or number does not fail the document: its kind is `unreadable`.
     public func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
         var document = longwire_json_document()
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)

@@ -1,8 +1,6 @@
 internal import TextForms
 
-/// A writer that appends a JSON document to a byte array in one pass.
-///
-/// It inserts commas. The caller is responsible for brackets and keys.
+/// A writer that appends a JSON document to a byte array and inserts commas; the caller orders brackets and keys.
 @frozen public struct JSONWriter {
     /// The document written so far, to be changed by the writer only.
     public var bytes: [UInt8]

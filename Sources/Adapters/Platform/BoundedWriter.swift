@@ -17,9 +17,7 @@ package enum BoundedWriter {
     /// The interval at which `isAbandoned` is called.
     private static let stepMilliseconds: CInt = 100
 
-    /// Writes all bytes to a blocking or non-blocking descriptor, within the timeout if one is given.
-    ///
-    /// `isAbandoned` is called while the descriptor is not writable. If it returns `true`, the write ends.
+    /// Writes all bytes to a descriptor within the timeout, if any, or until `isAbandoned`, called while waiting, returns `true`.
     package static func write(
         _ bytes: UnsafeRawBufferPointer, to descriptor: CInt, atMostMilliseconds milliseconds: UInt64? = nil,
         isAbandoned: () -> Bool = { false }

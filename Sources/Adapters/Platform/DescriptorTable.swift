@@ -1,9 +1,7 @@
 internal import CSystem
 internal import Glibc
 
-/// A thread's private table of file descriptors.
-///
-/// The limit of open files applies to each table, and a descriptor is valid in its table only.
+/// A thread's private file descriptor table; the limit of open files and the descriptors are valid per table.
 package enum DescriptorTable {
     /// Gives the calling thread a private table and closes the descriptors it does not need.
     ///
@@ -67,9 +65,7 @@ package final class DescriptorPassage: Sendable {
         longwire_send_descriptor(sending, word, descriptor) == 0
     }
 
-    /// Returns the next word and its descriptor, or `nil` if none is pending.
-    ///
-    /// The descriptor is -1 if this thread's table was full.
+    /// Returns the next word and its descriptor, -1 if this thread's table was full, or `nil` if none is pending.
     package func receive() -> (word: UInt64, descriptor: CInt)? {
         var word: UInt64 = 0
         var descriptor: CInt = -1

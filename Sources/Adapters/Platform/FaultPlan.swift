@@ -5,9 +5,7 @@ internal import Glibc
 internal import Synchronization
 
 #if DEBUG
-/// A test's plan to make the n-th call on files below a folder fail, in any thread.
-///
-/// Plans of different folders are independent, so tests may run concurrently.
+/// A test's plan to make the n-th call on files below a folder fail; plans of different folders are independent.
 package final class FaultPlan: Sendable {
     package enum Kind: Sendable, Equatable {
         /// The call is skipped and fails with this `errno`.
@@ -106,9 +104,7 @@ func call(_ name: StaticString, _ path: String, _ body: () -> CInt) -> CInt {
     }
 }
 
-/// Runs a call that transfers up to `byteCount` bytes and returns their number or -1.
-///
-/// Repeats it after an interruption by a signal.
+/// Runs a call that transfers up to `byteCount` bytes, again after a signal; returns their number or -1.
 @inline(__always)
 func transfer(_ name: StaticString, _ path: String, _ byteCount: Int, _ body: (Int) -> Int) -> Int {
     while true {

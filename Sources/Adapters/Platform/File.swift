@@ -1,9 +1,7 @@
 internal import CSystem
 internal import Glibc
 
-/// An open file, closed at the end of the value's lifetime.
-///
-/// Calls are safe from any thread. The caller must order two writes to the same range.
+/// An open file, closed with the value; calls are safe from any thread, but not two writes to the same range.
 package struct File: ~Copyable, Sendable {
     package enum Mode: Sendable {
         /// The file must exist.
@@ -42,9 +40,7 @@ package struct File: ~Copyable, Sendable {
         return Int(status.st_size)
     }
 
-    /// Returns the creation time in nanoseconds since 1970.
-    ///
-    /// A rename keeps it, a copy does not.
+    /// Returns the creation time in nanoseconds since 1970, which a rename keeps and a copy does not.
     ///
     /// - Returns: the time, or `nil` if the file system or kernel does not store it.
     package func birthTime() -> Int64? {

@@ -99,9 +99,7 @@ package enum FileSystem {
         package init() {}
     }
 
-    /// Returns the usage of a file, or of a folder with its contents.
-    ///
-    /// The usage is zero if the path does not exist. Links are not followed. A file that is removed during the call is skipped.
+    /// Returns the usage of a file or folder, zero if the path does not exist; links are not followed.
     package static func usage(of path: String) throws(SystemError) -> Usage {
         var usage = Usage()
         var status = stat()

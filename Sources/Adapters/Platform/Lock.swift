@@ -1,9 +1,8 @@
 internal import Glibc
 
-/// A value behind a pthread mutex, for state that threads share off the hot path.
+/// A value behind a pthread mutex, for state off the hot path; never call out of the module while holding it.
 ///
-/// The thread sanitizer does not understand `Synchronization.Mutex` and reports each use as a race. Never call out of the module
-/// while holding the lock.
+/// The thread sanitizer does not understand `Synchronization.Mutex` and reports each use as a race.
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
     // Safe: `state` is accessed only while `mutex` is locked.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>

@@ -1,8 +1,6 @@
 internal import Glibc
 
-/// An exclusive lock on a folder: a locked file that contains its owner's process id, held for the value's lifetime.
-///
-/// The kernel releases the lock when the process ends. The file remains.
+/// An exclusive lock on a folder: a locked file with its owner's process id; the kernel releases it when the process ends.
 package struct LockFile: ~Copyable, Sendable {
     package enum Failure: Error, Equatable, CustomStringConvertible {
         /// Another process holds the lock; its process id is `nil` if the file does not contain it.

@@ -1,8 +1,6 @@
-/// Address lookups by the system's resolver on separate threads, because it blocks for half a minute if a name server hangs.
+/// Address lookups on separate threads, because the system's resolver blocks for half a minute if a name server hangs.
 ///
-/// Concurrent lookups of a name share one thread. The last addresses of a name are cached, so known servers can be reached during
-/// an outage of the name server.
-/// that were known are found while the name server is away.
+/// Concurrent lookups of a name share one thread. The last addresses of a name are cached for an outage of the name server.
 package final class NameLookups: Sendable {
     package typealias Outcome = Result<[RemoteAddress], RemoteAddress.Failure>
 
@@ -75,9 +73,7 @@ package final class NameLookups: Sendable {
         state.withLock { $0.kept[Name(host: host, port: port)] ?? [] }
     }
 
-    /// Waits for a host's addresses until the timeout.
-    ///
-    /// Returns the cached addresses if the lookup fails or times out.
+    /// Waits for a host's addresses and returns the cached ones if the lookup fails or times out.
     ///
     /// - Throws: when the lookup fails or times out and no addresses are cached.
     package func resolve(

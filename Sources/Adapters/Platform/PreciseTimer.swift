@@ -1,9 +1,7 @@
 internal import CSystem
 internal import Glibc
 
-/// A timerfd for one event loop, for delays far below a poller's millisecond resolution.
-///
-/// It is confined to the thread that created it, because the descriptor may belong to a private table of that thread.
+/// A timerfd for one event loop, for delays far below a millisecond, confined to the thread that created it.
 package struct PreciseTimer: ~Copyable {
     /// The descriptor for the loop's poller; only this value may close it.
     package let descriptor: CInt

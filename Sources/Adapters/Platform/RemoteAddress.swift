@@ -16,9 +16,7 @@ package struct RemoteAddress: Sendable, Equatable {
         (try? resolve(host: host, port: port, flags: AI_NUMERICHOST))?.first
     }
 
-    /// Calls the system's resolver, which may block for half a minute.
-    ///
-    /// `NameLookups` calls it on separate threads.
+    /// Calls the system's resolver, which may block for half a minute; `NameLookups` calls it on separate threads.
     ///
     /// - Returns: at least one address, in the resolver's order.
     package static func resolve(host: String, port: UInt16) throws(Failure) -> [RemoteAddress] {

@@ -37,9 +37,7 @@ package enum Sockets {
         return recv(descriptor, &byte, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0
     }
 
-    /// Returns whether the peer has closed its side or reset the connection, without consuming bytes.
-    ///
-    /// Unread bytes (a pipelined request) hide the end of the stream. The result is `false` then.
+    /// Returns whether the peer has closed or reset the connection; unread bytes hide the end, and the result is `false` then.
     package static func isPeerGone(descriptor: CInt) -> Bool {
         var byte: UInt8 = 0
         while true {

@@ -25,9 +25,7 @@ package struct StartingTerminal: Sendable {
 }
 
 extension StandardDescriptors {
-    /// Whether standard output and standard error are both pipes or sockets without a reader.
-    ///
-    /// The program's output is lost then, for example because an SSH session without a terminal ended.
+    /// Whether standard output and error are both pipes or sockets without a reader, as after the end of an SSH session.
     package static var haveLostReaders: Bool { [1, 2].allSatisfy { hasLostReader($0) } }
 
     private static func hasLostReader(_ descriptor: CInt) -> Bool {

@@ -1,9 +1,7 @@
 internal import CSystem
 internal import Glibc
 
-/// A named thread for blocking work or for an event loop.
-///
-/// Each thread needs exactly one `join()` or `detach()`. The sanitizers report a thread without either.
+/// A named thread; it needs exactly one `join()` or `detach()`, since the sanitizers report a thread without either.
 package struct Thread: ~Copyable, @unchecked Sendable {
     // Safe: the handle is only a number, and both `join` and `detach` consume the value.
     private let handle: pthread_t

@@ -22,9 +22,7 @@ package final class RedisClient {
 
     package let cluster: RedisCluster
     private var links: [RedisAddress: Link] = [:]
-    /// The last connection number of all clients.
-    ///
-    /// Numbers are unique because a wait on one connection does not cover writes of another.
+    /// The last connection number of all clients, since a wait on one connection does not cover writes of another.
     private static let lastNumber = Atomic<UInt64>(0)
 
     package init(_ cluster: RedisCluster) { self.cluster = cluster }
@@ -91,9 +89,7 @@ package final class RedisClient {
         return link
     }
 
-    /// Resends scripts that the server does not have, with their source.
-    ///
-    /// Scripts may be sent together only if their order among the commands does not matter.
+    /// Resends scripts, with their source, that the server does not have; their order among the commands must not matter.
     private func sendScripts(
         _ commands: [RedisCommand], _ replies: inout [RedisReply], _ link: Link, _ timeoutMilliseconds: Int
     ) throws(RedisError) {
@@ -342,9 +338,7 @@ package final class RedisClient {
         if command.name == "WAITAOF", reply.fault != nil { cluster.noteRefusedWaitAOF(at: address) }
     }
 
-    /// Returns the missing right if a wait for replicas, or the write before it, was denied.
-    ///
-    /// A denied `WAITAOF` is ignored because the next wait uses `WAIT` (`noteRefusal`).
+    /// Returns the missing right if a wait, or the write before it, was denied; a denied `WAITAOF` is replaced by `WAIT`.
     package static func refusal(
         _ replies: some Sequence<RedisReply>, of commands: some Sequence<RedisCommand>
     ) -> RedisFault? {

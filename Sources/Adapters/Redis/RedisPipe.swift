@@ -31,9 +31,7 @@ package final class RedisPipe {
     package var isBusy: Bool { !commands.isEmpty }
     package var interest: RedisInterest? { connection.interest }
 
-    /// Sends the commands of a call.
-    ///
-    /// No call may be in flight.
+    /// Sends the commands of a call; no call may be in flight.
     ///
     /// - Throws: the errors of `RedisConnection.begin`. The pipe is closed then.
     package func begin(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) {

@@ -9,9 +9,7 @@ package struct HookSecret: Sendable {
     /// The key of the HMAC, 24 to 64 bytes.
     package let key: [UInt8]
 
-    /// Fails unless the text is `whsec_` and the base64 of 24 to 64 bytes, as the specification requires.
-    ///
-    /// Missing padding is accepted because some tools omit it.
+    /// Fails unless the text is `whsec_` and the base64 of 24 to 64 bytes; missing padding is accepted.
     package init?(_ text: String) {
         let prefix = "whsec_"
         guard text.hasPrefix(prefix) else { return nil }

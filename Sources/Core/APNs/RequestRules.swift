@@ -10,9 +10,7 @@ package struct RuleBreach: Sendable, Equatable {
     package static func == (left: RuleBreach, right: RuleBreach) -> Bool { "\(left.reason)" == "\(right.reason)" }
 }
 
-/// Apple's rules that can be checked before a request is sent.
-///
-/// Apple's answers to some violations are misleading, and it drops other pushes silently.
+/// Apple's rules that can be checked before a request is sent, since some of Apple's answers mislead or are missing.
 package enum RequestRules {
     /// - Returns: the first violation, or `nil` if the request may be sent.
     package static func breach(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
@@ -20,9 +18,7 @@ package enum RequestRules {
             ?? breach(of: body, notification.pushType, notification.tokenKind)
     }
 
-    /// Checks a collapse id.
-    ///
-    /// An empty one counts as none. It is sent as an HTTP field, which allows no line end and no leading or trailing space.
+    /// Checks a collapse id, empty for none; as an HTTP field it allows no line end and no space at either end.
     package static func breach(ofCollapseID id: some BidirectionalCollection<UInt8>) -> RuleBreach? {
         let isTaken =
             id.count <= Bounds.collapseIDByteCount && id.allSatisfy { (0x20...0x7E).contains($0) } && id.first != 0x20

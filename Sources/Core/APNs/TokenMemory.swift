@@ -1,6 +1,4 @@
-/// A bounded cache of the sender's state per token.
-///
-/// The oldest entry is evicted first. The cache is not persisted. A lost entry costs one extra request.
+/// A bounded cache of the sender's state per token, not persisted; a lost entry costs one extra request.
 package struct TokenMemory: ~Copyable {
     struct Entry {
         /// The environment that accepted the token instead of the registered one.

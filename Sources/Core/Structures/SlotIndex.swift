@@ -7,9 +7,7 @@ public struct SlotIndex: ~Copyable {
     /// The exclusive upper bound of a slot.
     @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
-    /// The state of one lookup: it returns the candidate slots.
-    ///
-    /// Changes to the table invalidate it.
+    /// The state of one lookup, which returns the candidate slots; changes to the table invalidate it.
     public struct Probe {
         @usableFromInline var segment: UnsafeMutablePointer<UInt32>
         @usableFromInline var index: Int
@@ -32,9 +30,7 @@ public struct SlotIndex: ~Copyable {
     @inlinable public var count: Int { usedCount }
     @usableFromInline var usedCount = 0
 
-    /// A random secret.
-    ///
-    /// Keys come from peers: without a secret, a few thousand colliding keys would split one segment until memory is exhausted.
+    /// A random secret; without it, a few thousand colliding keys of a peer would split one segment until memory is exhausted.
     @usableFromInline let seed: (UInt64, UInt64)
 
     /// - Parameter seed: random, or fixed in tests.
@@ -73,11 +69,7 @@ public struct SlotIndex: ~Copyable {
 
     // MARK: Changes
 
-    /// Adds a slot whose key is not in the table.
-    ///
-    /// `key` returns the key of a slot's record.
-    ///
-    /// A split calls it for the slots it moves.
+    /// Adds a slot whose key is not in the table; a split calls `key` for the keys of the slots it moves.
     public mutating func insert(
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)
     ) {
@@ -155,9 +147,8 @@ public struct SlotIndex: ~Copyable {
         return mixed ^ mixed >> 32
     }
 
-    /// Returns the first position to probe.
-    ///
-    /// The lowest hash bits give the position, the next six the tag, the highest the segment.
+    /// Returns the first position to probe; the lowest hash bits give the position, the next six the tag, the highest the
+    /// segment.
     @inlinable static func home(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash) & (placeCount - 1) }
     /// Returns the tag; a tag of 63 would make the entry of the last slot equal `empty`, so the tag is at most 62.
     @inlinable static func tag(_ hash: UInt64) -> UInt32 {

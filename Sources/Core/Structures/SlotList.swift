@@ -16,9 +16,7 @@ public struct SlotEnds<Element>: BitwiseCopyable, Sendable, Equatable {
     @inlinable public var isEmpty: Bool { first == .none }
 }
 
-/// A kind of linked list, which defines the location of the links in an element.
-///
-/// An element may be in several lists of different kinds.
+/// A kind of linked list, which defines the location of the links in an element; an element may be in lists of several kinds.
 public protocol SlotChain {
     associatedtype Element
     static func links(_ element: Place<Element>) -> SlotLinks<Element>

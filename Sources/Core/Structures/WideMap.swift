@@ -1,6 +1,4 @@
 /// A hash table from a 128-bit key to a number in one flat buffer, with open addressing, linear probing and no tombstones.
-///
-/// The hash mixes both words well enough for keys that differ in few bits, such as a bucket and a day.
 public struct WideMap: ~Copyable {
     private struct Place {
         var high: UInt64

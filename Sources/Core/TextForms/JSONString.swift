@@ -5,9 +5,7 @@ package enum JSONString {
         case required
         /// U+007F and the line separators U+2028 and U+2029, which some readers of JSON lines treat as line ends.
         case lines
-        /// The characters of `lines`, C1 control characters and direction marks.
-        ///
-        /// A peer's text can then neither break a line nor control a terminal.
+        /// The characters of `lines`, C1 controls and direction marks, so that a peer's text cannot control a terminal.
         case terminal
 
         @inline(__always) fileprivate func contain(_ text: UnsafeRawBufferPointer, at place: Int, length: Int) -> Bool {

@@ -1,6 +1,4 @@
-/// Escapes text for a terminal or for a program that reads lines.
-///
-/// A device, a sender or another server may have chosen the text. It must not control the terminal or start a line.
+/// Escapes text, which a peer may have chosen, so that it neither controls a terminal nor starts a line.
 package enum TerminalText {
     /// The control sequences that the programs themselves write: colors, cursor home and clear screen.
     package enum Sequence: String, CaseIterable, Sendable {

@@ -7,14 +7,10 @@
 public struct AckView: Sendable {
     /// Stream 0: every message up to this sequence is processed.
     public private(set) var sequence: UInt64 = 0
-    /// Stream 0: the processed ranges above `sequence`.
-    ///
-    /// Only the first `rangeCount` elements are used.
+    /// Stream 0: the processed ranges above `sequence`, of which only the first `rangeCount` are used.
     public private(set) var ranges = InlineArray<32, SequenceRange>(repeating: SequenceRange())
     public private(set) var rangeCount = 0
-    /// Stream 1: as `sequence` and `ranges`.
-    ///
-    /// Ranges are rare in this stream: they occur when a handler defers one broadcast.
+    /// Stream 1: as `sequence` and `ranges`; ranges are rare: they occur when a handler defers one broadcast.
     public private(set) var broadcastSequence: UInt64 = 0
     public private(set) var broadcastRanges: [SequenceRange] = []
     /// Whether the Ack has a position for stream 1.

@@ -1,6 +1,4 @@
-/// A destination of encoded bytes.
-///
-/// Each message has one encoding function for all sinks, so the counted size always equals the written size.
+/// A destination of encoded bytes; one encoding function per message serves all sinks, so counted and written sizes agree.
 package protocol ByteSink {
     mutating func put(_ byte: UInt8)
     mutating func put(varint value: UInt64)

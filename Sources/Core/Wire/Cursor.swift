@@ -1,8 +1,6 @@
-/// A read position in a message body.
+/// A read position in a message body; every read checks its bounds and throws: a peer's bytes cannot cause a trap.
 ///
 /// The bytes are passed to each call, so a cursor has two words and no lifetime dependency.
-///
-/// Every read checks its bounds and throws. A peer's bytes cannot cause a trap.
 struct Cursor {
     private(set) var offset: Int
     let end: Int
@@ -108,10 +106,7 @@ struct Cursor {
         return value
     }
 
-    /// Reads an application state.
-    ///
-    /// An unknown state is read as `background`. The worst result of this default is a vendor alert for a message that also
-    /// arrives over the connection.
+    /// Reads an application state; an unknown one becomes `background`, which at worst causes an extra vendor alert.
     mutating func applicationState(in bytes: RawSpan) throws(WireError) -> ApplicationState {
         try value(ApplicationState.self, in: bytes) ?? .background
     }

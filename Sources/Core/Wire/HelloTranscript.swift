@@ -1,13 +1,10 @@
-/// The input of a Hello's proof: "longwire hello 1" and the Hello's body without the proof field.
-///
-/// All other bytes are as sent, including unknown fields.
+/// The input of a Hello's proof: "longwire hello 1" and the Hello's body without the proof field, otherwise as sent.
 ///
 /// A client encodes its Hello without a proof, computes the proof over `label ‖ body` and appends the proof field. It may also
 /// encode the Hello again with the proof set, since the other bytes do not change.
 ///
 /// The gateway removes the proof from the received bytes instead of encoding the Hello again. Both sides therefore hash the same
 /// bytes, whatever order or encoding the client uses.
-/// client's encoder prefers.
 public struct HelloTranscript: Equatable, Sendable {
     public static let label: StaticString = "longwire hello 1"
 

@@ -119,9 +119,7 @@ public struct MessageID: WideIdentifier {
     @inlinable public var acceptedAtMilliseconds: Int64 { Int64(high & 0xFFFF_FFFF_FFFF) }
 }
 
-/// The identifier of one publish call, the unit of reports.
-///
-/// The 16 bytes are kind, month, day, one spare byte and 12 random bytes.
+/// The identifier of one publish call, the unit of reports: kind, month, day, one spare byte and 12 random bytes.
 ///
 /// The text form follows Getui's: `RASS_1121_` and 24 hex digits. Clients treat it as opaque.
 public struct TaskID: WideIdentifier {

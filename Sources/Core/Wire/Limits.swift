@@ -8,9 +8,7 @@
 public enum Limits {
     /// The largest frame body: four times the largest payload (16 KiB), which leaves room for an alert and an APNs object.
     public static let frameBodyByteCount = 64 << 10
-    /// The largest body of a device's frame or of a sender's Hello: the sum of the bounds of its parts.
-    ///
-    /// It limits the memory held for a client that is unauthenticated or has only a device's secret.
+    /// The largest body of a device's frame or of a sender's Hello, the memory held for an unauthenticated client.
     public static let clientBodyByteCount: Int = {
         let positions = positionCount * (rangeCount * 24 + 32)
         let tokens = tokenCount * (topicByteCount + tokenByteCount + activityByteCount + 32)
@@ -35,9 +33,7 @@ public enum Limits {
     /// The vendor tokens of a device, a Hello or a DeviceUpdate: eight of activities, three other kinds in two environments, and
     /// two of other channels or topics.
     public static let tokenCount = 16
-    /// The Live Activity tokens among them.
-    ///
-    /// A system allows an app about five activities at a time, and a few may have ended recently.
+    /// The Live Activity tokens among them: a system allows about five activities, and a few may have ended recently.
     public static let activityTokenCount = 8
     /// The custom actions in Feedback, numbered as in Getui.
     public static let actions: ClosedRange<UInt32> = 90_001...90_999

@@ -19,9 +19,7 @@ public struct VendorToken: Equatable, Sendable {
     public var environment: Environment
     public var topic: String
     public var token: String
-    /// The activity's name (`laId` of a push) for a Live Activity's token, the attributes type for a push-to-start token.
-    ///
-    /// An empty string matches any.
+    /// The activity's name (`laId` of a push), or the attributes type for a push-to-start token; empty matches any.
     public var activity: String
     public init(
         channel: VendorChannel = .apns, kind: Kind = .alert, environment: Environment = .production, topic: String = "",

@@ -145,9 +145,8 @@ extension StreamPosition: MessageBody {
 }
 
 extension SequenceRange {
-    /// Throws unless the range is not empty and begins above `floor`.
-    ///
-    /// Sets `floor` to its end. Decoded ranges therefore have `first <= last` and are ascending.
+    /// Throws unless the range is not empty and begins above `floor`, then sets `floor` to its end; decoded ranges thereby
+    /// ascend.
     func check(beyond floor: inout UInt64) throws(WireError) {
         guard first > floor, last >= first else { throw .badRange(field: StreamPosition.Field.ranges.rawValue) }
         floor = last

@@ -9,9 +9,7 @@ public struct BodyRange: Equatable, Sendable {
 
     public var isEmpty: Bool { byteCount == 0 }
 
-    /// Returns the bytes in `body`, which must be the body that this range was read from.
-    ///
-    /// The bounds are checked, the body's identity is not. The method is unsafe because the result points into `body`'s memory.
+    /// Returns the bytes in `body`, which must be the body that this range was read from; only the bounds are checked.
     @unsafe public func bytes(of body: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let (start, count) = (Int(offset), Int(byteCount))
         guard count > 0 else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }

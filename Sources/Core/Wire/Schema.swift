@@ -1,6 +1,4 @@
-/// The codec's schema, derived from the enums that encoding and decoding use.
-///
-/// A test compares it with the descriptors that `protoc` generates from Proto/longwire/v1/longwire.proto.
+/// The codec's schema, from the enums that encoding and decoding use; a test compares it with the descriptors of `protoc`.
 package enum Schema {
     package struct Field: Equatable, Sendable {
         /// The schema's JSON name, such as `appId` for `app_id`.

@@ -1,6 +1,4 @@
-/// A complete PublishResult frame whose texts are literals, encoded in place without allocation.
-///
-/// A result with any other text is a `PublishResult`.
+/// A PublishResult frame whose texts are literals, encoded in place; other texts need a `PublishResult`.
 public struct PublishResultFrame: Sendable {
     public var request: UInt64
     public var code: UInt32

@@ -1,6 +1,4 @@
-/// The reason for rejecting a vendor token.
-///
-/// A faulty token is rejected alone. The frame that contains it is accepted, because the live channel needs no token.
+/// The reason for rejecting a vendor token; the token is rejected alone, and its frame is accepted.
 public enum TokenFault: Error, Equatable, Sendable {
     /// The token, its topic or its activity exceeds its limit, or is not valid UTF-8.
     case tooLong, badText

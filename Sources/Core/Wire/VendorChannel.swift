@@ -2,7 +2,6 @@
 ///
 /// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new channel needs a case here, a
 /// renderer of its content, and code in each switch that the compiler then reports.
-/// its content, and an answer in each place that the compiler then names.
 public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
     case apns = 0
 

@@ -1,6 +1,4 @@
-/// A fault in a message body.
-///
-/// Every fault ends the connection with `CloseCode.malformed`. The case and the field number are for logs and tests.
+/// A fault in a message body, which ends the connection with `CloseCode.malformed`; the details are for logs and tests.
 public enum WireError: Error, Equatable, Sendable {
     /// A tag, a number or a length runs past the end.
     case truncated

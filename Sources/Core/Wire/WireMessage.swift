@@ -4,9 +4,8 @@ package protocol MessageBody: Equatable, Sendable {
 
     init()
 
-    /// Decodes the fields in `range`: scalars are replaced, repeated fields are appended, embedded messages are merged.
-    ///
-    /// After an error the value is partly modified and must be discarded.
+    /// Decodes the fields in `range`: replaces scalars, appends repeated fields, merges embedded messages. Discard it after an
+    /// error.
     mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError)
 
     /// Writes all fields in the order of their numbers.
@@ -25,9 +24,7 @@ package protocol WireMessage: MessageBody {
 }
 
 extension WireMessage {
-    /// Decodes a body.
-    ///
-    /// Unknown fields are skipped. The last occurrence of a scalar counts.
+    /// Decodes a body; unknown fields are skipped, and the last occurrence of a scalar counts.
     ///
     /// - Throws: the first fault. The body must not be used then.
     package init(decoding body: RawSpan) throws(WireError) {

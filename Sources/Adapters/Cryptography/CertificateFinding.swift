@@ -11,7 +11,7 @@ package struct CertificateFinding: Equatable, Sendable, CustomStringConvertible 
 
     package let weight: Weight
     package let description: String
-    /// Whether the finding reports an imminent expiry, as `certificateEnd` does.
+    /// Whether the finding reports that `certificateEnd` is near.
     package var isOwnEnd = false
 }
 

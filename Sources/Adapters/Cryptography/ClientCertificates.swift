@@ -39,7 +39,7 @@ final class AllowedNames {
 }
 
 extension TLSContext {
-    /// Requires a valid certificate from every client; if it has an extended key usage, OpenSSL requires that for clients.
+    /// Requires a valid certificate from every client; an extended key usage, if present, must allow clients.
     static func require(_ clients: ClientCertificates, in raw: OpaquePointer) throws(TLSFailure) -> AllowedNames? {
         let path = clients.authoritiesFile
         guard SSL_CTX_load_verify_locations(raw, path, nil) == 1, let shown = SSL_load_client_CA_file(path) else {

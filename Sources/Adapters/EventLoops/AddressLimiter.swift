@@ -96,7 +96,7 @@ struct AddressLimiter: ~Copyable {
             return AddressRefusal(
                 kind: .connections, least: Limits.addressFullMilliseconds, most: 2 * Limits.addressFullMilliseconds)
         }
-        // Retry times are assigned to devices only. An HTTP client gets the shortest delay.
+        // Successive retry times are for devices. HTTP clients retry independently.
         var noSlot: UInt64 = 0
         let refusal =
             isHTTP
@@ -132,7 +132,7 @@ struct AddressLimiter: ~Copyable {
         guard rules.requestsPerSecond > 0 || rules.requestBytesPerSecond > 0 else { return nil }
         let entry = entry(of: network, now: now)
         if let refusal = Self.debt(entry.pointee.bytesPaidAt, rules, now: now) { return refusal }
-        // Retry times are not assigned to requests, because their clients wait on open connections.
+        // Successive retry times are not needed for requests, because their clients wait on open connections.
         var slot: UInt64 = 0
         let refusal = Self.take(&entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
         guard rules.requestBytesPerSecond > 0, byteCount > 0 else { return refusal }

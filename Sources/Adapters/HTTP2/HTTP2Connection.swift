@@ -33,7 +33,7 @@ open class HTTP2Connection: HTTP2Observer {
         override func closed(_ stream: ByteStream, _ reason: CloseReason) { connection?.closed("\(reason)") }
     }
 
-    /// Starts as a client on a pending connection, through a proxy with `tunnel`; tLS verifies that the server is `serverName`.
+    /// Starts as a client on a pending connection, through a proxy with `tunnel`; TLS verifies `serverName`.
     package func connect(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?, serverName: String,
         through tunnel: ProxyTunnel? = nil, settings: HTTP2Session.Settings = HTTP2Session.Settings()

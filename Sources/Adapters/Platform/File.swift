@@ -133,7 +133,7 @@ package struct File: ~Copyable, Sendable {
     ///
     /// - Parameters:
     ///   - count: the size in bytes.
-    ///   - isGentle: whether to write in pieces, each synced and followed by an equally long pause, because other threads sync on
+    ///   - isGentle: whether to write in pieces, each synced and followed by a pause of up to 10 ms, because other threads sync on
     ///     the same disk.
     /// - Throws: the system's error. A full disk is detected before anything is written.
     package func fillWithZeros(byteCount count: Int, isGentle: Bool = false) throws(SystemError) {

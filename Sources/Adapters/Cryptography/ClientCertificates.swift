@@ -1,6 +1,5 @@
 internal import COpenSSL
 
-/// A server's requirements for client certificates.
 package struct ClientCertificates: Sendable, Equatable {
     /// A PEM file of the only trusted authorities; the system's authorities are not trusted.
     package var authoritiesFile: String

@@ -57,7 +57,6 @@ package final class SigningKey: @unchecked Sendable {
         return isWritten ? result : nil
     }
 
-    /// Returns whether a 64-byte signature was made with this key.
     package func isSignature(_ signature: [UInt8], of message: [UInt8]) -> Bool {
         guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
         defer { ECDSA_SIG_free(pair) }

@@ -14,13 +14,10 @@ package struct TLSFailure: Error, Equatable, CustomStringConvertible {
 package final class TLSContext: @unchecked Sendable {
     // Safe: the context is complete before `init` returns, and OpenSSL counts its references atomically.
     let raw: OpaquePointer
-    /// The owner of the pre-shared keys that the callbacks point to.
     let presharedKey: PresharedKeyMemory?
-    /// The owner of the allowed client names that the callbacks point to.
     let allowedNames: AllowedNames?
     let name: String
 
-    /// The rule by which a client verifies a server.
     package enum Trust: Sendable, Equatable {
         case system
         case certificates(path: String)

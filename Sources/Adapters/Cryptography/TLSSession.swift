@@ -145,7 +145,6 @@ package final class TLSSession {
     /// Switches to a separate BIO before a move to another thread; returns `false` when OpenSSL has no memory.
     package func unshare() -> Bool { socket == nil || rebind(to: descriptor) }
 
-    /// Continues the handshake until the socket would block.
     package func handshake() -> Progress {
         ERR_clear_error()
         let result = SSL_do_handshake(raw)

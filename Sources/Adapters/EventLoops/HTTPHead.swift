@@ -289,7 +289,7 @@ package struct HTTPHead {
             }
         }
         guard named != nil || isHTTP10 else { throw Refusal(status: 400, reason: "the request names no host") }
-        // The host of an absolute URI takes precedence over the header.
+        // The host of an absolute URI takes precedence over the header `Host`.
         if !isAbsolute, let named { host = named }
         if saidClose { keepsAlive = false }
         if codings.isGiven {

@@ -45,7 +45,7 @@ package final class HTTPServer: Resident {
     package private(set) var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
-    /// The pending exchanges, not retained: the handler holds an exchange, and its end removes it from this list.
+    /// The pending exchanges, not retained: the handler holds an exchange, which removes itself at its end.
     private var waiting: [Unmanaged<HTTPExchange>] = []
     private var dates = HTTPDateCache()
 

@@ -98,7 +98,6 @@ package final class HandshakeGate {
         max(1_000, rules.perSecond * Int(2 * Limits.tickMilliseconds))
     }
 
-    /// Starts a stream's handshake, queues it or ends it.
     func arrive(_ stream: ByteStream, _ context: TLSContext) {
         refill()
         if waitingCount == 0, take(for: stream) { return begin(stream, context, hasWaited: false) }

@@ -5,7 +5,7 @@ internal import Structures
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
-    /// The state of a stream that is read only when the loop has time for newcomers.
+    /// The state of a newcomer: a stream before its Hello, read only when the loop has time.
     enum Newcomer: UInt8 {
         case no
         /// The stream has no unread event.

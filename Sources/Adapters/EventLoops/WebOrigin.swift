@@ -1,6 +1,5 @@
-/// The scheme, host and port of a site, as in a browser's header `Origin` (RFC 6454, section 4).
-///
-/// The scheme's default port may be omitted: `https://example.com:443` equals `https://example.com`.
+/// The scheme, host and port of a site, as in a browser's header `Origin` (RFC 6454, section 4); the scheme's default port may be
+/// omitted: `https://example.com:443` equals `https://example.com`.
 package struct WebOrigin: Hashable, Sendable {
     private let isSecure: Bool
     private let host: [UInt8]

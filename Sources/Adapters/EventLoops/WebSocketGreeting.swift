@@ -24,7 +24,6 @@ package enum WebSocketGreeting {
         }
     }
 
-    /// The parts of a request that a server's own rules check.
     package struct Request {
         package var target: UnsafeRawBufferPointer
         package var host: UnsafeRawBufferPointer

@@ -7,7 +7,6 @@ package struct HTTP2Failure: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
 
-/// The events of a session, apart from those of its streams.
 open class HTTP2Observer {
     public init() {}
 

@@ -159,7 +159,6 @@ extension JSONError {
         }
     }
 
-    /// The tape index of the closing bracket.
     @inlinable var end: Int { next - 1 }
 
     @inlinable func value(at index: Int) -> JSONValue {

@@ -69,7 +69,6 @@ package struct File: ~Copyable, Sendable {
 
     /// Writes all `pieces` consecutively from `offset`, up to 1,024 per `pwritev`.
     package func write(gathering pieces: [UnsafeRawBufferPointer], at offset: Int) throws(SystemError) {
-        // The current piece and the number of its bytes already written.
         var (next, done, position) = (0, 0, offset)
         while true {
             while next < pieces.count, pieces[next].count == done { (next, done) = (next + 1, 0) }

@@ -3,7 +3,7 @@ enum Limits {
     static let gatheredPieceCount = 1024
     /// The zeros written per call when a file is prepared, enough to make the overhead of the call negligible.
     static let zeroingByteCount = 1 << 20
-    /// The longest pause between two pieces in a gentle preparation, so that a slow disk does not delay the next file.
+    /// The longest pause of `fillWithZeros(isGentle:)`, so that a slow disk does not delay the next file.
     static let restNanoseconds: UInt64 = 10_000_000
     /// The allocation size from which malloc uses mmap, such as a slab's chunk or a block of the journal's memory.
     static let mappedByteCount = 64 << 10

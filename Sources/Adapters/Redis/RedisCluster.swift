@@ -77,7 +77,6 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Returns the index of a slot's server in `primaries`.
     package func place(of slot: Int) -> Int? {
         map.withLock { map in map.owners[slot] < 0 ? nil : Int(map.owners[slot]) }
     }
@@ -90,7 +89,6 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Records the owner of a slot from a redirect.
     func note(slot: Int, at address: RedisAddress) {
         map.withLock { map in
             if let place = map.primaries.firstIndex(where: { $0.address == address }) {

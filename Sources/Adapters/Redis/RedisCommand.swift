@@ -13,7 +13,6 @@ package struct RedisScript: Sendable, Equatable {
     }
 }
 
-/// A command with its arguments, encoded for sending.
 package struct RedisCommand: Sendable, Equatable {
     /// The concatenated arguments, each as a bulk string of the protocol.
     private(set) var body: [UInt8] = []
@@ -22,7 +21,6 @@ package struct RedisCommand: Sendable, Equatable {
     package private(set) var script: RedisScript?
     private var restOffset = 0
 
-    /// Creates a command; the first argument is its name.
     package init(_ arguments: any RedisArgument...) {
         for argument in arguments { argument.append(to: &self) }
     }

@@ -14,7 +14,6 @@ extension RedisReply {
     package var bytes: [UInt8]? { if case .bytes(let bytes) = self { bytes } else { nil } }
     package var array: [RedisReply]? { if case .array(let replies) = self { replies } else { nil } }
     package var isNone: Bool { if case .none = self { true } else { false } }
-    /// The value as text: a string, a status or an integer.
     package var text: String? {
         switch self {
         case .status(let text): text
@@ -106,7 +105,6 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         return (slot, address.host == "?" ? nil : address)
     }
 
-    /// The first word, which identifies the error.
     package var code: Substring { text.prefix { $0 != " " } }
 
     /// Whether the same command may succeed later, perhaps at another server.

@@ -3,14 +3,12 @@
 
 internal import CHiredis
 
-/// Bytes that are no reply or exceed the bounds of a reply.
 package struct MalformedReply: Error, Equatable {
     package let what: String
 }
 
-/// An incremental parser of replies.
-///
-/// Malformed input only causes an error: hiredis bounds the nesting (7), and the parser bounds the bytes and elements of a reply.
+/// An incremental parser of replies; malformed input only causes an error: hiredis bounds the nesting (7), and the parser bounds
+/// the bytes and elements of a reply.
 package struct ReplyParser: ~Copyable {
     private let reader: UnsafeMutablePointer<redisReader>
     private let builder: ReplyBuilder

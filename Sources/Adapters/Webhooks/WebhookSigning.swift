@@ -21,7 +21,6 @@ package struct HookSecret: Sendable {
         self.key = key
     }
 
-    /// Returns the value of the header `webhook-signature`.
     package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
         return "v1," + Base64.encode(HMACSHA256.code(key: key, message: signed), .standard)

@@ -45,7 +45,6 @@ package enum Reason: String, Sendable, CaseIterable {
     case topicMismatch = "TopicMismatch"
 }
 
-/// The sender's reaction to an answer.
 package enum Action: Sendable, Equatable {
     /// Apple accepted the notification.
     case accept

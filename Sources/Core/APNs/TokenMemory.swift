@@ -19,7 +19,6 @@ package struct TokenMemory: ~Copyable {
 
     package var count: Int { entries.count }
 
-    /// Returns the environment that receives the token's requests.
     package func environment(of token: String, registered: Environment) -> Environment {
         entries[token]?.environment ?? registered
     }
@@ -48,7 +47,6 @@ package struct TokenMemory: ~Copyable {
         return rest
     }
 
-    /// Records that Apple accepted a notification for the token.
     package mutating func took(_ token: String) {
         guard let entry = entries[token], entry.refusals > 0 else { return }
         if entry.environment == nil { entries[token] = nil } else { entries[token]?.refusals = 0 }

@@ -31,7 +31,6 @@ public struct PagedArray<Element: BitwiseCopyable>: ~Copyable {
     /// Returns the value's place and allocates its chunk if needed; the place never moves.
     @inlinable public mutating func at(_ index: UInt32) -> Place<Element> { unsafe Place(pointer(index)) }
 
-    /// Returns the same as `at`, as a pointer.
     @inlinable public mutating func pointer(_ index: UInt32) -> UnsafeMutablePointer<Element> {
         if let found = existing(index) { return found }
         return make(index)

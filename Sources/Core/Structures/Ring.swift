@@ -28,7 +28,6 @@ public struct Ring<Element>: ~Copyable {
         usedCount += 1
     }
 
-    /// Removes and returns the oldest value, or returns `nil` if the queue is empty.
     @inlinable public mutating func popFirst() -> Element? {
         guard count > 0 else { return nil }
         let value = (storage + head).move()

@@ -19,7 +19,6 @@ public struct Slab<Element>: ~Copyable {
     /// The highest slot ever used, plus one.
     @usableFromInline var usedSlots: UInt32 = 0
 
-    /// The slot that the next `insert` returns.
     @inlinable public var nextSlot: Slot<Element> { free.last ?? Slot(number: usedSlots) }
 
     @inlinable public init() {
@@ -85,7 +84,6 @@ public struct Slab<Element>: ~Copyable {
     /// Returns the value's place, valid until the value is removed.
     @inlinable public func at(_ slot: Slot<Element>) -> Place<Element> { unsafe Place(pointer(slot)) }
 
-    /// Returns the same as `at`, as a pointer.
     @inlinable public func pointer(_ slot: Slot<Element>) -> UnsafeMutablePointer<Element> {
         precondition(isOccupied(slot), "empty slot")
         return address(slot)

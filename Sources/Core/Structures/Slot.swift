@@ -3,7 +3,7 @@
 /// The type prevents the use of a device's slot as a message's slot. A slot is reused, so a caller that keeps one after its value
 /// was removed must verify the value.
 public struct Slot<Element>: Hashable, BitwiseCopyable, Sendable {
-    /// The plain index, for indices and timers that store integers.
+    /// The plain number, for hash tables and timers that store integers.
     public let number: UInt32
 
     @_transparent public init(number: UInt32) { self.number = number }
@@ -21,7 +21,6 @@ extension Slot: CustomStringConvertible {
     public var description: String { self == .none ? "no slot" : "slot \(number)" }
 }
 
-/// Consecutive slots, occupied or not.
 public struct SlotRange<Element>: Sequence, IteratorProtocol, Sendable {
     /// The next slot to return, or `end`.
     public private(set) var first: Slot<Element>

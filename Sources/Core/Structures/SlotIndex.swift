@@ -4,7 +4,6 @@
 /// Each entry stores six bits of the hash beside the slot, so few records are read whose key differs. The caller compares the
 /// keys of the slots that a `Probe` returns.
 public struct SlotIndex: ~Copyable {
-    /// The exclusive upper bound of a slot.
     @inlinable public static var slotLimit: UInt32 { 1 << 26 }
 
     /// The state of one lookup, which returns the candidate slots; changes to the table invalidate it.
@@ -80,7 +79,6 @@ public struct SlotIndex: ~Copyable {
         usedCount += 1
     }
 
-    /// Removes a slot and returns whether it was present.
     @discardableResult
     public mutating func remove(
         _ slot: UInt32, _ high: UInt64, _ low: UInt64, key: (UInt32) -> (high: UInt64, low: UInt64)

@@ -1,7 +1,6 @@
 // The gateway alone needs this. `InlineArray` requires newer Apple systems than the client supports.
 #if !canImport(Darwin)
 extension AckView {
-    /// Calls `body` with the ranges as a buffer, without a copy.
     @unsafe public func withRanges<Result>(_ body: (UnsafeBufferPointer<SequenceRange>) -> Result) -> Result {
         unsafe ranges.span.withUnsafeBufferPointer { unsafe body(UnsafeBufferPointer(rebasing: $0[0..<rangeCount])) }
     }

@@ -8,7 +8,6 @@ package protocol MessageBody: Equatable, Sendable {
     /// error.
     mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError)
 
-    /// Writes all fields in the order of their numbers.
     func write(to sink: inout some ByteSink)
 }
 

@@ -4,6 +4,8 @@
 #   deploy/install-dependencies.sh            build and test
 #   deploy/install-dependencies.sh build      what a build and a run of the gateway need
 #   deploy/install-dependencies.sh test       what the tests need on top
+#   deploy/install-dependencies.sh demo       what `make demo` needs on top of build
+#   deploy/install-dependencies.sh cluster    what `make cluster` needs on top of build
 #   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py and apns.py measure beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
@@ -56,6 +58,16 @@ test_packages=(
     "strace|shows that the units allow the system calls that the programs make"
     "python3-pytest-timeout|ends an integration test that does not end by itself"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
+)
+
+# A newcomer's two plays need two or three packages, not the four hundred of the tests.
+demo_packages=(
+    "python3|plays the story"
+    "python3-h2|an HTTP/2 server that plays Apple"
+)
+cluster_packages=(
+    "python3|starts the servers and the gateways"
+    "redis-server|the store of several gateways"
 )
 
 # Only when asked for by name: no build or test needs them. aioapns comes from PyPI, into a folder of its own.
@@ -115,7 +127,7 @@ dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | bench | counting | api | screenshots | lint | package) groups+=("$argument") ;;
+    build | test | demo | cluster | bench | counting | api | screenshots | lint | package) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;

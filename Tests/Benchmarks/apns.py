@@ -294,7 +294,7 @@ def main():
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")
     if not options.no_build:
         for product in ("longwired", "longwire-apns"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     bench = Bench(options)
     for run in range(options.runs):
         for name in options.chosen:

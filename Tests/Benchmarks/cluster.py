@@ -518,7 +518,7 @@ def main():
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")
     if not options.no_build:
         for product in ("longwired", "longwire", "longwire-return-benchmark"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="cluster-bench.", dir=options.folder) as folder:
         options.folder = pathlib.Path(folder)
         tempfile.tempdir = folder  # the servers' folders, too: on the disk that is measured

@@ -381,7 +381,7 @@ def main():
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")
     if not options.no_build:
         for product in ("longwired", "longwire"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     options.binaries = ROOT / ".build/release"
     options.many = min(19_000, most_connections())
     options.folder.mkdir(parents=True, exist_ok=True)

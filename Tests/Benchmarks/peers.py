@@ -519,7 +519,7 @@ def main():
     }
     if not settings.no_build and not settings.binaries:
         for product in ("longwired", "longwire"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     settings.binaries = (settings.binaries or ROOT / ".build/release").resolve()
     for file in (settings.json, settings.markdown):
         if file:

@@ -160,7 +160,7 @@ def main():
     options = parser.parse_args()
     if not options.no_build:
         for product in ("longwired", "longwire", "longwire-return-benchmark"):
-            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="storm-bench.", dir=options.folder) as folder:
         options.folder = pathlib.Path(folder)
         bench = Bench(options)

@@ -33,7 +33,7 @@ def start(folder):
     The folder gets these programs, and a folder `temporary` for what the gateways and servers write.
     """
     (folder / ".build").mkdir()
-    (folder / ".build/debug").symlink_to(pathlib.Path(binary("longwired")).resolve().parent)
+    (folder / ".build/release").symlink_to(pathlib.Path(binary("longwired")).resolve().parent)
     (folder / ".build/python").symlink_to(pathlib.Path(sys.prefix))
     (folder / "Tests").symlink_to(ROOT / "Tests")
     (folder / "temporary").mkdir()

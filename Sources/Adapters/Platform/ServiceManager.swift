@@ -34,6 +34,13 @@ package struct ServiceManager: Sendable {
 
     private static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 
+    /// Returns whether a descriptor writes to systemd's journal, by the device and inode in `JOURNAL_STREAM` (systemd.exec(5)).
+    package static func isJournal(_ descriptor: CInt) -> Bool {
+        guard let stream = variable("JOURNAL_STREAM") else { return false }
+        var status = stat()
+        return fstat(descriptor, &status) == 0 && stream == "\(status.st_dev):\(status.st_ino)"
+    }
+
     /// Reports that the process is ready.
     package func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
 

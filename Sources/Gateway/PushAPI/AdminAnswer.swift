@@ -25,23 +25,31 @@ package enum AdminAnswer {
             "inactive": status.isInactive, "slowedUntil": status.slowedUntil, "aliases": status.names.aliases,
             "tags": status.names.tags, "tokens": status.tokens.map(members),
         ]
-        return .object(session + settings + fallback(status))
+        let refused = status.refusedHello.map { refused -> JSONObject in
+            ["time": refused.time, "code": refused.code, "reason": refused.reason]
+        }
+        let isDisabled = registry.known(status.app)?.isEnabled == false
+        return .object(
+            session + settings + ["appDisabled": isDisabled, "refusedHello": refused]
+                + fallback(status, isDisabled: isDisabled))
     }
 
     /// Returns whether APNs could deliver an alert to the device now, and the result of the last one.
-    private static func fallback(_ status: DeviceStatus) -> JSONObject {
-        let hasToken = status.tokens.contains {
-            $0.kind == .alert && !$0.isQuarantined && (status.appHasTopic || !$0.topic.isEmpty)
-        }
+    private static func fallback(_ status: DeviceStatus, isDisabled: Bool) -> JSONObject {
+        let suitable = status.tokens.filter { $0.kind == .alert && (status.appHasTopic || !$0.topic.isEmpty) }
         let reason: StaticString? =
-            if status.isBlacklisted {
+            if isDisabled {
+                "appDisabled"
+            } else if status.isBlacklisted {
                 "blacklisted"
             } else if status.isInactive {
                 "inactive"
             } else if status.pushModeOff {
                 PublishOutcome.FallbackReason.pushModeOff.name
-            } else if hasToken {
+            } else if suitable.contains(where: { !$0.isQuarantined }) {
                 nil
+            } else if !suitable.isEmpty {
+                "tokenQuarantined"
             } else {
                 status.hasLostToken ? "tokenMoved" : PublishOutcome.FallbackReason.noToken.name
             }
@@ -79,7 +87,7 @@ package enum AdminAnswer {
             "cid": trace.cid.description, "strategy": trace.strategy.rawValue, "offline": trace.isOffline,
             "sequence": trace.sequence, "acceptedAt": trace.acceptedAt, "expiresAt": trace.expiresAt,
         ]
-        let steps = trace.steps.map { step -> JSONObject in
+        let steps = trace.stepsByTime.map { step -> JSONObject in
             [
                 "event": step.event.name, "time": step.time,
                 "channel": step.event.isOfVendor ? trace.channel?.name : nil, "detail": step.detail.unlessEmpty,
@@ -89,8 +97,46 @@ package enum AdminAnswer {
             "state": trace.finalState?.name ?? "pending", "reason": trace.finalReason.unlessEmpty,
             "fallback": trace.fallback.name,
             "fallbackReason": trace.fallback == .none ? trace.fallbackReason.name : nil,
-            "attempts": trace.attempts.unlessZero, "vendorReason": trace.vendorReason?.unlessEmpty, "steps": steps,
+            "alert": trace.alert.rawValue, "attempts": trace.attempts.unlessZero, "vendorReason": trace.vendorReason?.unlessEmpty, "steps": steps,
         ]
+    }
+}
+
+extension MessageTrace {
+    /// The steps in time order; steps of one millisecond keep their stored order.
+    var stepsByTime: [Step] {
+        steps.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }.map(\.element)
+    }
+
+    /// The current state of a message's alert at the vendor, from its last step there.
+    enum Alert: String {
+        /// The message has no alert; `fallbackReason` gives the reason.
+        case none
+        /// The alert follows if the live attempt fails.
+        case armed
+        /// A sender service may lease the job.
+        case due
+        case leased
+        case accepted
+        /// The vendor refused the alert finally.
+        case refused
+        /// The message ended before its alert was sent.
+        case unneeded
+    }
+
+    var alert: Alert {
+        guard let last = stepsByTime.last(where: { $0.event.isOfVendor }) else {
+            if fallback == .none { return .none }
+            if finalState != nil { return .unneeded }
+            return fallback == .due ? .due : .armed
+        }
+        switch last.event {
+        case .vendorAccepted, .alertedTwice: return .accepted
+        case .vendorRejected, .badToken, .exhausted: return .refused
+        case .leased where finalState == nil: return .leased
+        case .jobDue, .leaseLapsed, .vendorRetry, .unsent: return finalState == nil ? .due : .unneeded
+        default: return .unneeded
+        }
     }
 }
 

@@ -135,10 +135,14 @@ public enum LongwireAPNsMain {
         _ = tell(([text] + rest).joined(separator: "\n"))
     }
 
+    private static let isForJournal = ServiceManager.isJournal(STDERR_FILENO)
+
     private static func write(_ event: String, _ text: String) {
         let time = CivilTime(millisecondsSince1970: Int64(SystemClock.wallMilliseconds)).timestamp
+        let level = SenderLog.level(of: event)
         let line =
-            "{\"time\":\"\(time)\",\"event\":\(JSONString.quoted(event)),"
+            (isForJournal ? "<\(level.priority)>" : "")
+            + "{\"time\":\"\(time)\",\"level\":\"\(level.name)\",\"event\":\(JSONString.quoted(event)),"
             + "\"detail\":\(JSONString.quoted(text, escaping: .terminal))}\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
     }

@@ -7,6 +7,15 @@ internal import Platform
 struct SenderLog: Sendable {
     var write: @Sendable (_ event: String, _ text: String) -> Void
 
+    /// The level of an event, as in the gateway's log, and its priority in syslog(3).
+    static func level(of event: String) -> (name: String, priority: Int) {
+        switch event {
+        case "started", "reloaded", "stopping", "stopped", "terminalClosed": ("info", 6)
+        case "credentialRefused", "noCredential", "reloadRefused": ("error", 3)
+        default: ("warning", 4)
+        }
+    }
+
     func credentialRefused(_ lane: String, _ answer: Answer, topic: String?, clock: ClockDifference?) {
         let advice =
             Reason(rawValue: answer.reason).map { "\($0.advice)" } ?? "see Apple's documentation of this reason"

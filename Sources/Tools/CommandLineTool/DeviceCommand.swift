@@ -75,6 +75,12 @@ enum DeviceCommand {
         if let slowed = view.number("slowedUntil") {
             session += display.paint(", connects over and over: refused until \(Display.time(slowed))", .bad)
         }
+        let refused = view.fields("refusedHello")
+        if let time = refused.number("time") {
+            session += "\n            last refused Hello: \(Display.time(time)), "
+                + "code \(refused.number("code") ?? 0), \(refused.text("reason") ?? "")"
+        }
+        if view.flag("appDisabled") { session += display.paint("\n            its app is disabled", .bad) }
         let bound = queue.number("messageLimit").map { " of \($0)" } ?? ""
         var lines = [
             "  session   \(session)",

@@ -104,6 +104,7 @@ struct TraceWords {
         let events = Set(trace.list("steps").compactMap { $0.text("event") })
         var parts: [String] = []
         if let device {
+            if device.flag("appDisabled") { parts.append("The app is disabled: it is not served.") }
             if device.flag("pushModeOff") {
                 parts.append("The user switched pushes off.")
             } else if !device.flag("connected") {
@@ -117,24 +118,27 @@ struct TraceWords {
                 parts.append("The device is connected.")
             }
         }
-        if events.contains("vendorAccepted") {
-            parts.append("The vendor accepted its alert.")
-        } else if trace.text("fallback") == "none" {
-            parts.append("It has no alert: \(Self.explained(trace.text("fallbackReason") ?? "")).")
-        } else if let why = trace.text("vendorReason"), !why.isEmpty {
-            parts.append("The vendor said \(why).")
-        } else if events.contains("leased") {
-            parts.append("A sender service has its job.")
-        } else if events.contains("jobDue") {
-            parts.append("No sender service has leased its job: is one running?")
-        } else {
-            parts.append("Its alert follows when the live deadline passes.")
+        let why = trace.text("vendorReason").flatMap { $0.isEmpty ? nil : $0 }
+        switch trace.text("alert") ?? "" {
+        case "none": parts.append("It has no alert: \(Self.explained(trace.text("fallbackReason") ?? "")).")
+        case "armed": parts.append("Its alert follows when the live deadline passes.")
+        case "due" where events.contains("leaseLapsed"):
+            parts.append("The sender service that leased its job gave no result, and no other has leased it: is one running?")
+        case "due" where events.contains("leased"):
+            parts.append("Its job waits for another attempt\(why.map { ": \($0)" } ?? "").")
+        case "due": parts.append("No sender service has leased its job: is one running?")
+        case "leased": parts.append("A sender service has its job.")
+        case "accepted": parts.append("The vendor accepted its alert.")
+        case "refused": parts.append("The vendor refused its alert\(why.map { ": \($0)" } ?? "").")
+        default: break
         }
         return parts.joined(separator: " ")
     }
 
     static func explained(_ word: String) -> String {
         switch word {
+        case "appDisabled": "the app is disabled (appDisabled)"
+        case "tokenQuarantined": "the vendor does not know the device's token any more (tokenQuarantined)"
         case "tokenMoved": "the device's token is now registered by another device of the app (tokenMoved)"
         case "noToken": "the device has no usable token for the vendor (noToken)"
         case "noContent": "the publish has no content for the vendor (noContent)"

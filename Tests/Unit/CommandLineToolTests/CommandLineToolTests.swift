@@ -253,13 +253,23 @@ struct CommandsForPeopleTests {
         let trace: [String: Any] = [
             "msgId": "m", "taskId": "t", "appId": "a", "cid": "c", "state": "pending", "acceptedAt": 1_000,
             "expiresAt": 9_000,
-            "fallback": "none", "fallbackReason": "noToken", "offline": true,
+            "fallback": "none", "fallbackReason": "noToken", "alert": "none", "offline": true,
             "steps": [["event": "accepted", "time": 1_000], ["event": "unheardOf", "time": 1_500]],
         ]
         let words = TraceWords(Fields(trace), device: Fields(["connected": false]), display)
         let text = words.lines.joined(separator: "\n")
         #expect(text.contains("not connected") && text.contains("noToken") && text.contains("unheardOf"))
         #expect(!text.contains("\u{1B}"))
+        func waiting(_ alert: String, _ events: [String], device: [String: Any] = [:]) -> String {
+            var trace = trace
+            (trace["alert"], trace["steps"]) = (alert, events.map { ["event": $0, "time": 1_000] })
+            return TraceWords(Fields(trace), device: Fields(device), display).lines.last ?? ""
+        }
+        #expect(waiting("leased", ["jobDue", "leased"]).contains("A sender service has its job."))
+        #expect(waiting("due", ["jobDue", "leased", "leaseLapsed"]).contains("gave no result"))
+        #expect(waiting("due", ["jobDue"]).contains("is one running?"))
+        #expect(waiting("refused", ["jobDue", "leased", "vendorRejected"]).contains("refused its alert"))
+        #expect(waiting("armed", ["accepted"], device: ["appDisabled": true]).contains("The app is disabled"))
         var ended = trace
         (ended["state"], ended["reason"]) = ("revoked", "purged")
         #expect(TraceWords(Fields(ended), device: nil, display).lines.last?.contains("an operator purged") == true)

@@ -60,6 +60,19 @@ struct LogTests {
         }
     }
 
+    @Test("a line for the journal begins with its priority, and a line of text has no second time")
+    func journal() {
+        func line(_ format: LogFormat, _ level: LogLevel) -> String {
+            var line: [UInt8] = []
+            let record = LogRecord(level: level, name: .started, time: 951_782_400_123, fields: [])
+            LogFormatter(format: format, isForJournal: true).append(record, to: &line)
+            return String(decoding: line, as: UTF8.self)
+        }
+        #expect(line(.text, .warning) == "<4>WARNING started\n")
+        #expect(line(.text, .info).hasPrefix("<6>INFO "))
+        #expect(line(.json, .error).hasPrefix("<3>{\"time\":\"2000-"))
+    }
+
     @Test("the level is the least that is written, and a reload changes it")
     func levels() throws {
         let written = try lines(.text, level: .warning) { log in

@@ -467,9 +467,16 @@ struct AdminAnswerTests {
                 + #""messageLimit":10,"byteLimit":20},"#
                 + #""badge":4,"pushModeOff":false,"blacklisted":false,"inactive":false,"aliases":[],"tags":[],"#
                 + #""tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
-                + #""token":"abcdef01…","quarantined":true}],"fallback":"none","fallbackReason":"noToken"}"#)
+                + #""token":"abcdef01…","quarantined":true}],"appDisabled":false,"fallback":"none","#
+                + #""fallbackReason":"tokenQuarantined"}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
         #expect(AdminAnswer.device(deviceStatus(app: AppKey(1)), at: address, registry: registry).status == 404)
+    }
+
+    private var disabledApp: App {
+        var app = app
+        app.isEnabled = false
+        return app
     }
 
     @Test("a device tells whether an alert could reach it, and what the vendor said of the last one")
@@ -481,11 +488,19 @@ struct AdminAnswerTests {
             change(&status)
             return AdminAnswer.device(status, at: address, registry: registry).text
         }
-        #expect(answer { _ in }.hasSuffix(#""quarantined":false}],"fallback":"available"}"#))
+        #expect(answer { _ in }.hasSuffix(#""appDisabled":false,"fallback":"available"}"#))
         #expect(answer { $0.tokens[0].kind = .voip }.contains(#""fallback":"none","fallbackReason":"noToken"}"#))
         #expect(answer { $0.pushModeOff = true }.contains(#""fallback":"none","fallbackReason":"pushModeOff"}"#))
         #expect(answer { $0.isBlacklisted = true }.contains(#""fallback":"none","fallbackReason":"blacklisted"}"#))
         #expect(answer { $0.isInactive = true }.contains(#""fallback":"none","fallbackReason":"inactive"}"#))
+        #expect(
+            answer { $0.refusedHello = .init(time: 9, code: 401, reason: "the proof does not match") }.contains(
+                #""refusedHello":{"time":9,"code":401,"reason":"the proof does not match"}"#))
+        #expect(answer { $0.refusedHello = nil }.contains("refusedHello") == false)
+        let disabled = AppRegistry([disabledApp])
+        #expect(
+            AdminAnswer.device(deviceStatus(app: app.key), at: address, registry: disabled).text.hasSuffix(
+                #""appDisabled":true,"fallback":"none","fallbackReason":"appDisabled"}"#))
         let named = answer {
             ($0.isBlacklisted, $0.names) = (true, .init(aliases: ["a\"b"], tags: ["x", "y"]))
         }
@@ -512,7 +527,7 @@ struct AdminAnswerTests {
             answer.text
                 == #"{"msgId":"00000000000000010000000000000002","taskId":"\#(task.text)","appId":"demoApp","#
                 + #""cid":"\#(Fixture.cid)","strategy":1,"offline":true,"sequence":9,"acceptedAt":10,"expiresAt":20,"#
-                + #""state":"pending","fallback":"armed","vendorReason":"Bad\"Device","steps":[{"event":"accepted","time":10},"#
+                + #""state":"pending","fallback":"armed","alert":"refused","vendorReason":"Bad\"Device","steps":[{"event":"accepted","time":10},"#
                 + #"{"event":"vendorRejected","time":11,"detail":"Bad\"Device"}]}"#)
         trace.channel = .apns
         #expect(
@@ -520,20 +535,46 @@ struct AdminAnswerTests {
                 #"[{"event":"accepted","time":10},{"event":"vendorRejected","time":11,"channel":"apns","detail":"#))
         (trace.finalState, trace.finalReason) = (.failed, "noToken")
         let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
-        #expect(final.text.contains(#""state":"failed","reason":"noToken","fallback":"armed","vendorReason""#))
+        #expect(final.text.contains(#""state":"failed","reason":"noToken","fallback":"armed","alert":"refused","vendorReason""#))
         (trace.fallback, trace.fallbackReason) = (PublishOutcome.Fallback.none, .noToken)
         let reasoned = AdminAnswer.trace(trace, scope: nil, registry: registry)
-        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","vendorReason""#))
+        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","alert":"refused","vendorReason""#))
         trace.fallback = .armed
         #expect(
             AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(
-                #""fallback":"armed","vendorReason""#))
+                #""fallback":"armed","alert":"refused","vendorReason""#))
         trace.attempts = 2
         #expect(AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(#""attempts":2,"vendorReason""#))
         trace.steps.append(.init(event: .vendorAccepted, time: 12, detail: "an id"))
         #expect(!AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains("vendorReason"))
         #expect(AdminAnswer.trace(trace, scope: [AppKey(1)], registry: registry).status == 404)
         #expect(AdminAnswer.trace(nil, scope: nil, registry: registry).status == 404)
+    }
+
+    @Test("steps are in time order, and the alert's state follows the last one at the vendor")
+    func alert() {
+        func view(_ events: [(TraceEvent, GatewayTime)], _ final: FinalState? = nil) -> String {
+            var trace = MessageTrace(
+                message: MessageID(high: 1, low: 2), task: TaskID(kind: .single, month: 1, day: 2, random: (3, 4)),
+                cid: Fixture.cid, app: app.key, strategy: .liveElseVendor, isOffline: false, sequence: 9,
+                acceptedAt: 10, expiresAt: 20, finalState: final, finalReason: "",
+                steps: events.map { .init(event: $0.0, time: $0.1) })
+            trace.fallback = .armed
+            let text = AdminAnswer.trace(trace, scope: nil, registry: registry).text
+            let state = text.split(separator: "\"alert\":\"").last?.prefix { $0 != "\"" } ?? ""
+            let names = text.split(separator: "\"event\":\"").dropFirst().map { $0.prefix { $0 != "\"" } }
+            return "\(state): \(names.joined(separator: " "))"
+        }
+        #expect(view([(.accepted, 10), (.sent, 30), (.jobDue, 20)]) == "due: accepted jobDue sent")
+        #expect(view([(.accepted, 10), (.jobDue, 10), (.leased, 11)]) == "leased: accepted jobDue leased")
+        let lapsed: [(TraceEvent, GatewayTime)] = [(.jobDue, 10), (.leased, 11), (.leaseLapsed, 12)]
+        #expect(view(lapsed) == "due: jobDue leased leaseLapsed")
+        #expect(view(lapsed + [(.leased, 13), (.unsent, 14)]).hasPrefix("due: "))
+        #expect(view(lapsed + [(.leased, 13), (.vendorRejected, 14)]).hasPrefix("refused: "))
+        #expect(view(lapsed + [(.leased, 13), (.vendorAccepted, 14)]).hasPrefix("accepted: "))
+        #expect(view(lapsed + [(.acked, 13)], .delivered).hasPrefix("unneeded: "))
+        #expect(view([(.accepted, 10)]) == "armed: accepted")
+        #expect(view([(.accepted, 10), (.acked, 11)], .delivered) == "unneeded: accepted acked")
     }
 
     @Test("a leased job has every field of the contract")

@@ -37,11 +37,11 @@ extension Shard {
     /// Returns whether publishes make no message because the device is blacklisted or long inactive.
     ///
     /// See docs/Semantics.md, "Collapse, overflow and revoke".
-    func isIgnored(_ slot: DeviceSlot) -> Bool {
+    func isIgnored(_ slot: DeviceSlot) -> Bool { devices.at(slot).value.isBlacklisted || isInactive(slot) }
+
+    func isInactive(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
-        if device.value.isBlacklisted { return true }
-        guard !device.value.isConnected else { return false }
-        return device.value.lastHeardAt + limits.inactiveDeviceLifetime < now
+        return !device.value.isConnected && device.value.lastHeardAt + limits.inactiveDeviceLifetime < now
     }
 
     /// Returns the app's index.

@@ -42,7 +42,7 @@ extension Shard {
                 queuedByteCount: Int(device.value.messageBytes + device.value.vendorBytes),
                 inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
                 badge: device.value.badge, pushModeOff: device.value.isPushModeOff,
-                isBlacklisted: device.value.isBlacklisted, isInactive: shard.isIgnored(slot),
+                isBlacklisted: device.value.isBlacklisted, isInactive: shard.isInactive(slot),
                 tokens: tokens, vendorFailure: profile.vendorFailure,
                 bounds: .init(messageCount: settings.queuedMessageLimit, byteCount: settings.queuedByteLimit),
                 names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))

@@ -264,6 +264,16 @@ package struct DeviceStatus: Sendable, Codable {
         package var tags: [String]
         package init(aliases: [String], tags: [String]) { (self.aliases, self.tags) = (aliases, tags) }
     }
+    /// A Hello that the gateway refused.
+    package struct RefusedHello: Sendable, Equatable, Codable {
+        package var time: GatewayTime
+        /// The Close code.
+        package var code: UInt32
+        package var reason: String
+        package init(time: GatewayTime, code: UInt32, reason: String) {
+            (self.time, self.code, self.reason) = (time, code, reason)
+        }
+    }
     package var app: AppKey
     package var isConnected: Bool
     package var isReachable: Bool
@@ -283,7 +293,7 @@ package struct DeviceStatus: Sendable, Codable {
     package var badge: Int32
     package var pushModeOff: Bool
     package var isBlacklisted: Bool
-    /// Whether publishes ignore the device because it is blacklisted or was absent for too long.
+    /// Whether publishes ignore the device because it was absent for too long.
     package var isInactive: Bool
     package var tokens: [Token]
     /// The vendor's last failure; `nil` if the vendor accepted the last offered message, or no message was offered.
@@ -296,6 +306,8 @@ package struct DeviceStatus: Sendable, Codable {
     package var appHasTopic = false
     /// The time until which Hellos of the device are refused because it reconnects too often; the device's gateway sets it.
     package var slowedUntil: GatewayTime?
+    /// The last refused Hello since the gateway's start; the device's gateway sets it.
+    package var refusedHello: RefusedHello?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,

@@ -320,6 +320,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
         if let stream { owner.write(refusal, to: stream, beforeWelcome: true) } else { owner.note(refusal) }
+        if !cid.isNone {
+            let refused = DeviceStatus.RefusedHello(
+                time: owner.now, code: refusal.code.rawValue, reason: "\(refusal.reason)")
+            owner.context.peers.refusedHellos.withLock { $0.note(cid, refused) }
+        }
         finish(refusal.code)
     }
 

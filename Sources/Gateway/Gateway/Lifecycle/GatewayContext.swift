@@ -137,6 +137,7 @@ struct PeerRecords: Sendable {
     /// Connections and requests by network address, on all listeners except admin.
     let addresses = AddressGuard()
     let flaps = Lock(FlapDamping())
+    let refusedHellos = Lock(RefusedHellos())
     /// The accepted Hellos of registrations and senders.
     let replays: Lock<ReplayGuard>
     /// The budget for bytes buffered on behalf of peers.

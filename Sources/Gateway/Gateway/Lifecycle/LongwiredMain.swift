@@ -96,7 +96,8 @@ package enum LongwiredMain {
         }
         log.write(
             .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
-        greet(gateway, generated)
+        // With JSON every line of the output is JSON.
+        if configuration.logging.format == .text { greet(gateway, generated) }
         let manager = ServiceManager()
         serve(gateway, terminal, manager, log, &signals)
         drain(gateway, manager, &signals)

@@ -40,7 +40,8 @@ package final class Log: Sendable {
 
     init(format: LogFormat, level: LogLevel, descriptor: CInt, waitingLineLimit: Int) throws {
         (formatter, self.descriptor, self.waitingLineLimit) = (
-            LogFormatter(format: format), descriptor, waitingLineLimit
+            LogFormatter(format: format, isForJournal: ServiceManager.isJournal(descriptor)), descriptor,
+            waitingLineLimit
         )
         state = Monitor(State(level: level))
         let log = self  // the thread retains the log until `close()`

@@ -16,6 +16,17 @@ package enum LogLevel: String, Sendable, CaseIterable, Comparable {
         case .error: 3
         }
     }
+
+    /// The level in syslog(3).
+    var priority: Int {
+        switch self {
+        case .debug: 7
+        case .info: 6
+        case .warning: 4
+        case .error: 3
+        }
+    }
+
     package static func < (left: LogLevel, right: LogLevel) -> Bool { left.rank < right.rank }
 }
 

@@ -17,8 +17,12 @@ struct LogField: Equatable, Sendable {
 /// Formats records as lines, on the log's thread.
 struct LogFormatter {
     let format: LogFormat
+    /// Whether the lines go to systemd's journal, which adds the time itself and reads the priority from the prefix
+    /// (sd-daemon(3)).
+    var isForJournal = false
 
     func append(_ record: LogRecord, to output: inout [UInt8]) {
+        if isForJournal { output += "<\(record.level.priority)>".utf8 }
         switch format {
         case .json: appendJSON(record, to: &output)
         case .text: appendText(record, to: &output)
@@ -43,9 +47,9 @@ struct LogFormatter {
     }
 
     private func appendText(_ record: LogRecord, to output: inout [UInt8]) {
-        let time = CivilTime(millisecondsSince1970: record.time).timestamp
         let level = record.level.rawValue.uppercased()
-        output += "\(time) \(level)".utf8
+        if !isForJournal { output += "\(CivilTime(millisecondsSince1970: record.time).timestamp) ".utf8 }
+        output += level.utf8
         output += String(repeating: " ", count: 8 - level.utf8.count).utf8
         output += record.name.rawValue.utf8
         for field in record.fields {

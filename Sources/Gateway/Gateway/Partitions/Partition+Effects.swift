@@ -95,12 +95,12 @@ extension Partition {
         }
     }
 
-    /// Returns the answer with the time until which a flapping device is refused.
+    /// Adds this gateway's records of refused Hellos to the answer.
     private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
         guard case .known(var status) = answer else { return answer }
         let delay = context.peers.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
-        guard delay > 0 else { return answer }
-        status.slowedUntil = now + delay
+        if delay > 0 { status.slowedUntil = now + delay }
+        status.refusedHello = context.peers.refusedHellos.withLock { $0.last(of: cid) }
         return .known(status)
     }
 }

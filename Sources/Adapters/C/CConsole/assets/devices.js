@@ -34,6 +34,8 @@ function device(found) {
       found.aliases?.length > 0 && [t("aliases"), found.aliases.join(", ")],
       found.tags?.length > 0 && [t("tags"), found.tags.map(tag => badge("", tag))],
       found.blacklisted && [t("blacklist"), badge("bad", t("yesWord"))],
+      found.appDisabled && [t("app"), badge("bad", t("disabledApp"))],
+      found.refusedHello && [t("refusedHello"), `${time(found.refusedHello.time)}: ${found.refusedHello.code} ${found.refusedHello.reason}`],
       found.inactive && [t("inactiveDevice"), badge("warn", t("yesWord"))],
       [t("fallback"), found.fallback === "available" ? badge("good", t("fallbackAvailable"))
         : badge("warn", t("fallbackNone", tWord("why", found.fallbackReason ?? "")))],

@@ -48,7 +48,7 @@ function view(trace) {
       [t("acceptedAt"), time(trace.acceptedAt)],
       [t("expiresAt"), time(trace.expiresAt)],
       [t("strategy"), String(trace.strategy)],
-      trace.fallback && [t("fallback"), trace.fallback === "none" ? t("fallbackNone", tWord("why", trace.fallbackReason ?? "")) : tWord("fallback", trace.fallback)],
+      [t("fallback"), trace.alert === "none" ? t("fallbackNone", tWord("why", trace.fallbackReason ?? "")) : tWord("alert", trace.alert)],
       trace.attempts && [t("attempts"), number(trace.attempts)],
       trace.vendorReason && [t("vendorSaid"), trace.vendorReason],
     ])),

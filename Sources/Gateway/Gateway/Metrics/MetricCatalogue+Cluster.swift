@@ -4,16 +4,16 @@ extension MetricCatalogue {
     /// The metrics of the cluster and its Redis servers; absent without `store.redis`.
     static let cluster: [Metric] = [
         Metric(
-            "longwire_cluster_members", .gauge, "Gateways of the cluster, this one among them.", .cluster { $0.members }
+            "longwire_cluster_members", .gauge, "Gateways of the cluster, including this one.", .cluster { $0.members }
         ),
         Metric(
             "longwire_cluster_parts", .gauge,
-            "Parts of the cluster, by who serves them: this gateway, another one, or nobody that is known here.",
+            "Parts of the cluster, by owner: this gateway, another one, or none known to this gateway.",
             .cluster([.state: "owned"]) { $0.ownedParts }, .cluster([.state: "elsewhere"]) { $0.otherParts },
             .cluster([.state: "unowned"]) { $0.partsWithoutOwner }),
         Metric(
             "longwire_cluster_parts_taken_total", .counter,
-            "Parts that this gateway took: given by another one, or taken over from one that had gone.",
+            "Parts that this gateway took: by handover from another one, or by takeover.",
             .cluster([.reason: "takeover"]) { $0.counts.takenOver },
             .cluster([.reason: "handover"]) { $0.counts.received }),
         Metric(
@@ -40,7 +40,7 @@ extension MetricCatalogue {
             .cluster { $0.registerFailures }),
         Metric(
             "longwire_cluster_clock_offset_seconds", .gauge, unit: .milliseconds,
-            "This machine's clock less that of the Redis server with the register; 0 as far as the round trip tells.",
+            "This machine's clock minus that of the Redis server with the register; 0 within the round trip.",
             .cluster { $0.clockOffset }),
         Metric(
             "longwire_cluster_link_up", .gauge, "1 while this gateway can ask the other one, by address.",
@@ -60,11 +60,11 @@ extension MetricCatalogue {
             "Questions to other gateways that a link answered as busy.", .cluster { $0.traffic.busyAnswers }),
         Metric(
             "longwire_cluster_peers_refused_total", .counter,
-            "Connections to the cluster's port that were turned away.",
+            "Refused connections to the cluster's port.",
             .cluster { $0.traffic.refusedPeers }),
         Metric(
             "longwire_cluster_news_dropped_total", .counter,
-            "News for other gateways that was dropped, since too much waited for a link that is down or full.",
+            "Notifications to other gateways dropped because their link was down or full.",
             .cluster { $0.traffic.droppedNews }),
         Metric(
             "longwire_cluster_relays_total", .counter,

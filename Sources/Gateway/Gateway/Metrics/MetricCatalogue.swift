@@ -16,7 +16,7 @@ package enum MetricCatalogue {
 
     private static let process: [Metric] = [
         Metric(
-            "longwire_build_info", .gauge, "Always 1; the labels tell the version.",
+            "longwire_build_info", .gauge, "Always 1; the labels have the version.",
             .process([.version: Version.text]) { _ in 1 }),
         Metric(
             "longwire_uptime_seconds", .gauge, unit: .milliseconds, "Seconds since the start.",
@@ -97,34 +97,34 @@ package enum MetricCatalogue {
             .process([.listener: "admin"]) { $0.status.connections.admin }),
         Metric(
             "longwire_connections_displaced_total", .counter,
-            "Connections that waited without a word and made room for a newcomer, by listener.",
+            "Idle connections closed to make room for a new one, by listener.",
             .counter(.deviceDisplaced, [.listener: "device"]), .counter(.senderDisplaced, [.listener: "senders"]),
             .sum([.listener: "http"]) { $0.httpDisplaced }, .sum([.listener: "admin"]) { $0.adminDisplaced }),
         Metric(
             "longwire_connections_turned_away_total", .counter,
-            "Connections refused because no other could make room, by listener.",
+            "Connections refused because no other could be replaced, by listener.",
             .counter(.deviceTurnedAway, [.listener: "device"]), .counter(.senderTurnedAway, [.listener: "senders"]),
             .sum([.listener: "http"]) { $0.httpTurnedAway }, .sum([.listener: "admin"]) { $0.adminTurnedAway }),
         Metric(
-            "longwire_draining", .gauge, "1 while the gateway empties itself of its devices.",
+            "longwire_draining", .gauge, "1 while the gateway disconnects its devices.",
             .process { $0.isEmptying ? 1 : 0 }),
         Metric(
-            "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be taken up, or to be read.",
+            "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be accepted or read.",
             .sum { $0.waitingNewcomers }),
         Metric(
             "longwire_newcomers_waited_total", .counter,
-            "Devices that had to wait because more came than a loop takes up in a turn.", .counter(.newcomersWaited)),
+            "Devices that waited because more connected than a loop accepts in a turn.", .counter(.newcomersWaited)),
         Metric(
             "longwire_newcomers_sent_away_total", .counter,
-            "Devices told to come back later because they would have waited longer than limits.welcomeWaitMilliseconds.",
+            "Devices closed because they would have waited longer than limits.welcomeWaitMilliseconds.",
             .counter(.newcomersSentAway)),
         Metric(
             "longwire_newcomer_cost_seconds", .gauge, unit: .nanoseconds,
-            "Time of a loop that one newcomer takes, TLS included; the largest of the loops.",
+            "Loop time to accept one device, TLS included; the largest of the loops.",
             .largest { $0.newcomerCost }),
         Metric(
             "longwire_tls_handshakes_total", .counter,
-            "TLS handshakes of clients that are over, by result; those of other gateways of a cluster apart.",
+            "Finished TLS handshakes of clients, by result, without those of other gateways of a cluster.",
             .counter(.handshakeDone, [.result: "done"]), .counter(.handshakeRefused, [.result: "refused"]),
             .counter(.handshakeDisplaced, [.result: "displaced"]), .counter(.handshakeTimedOut, [.result: "timeout"]),
             .counter(.handshakeForCertificate, [.result: "clientCertificate"]),
@@ -150,17 +150,17 @@ package enum MetricCatalogue {
             "Connections of balancers that ended without a byte, as health checks do.", .counter(.balancerProbes)),
         Metric(
             "longwire_address_refusals_total", .counter,
-            "Connections and requests refused because their network address has all it may have, by kind.",
+            "Connections and requests refused by a limit per address, by kind.",
             AddressRefusal.Kind.allCases.map { kind in
                 .process([.kind: kind.label]) { $0.addressRefusals[kind] ?? 0 }
             }),
         Metric(
             "longwire_flapping_welcomes_total", .counter,
-            "Welcomes of devices that connect and leave over and over; the next Hello of each is refused for a while.",
+            "Welcomes of devices that reconnect too often; the next Hello of each is refused for a time.",
             .counter(.flappingNoted)),
         Metric(
             "longwire_flapping_refusals_total", .counter,
-            "Hellos refused because their device connects and leaves over and over.", .counter(.flappingRefused)),
+            "Hellos refused because their device reconnects too often.", .counter(.flappingRefused)),
         Metric(
             "longwire_quota_refusals_total", .counter,
             "Devices and calls refused because their app has used up a quota, by quota; the log names the app.",
@@ -184,7 +184,7 @@ package enum MetricCatalogue {
             .sum([.role: "device"]) { $0.deviceSessions }, .sum([.role: "sender"]) { $0.senderSessions }),
         Metric(
             "longwire_session_timeouts_total", .counter,
-            "Device sessions closed because nothing was heard: for 1.5 heartbeats, or after a missed ack (suspect).",
+            "Device sessions closed after silence: for 1.5 heartbeats, or after a missed ack (suspect).",
             .sum([.reason: "heartbeat"]) { $0.shard.heartbeatTimeouts },
             .sum([.reason: "suspect"]) { $0.shard.suspectTimeouts }),
         Metric(
@@ -195,17 +195,17 @@ package enum MetricCatalogue {
             "longwire_devices_registered_total", .counter, "Devices registered.", .sum { $0.shard.registrations }),
         Metric(
             "longwire_devices_reachable", .gauge,
-            "Devices that get messages at once: connected, app running, neither silenced nor suspect.",
+            "Devices that get messages live: connected, app running, neither silenced nor suspect.",
             .sum { $0.shard.reachable }),
         Metric(
             "longwire_devices_loaded", .gauge, "Device records in memory; limits.cachedDevices bounds them by loop.",
             .sum { $0.shard.loadedDevices }),
         Metric(
             "longwire_devices_in_memory", .gauge,
-            "Devices that something in memory belongs to: a record, a message, a job or a waiting command.",
+            "Devices with a record, a message, a job or a queued command in memory.",
             .sum { $0.shard.deviceSlots }),
         Metric(
-            "longwire_device_queues", .gauge, "Devices with something queued, in flight or waited for in memory.",
+            "longwire_device_queues", .gauge, "Devices with messages queued, in flight or being read.",
             .sum { $0.shard.deviceQueues }),
         Metric(
             "longwire_received_bytes_total", .counter, unit: .bytes, "Bytes received from devices and senders.",
@@ -267,7 +267,7 @@ package enum MetricCatalogue {
             "longwire_acks_received_total", .counter, "Messages settled by acks.",
             .sum { $0.shard.ended(.delivered) + $0.shard.ended(.deliveredOffline) }),
         Metric(
-            "longwire_acks_ignored_total", .counter, "Sequences in acks that named nothing sent in the session.",
+            "longwire_acks_ignored_total", .counter, "Sequences in acks that match no message sent in the session.",
             .sum { $0.shard.acksIgnored }),
         Metric(
             "longwire_acks_above_highest_total", .counter,
@@ -297,14 +297,14 @@ package enum MetricCatalogue {
             .largest { $0.shard.liveBroadcasts }),
         Metric(
             "longwire_broadcast_messages_total", .counter,
-            "Messages that broadcasts became, as shards evaluated them for devices.",
+            "Messages made from broadcasts, one for each device.",
             .sum { $0.shard.broadcastMessages }),
         Metric(
             "longwire_broadcast_delivers_total", .counter, "Deliveries of broadcasts, repeated ones included.",
             .sum { $0.shard.broadcastDelivers }),
         Metric(
             "longwire_broadcast_enumerated_total", .counter,
-            "Devices out of reach that a scan of all devices' rows brought a broadcast to, for the vendor's job.",
+            "Unreachable devices to which a broadcast's scan gave a job for the vendor.",
             .sum { $0.shard.broadcastEnumerated }),
         Metric(
             "longwire_broadcast_passed_total", .counter,
@@ -362,14 +362,14 @@ package enum MetricCatalogue {
             "Unix time of the first failure since the last success; 0 while healthy.",
             .process { $0.hook.map { $0.failingSince ?? 0 } }),
         Metric(
-            "longwire_hook_last_status", .gauge, "The hook's last HTTP status; 0 when no answer came.",
+            "longwire_hook_last_status", .gauge, "The hook's last HTTP status; 0 without an answer.",
             .process { $0.hook?.lastStatus }),
         Metric(
             "longwire_hook_attempts_total", .counter, "Requests to the hook, by result.",
             .process([.result: "answered"]) { $0.hook?.attemptsAnswered },
             .process([.result: "failed"]) { $0.hook?.attemptsFailed }),
         Metric(
-            "longwire_hook_deliveries_total", .counter, "Batches for the hook that ended, by how.",
+            "longwire_hook_deliveries_total", .counter, "Finished batches for the hook, by result.",
             .process([.result: "answered"]) { $0.hook?.deliveriesAnswered },
             .process([.result: "givenUp"]) { $0.hook?.deliveriesGivenUp }),
         Metric(
@@ -384,10 +384,10 @@ package enum MetricCatalogue {
             .sum([.result: "taken"]) { $0.shard.upstreamTaken },
             .sum([.result: "refused"]) { $0.shard.upstreamRefused }),
         Metric(
-            "longwire_events_total", .counter, "Events that came to their feed.", .sum { $0.shard.eventsTaken }),
+            "longwire_events_total", .counter, "Events written to their feed.", .sum { $0.shard.eventsTaken }),
         Metric(
             "longwire_events_lost_total", .counter,
-            "Events that were not written, since the feed's home was out of reach for too long, or the app was not known yet.",
+            "Events not written: the feed's owner was unreachable for too long, or the app was unknown.",
             .sum { $0.shard.eventsLost }),
         Metric(
             "longwire_feed_items", .gauge,
@@ -397,7 +397,7 @@ package enum MetricCatalogue {
             "How long the oldest item that waits for an ack has waited.", .largest { Int($0.shard.longestFeedWait) }),
         Metric(
             "longwire_feed_items_missed_total", .counter,
-            "Items that went unread, since they were too old or too many.", .sum { $0.shard.feedItemsMissed }),
+            "Items dropped unread because they were too old or too many.", .sum { $0.shard.feedItemsMissed }),
         Metric(
             "longwire_webhooks_failing", .gauge, "Webhooks of feeds whose receiver fails now.",
             .process { $0.webhooks.values.count { !$0.isHealthy } }),
@@ -422,15 +422,15 @@ package enum MetricCatalogue {
             .process { $0.bodyBytes }),
         Metric(
             "longwire_peer_bytes", .gauge, unit: .bytes,
-            "Bytes that peers make the process hold beside requests: upstream messages, and what streams have.",
+            "Bytes held for peers besides requests: upstream messages and stream buffers.",
             .process([.kind: "upstream"]) { $0.upstreamBytes }, .process([.kind: "streams"]) { $0.streamBytes }),
         Metric(
             "longwire_peer_refusals_total", .counter,
-            "Requests and upstream messages refused for now, since peers held as many bytes as they may.",
+            "Requests and upstream messages refused because the budget of peers' bytes was used up.",
             .process { UInt64(max(0, $0.budgetRefusals)) }),
         Metric(
             "longwire_peer_streams_closed_total", .counter,
-            "Connections closed to make room, since their address held most bytes.",
+            "Connections closed to free memory because their address held most bytes.",
             .process { UInt64(max(0, $0.budgetClosings)) }),
         Metric(
             "longwire_http_request_seconds", .histogram, unit: .microseconds,
@@ -480,7 +480,7 @@ package enum MetricCatalogue {
             .process { $0.store.redisByteCount }),
         Metric(
             "longwire_store_redis_limit_bytes", .gauge, unit: .bytes,
-            "Memory that they may use; 0 where one of them has no bound.",
+            "Memory limit of the primaries; 0 if one of them has none.",
             .process { $0.store.redisByteLimit }),
         Metric(
             "longwire_store_commit_bytes_total", .counter, unit: .bytes, "Bytes written to the journal.",
@@ -498,10 +498,10 @@ package enum MetricCatalogue {
             "longwire_store_cold_reads_total", .counter, "Requests to the reader threads.", .counter(.coldReads)),
         Metric(
             "longwire_store_read_failures_total", .counter,
-            "Reads of the store that failed; the caller is told to repeat.",
+            "Reads of the store that failed; the caller is to retry.",
             .sum { $0.shard.storeReadFailures }),
         Metric(
-            "longwire_store_damaged_rows_total", .counter, "Rows found whose bytes are not what they should be.",
+            "longwire_store_damaged_rows_total", .counter, "Rows found with invalid content.",
             .sum { $0.shard.damagedRows }),
         Metric(
             "longwire_store_bound_breaches_total", .counter,
@@ -532,7 +532,7 @@ package enum MetricCatalogue {
             .process([.type: "traces"]) { $0.store.traces.byteCount }),
         Metric(
             "longwire_store_retained_bytes_limit", .gauge, unit: .bytes,
-            "What that may come to before the oldest go early, by type.",
+            "Size limit of request ids and of traces; above it the oldest are dropped early, by type.",
             .process([.type: "requests"]) { $0.store.requests.byteLimit },
             .process([.type: "traces"]) { $0.store.traces.byteLimit }),
         Metric(
@@ -542,12 +542,12 @@ package enum MetricCatalogue {
             .process([.type: "traces"]) { $0.store.traces.milliseconds }),
         Metric(
             "longwire_store_retention_cuts_total", .counter,
-            "Times that request ids or traces went before their day was over, by type.",
+            "Times that request ids or traces were dropped within their day, by type.",
             .process([.type: "requests"]) { $0.store.requests.cutCount },
             .process([.type: "traces"]) { $0.store.traces.cutCount }),
         Metric(
             "longwire_store_retention_cut_seconds", .gauge, unit: .milliseconds,
-            "How long the youngest row of the last such cut was kept, by type; 0 without a cut.",
+            "Age of the youngest row dropped by the last such cut, by type; 0 without a cut.",
             .process([.type: "requests"]) { $0.store.requests.cutMilliseconds },
             .process([.type: "traces"]) { $0.store.traces.cutMilliseconds }),
     ]
@@ -561,11 +561,11 @@ package enum MetricCatalogue {
             .apps { $0.queuedMessages }),
         Metric(
             "longwire_app_queued_bytes", .gauge, unit: .bytes,
-            "What these messages count in their devices' queues, as the app's quota queuedBytes has it.",
+            "Bytes of these messages as the app's quota queuedBytes counts them.",
             .apps { $0.queuedBytes }),
         Metric(
             "longwire_app_stored_bytes", .gauge, unit: .bytes,
-            "What the app takes on disk by the counts of this gateway's parts; its quota storedBytes holds for the sum.",
+            "The app's disk use in this gateway's parts; its quota storedBytes limits the sum.",
             .apps { $0.queuedBytes + $0.retainedBytes }),
         Metric(
             "longwire_app_messages_accepted_total", .counter, "Messages accepted for the app's devices.",
@@ -587,7 +587,7 @@ package enum MetricCatalogue {
             }),
         Metric(
             "longwire_app_feed_items", .gauge,
-            "What waits for an ack in the app's feeds, by type.",
+            "Items that wait for an ack in the app's feeds, by type.",
             .apps([.type: "upstream"]) { $0.upstreamItems }, .apps([.type: "events"]) { $0.eventItems }),
         Metric(
             "longwire_app_feed_oldest_seconds", .gauge, unit: .milliseconds,

@@ -21,10 +21,10 @@ import Testing
             case .voidToken: word = "`badToken`"
             case .tryOtherEnvironment: word = "other environment"
             case .retry: word = "`retry`"
-            case .slowDownToken: word = "the token rests"
+            case .slowDownToken: word = "the token is paused"
             case .renewProviderToken: word = "new provider token"
             case .keepProviderToken: word = "stays"
-            case .restCredential: word = "rests"
+            case .restCredential: word = "is paused"
             case .reconnect: word = "another connection"
             }
             #expect(text.contains(word), "\(reason.rawValue)")

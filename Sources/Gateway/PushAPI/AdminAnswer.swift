@@ -97,7 +97,8 @@ package enum AdminAnswer {
             "state": trace.finalState?.name ?? "pending", "reason": trace.finalReason.unlessEmpty,
             "fallback": trace.fallback.name,
             "fallbackReason": trace.fallback == .none ? trace.fallbackReason.name : nil,
-            "alert": trace.alert.rawValue, "attempts": trace.attempts.unlessZero, "vendorReason": trace.vendorReason?.unlessEmpty, "steps": steps,
+            "alert": trace.alert.rawValue, "attempts": trace.attempts.unlessZero,
+            "vendorReason": trace.vendorReason?.unlessEmpty, "steps": steps,
         ]
     }
 }

@@ -77,7 +77,8 @@ enum DeviceCommand {
         }
         let refused = view.fields("refusedHello")
         if let time = refused.number("time") {
-            session += "\n            last refused Hello: \(Display.time(time)), "
+            session +=
+                "\n            last refused Hello: \(Display.time(time)), "
                 + "code \(refused.number("code") ?? 0), \(refused.text("reason") ?? "")"
         }
         if view.flag("appDisabled") { session += display.paint("\n            its app is disabled", .bad) }

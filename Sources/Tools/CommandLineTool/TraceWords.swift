@@ -123,7 +123,8 @@ struct TraceWords {
         case "none": parts.append("It has no alert: \(Self.explained(trace.text("fallbackReason") ?? "")).")
         case "armed": parts.append("Its alert follows when the live deadline passes.")
         case "due" where events.contains("leaseLapsed"):
-            parts.append("The sender service that leased its job gave no result, and no other has leased it: is one running?")
+            parts.append(
+                "The sender service that leased its job gave no result, and no other has leased it: is one running?")
         case "due" where events.contains("leased"):
             parts.append("Its job waits for another attempt\(why.map { ": \($0)" } ?? "").")
         case "due": parts.append("No sender service has leased its job: is one running?")

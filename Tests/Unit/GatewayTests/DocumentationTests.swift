@@ -12,7 +12,8 @@ struct DocumentationTests {
 
     init() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
-        page = String(decoding: try FileText.read("/\(root)/docs/use/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
+        page = String(
+            decoding: try FileText.read("/\(root)/docs/use/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
         lines = page.split(separator: "\n")
     }
 

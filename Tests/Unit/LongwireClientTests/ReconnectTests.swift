@@ -23,7 +23,8 @@ struct ReconnectTests {
     }
 
     @Test(
-        "the protocol's pages name the times that the client keeps", arguments: ["docs/use/Protocol.md", "Proto/README.md"])
+        "the protocol's pages name the times that the client keeps",
+        arguments: ["docs/use/Protocol.md", "Proto/README.md"])
     func pages(name: String) throws {
         let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()

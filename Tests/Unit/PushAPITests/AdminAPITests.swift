@@ -535,10 +535,13 @@ struct AdminAnswerTests {
                 #"[{"event":"accepted","time":10},{"event":"vendorRejected","time":11,"channel":"apns","detail":"#))
         (trace.finalState, trace.finalReason) = (.failed, "noToken")
         let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
-        #expect(final.text.contains(#""state":"failed","reason":"noToken","fallback":"armed","alert":"refused","vendorReason""#))
+        #expect(
+            final.text.contains(
+                #""state":"failed","reason":"noToken","fallback":"armed","alert":"refused","vendorReason""#))
         (trace.fallback, trace.fallbackReason) = (PublishOutcome.Fallback.none, .noToken)
         let reasoned = AdminAnswer.trace(trace, scope: nil, registry: registry)
-        #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","alert":"refused","vendorReason""#))
+        #expect(
+            reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","alert":"refused","vendorReason""#))
         trace.fallback = .armed
         #expect(
             AdminAnswer.trace(trace, scope: nil, registry: registry).text.contains(

@@ -44,6 +44,8 @@ package enum AdminAction {
     case drain(DrainRequest, by: String)
     /// Answered with `DrainAnswer.status`.
     case drainState
+    /// Returns the health findings, without those about apps outside the scope.
+    case health(scope: Set<AppKey>?)
     case healthz
     case readyz
 }
@@ -192,6 +194,7 @@ package final class AdminAPI {
         case .drainState:
             _ = try authorize(request, for: .admin)
             return .drainState
+        case .health: return .health(scope: try authorize(request, for: nil).apps)
         // Health checks need no credential, because they reveal no more than a successful connect.
         case .healthz: return .healthz
         case .readyz: return .readyz

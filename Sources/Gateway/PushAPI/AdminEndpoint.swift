@@ -1,6 +1,6 @@
 /// The endpoints of the admin listener, as in `PublicEndpoint`.
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
-    case lease, results, extend, message, apps, device, push, metrics, healthz, readyz
+    case lease, results, extend, message, apps, device, push, metrics, health, healthz, readyz
     case cluster, clusterDrain, clusterMove
     case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
     case alias, task, taskMessage, request, jobs
@@ -54,6 +54,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/backup", [.get(.backupState), .post(.backup)]),
         .init("/v1/drain", [.get(.drainState), .post(.drain)]),
         .init("/metrics", [.get(.metrics)]),
+        .init("/v1/health", [.get(.health)]),
         .init("/healthz", [.get(.healthz)]),
         .init("/readyz", [.get(.readyz)]),
     ])

@@ -158,7 +158,7 @@ private struct Examination {
                 ]
             }
             let metrics = MetricsText(try client.send(.get, "/metrics").text)
-            found += clock(metrics, before) + figures(metrics)
+            found += try health(client) + clock(metrics, before) + figures(metrics)
             if let cluster = try client.find("/v1/cluster") { found += members(Fields(cluster.object)) }
             return found
         } catch {
@@ -168,6 +168,21 @@ private struct Examination {
                     found: error.message.split(separator: "\n").first.map(String.init) ?? "",
                     advice: error.message.split(separator: "\n").dropFirst().joined(separator: " "))
             ]
+        }
+    }
+
+    /// Returns the gateway's own findings.
+    private func health(_ client: AdminClient) throws(CommandFailure) -> [Finding] {
+        guard let answer = try client.find("/v1/health") else { return [] }
+        let list = Fields(answer.object).list("findings")
+        guard !list.isEmpty else {
+            return [Finding(what: "gateway's health", verdict: .ok, found: "no problems detected")]
+        }
+        return list.map { finding in
+            Finding(
+                what: [finding.text("name"), finding.text("subject")].compactMap(\.self).joined(separator: " "),
+                verdict: finding.text("severity") == "problem" ? .problem : .advice,
+                found: finding.text("text") ?? "", advice: finding.text("advice") ?? "")
         }
     }
 
@@ -189,14 +204,6 @@ private struct Examination {
         func hold(_ what: String, _ isGood: Bool, _ text: String, _ advice: String) {
             found.append(Finding(what, isGood: isGood, text, advice))
         }
-        let takesWrites = metrics.sum("longwire_store_accepts_writes") > 0
-        hold(
-            "store", takesWrites, takesWrites ? "takes writes" : "refuses publishes",
-            "The disk or Redis is behind: look at longwire_store_commit_seconds_total and the log.")
-        let damaged = metrics.sum("longwire_store_damaged_rows_total")
-        hold(
-            "rows", damaged == 0, "\(MetricsText.number(damaged)) damaged",
-            "Look for damagedRow in the log; restore a backup.")
         found += DoctorCommand.commits(metrics)
         let limits = metrics.samples.filter {
             $0.name == "longwire_connection_limit" && $0.labels["listener"] == "device"
@@ -205,23 +212,6 @@ private struct Examination {
             hold(
                 "connection limit", limit >= Double(devices), MetricsText.number(limit) + " devices",
                 "\(devices) devices are expected: raise limits.connections and LimitNOFILE.")
-        }
-        let warningDays =
-            metrics.samples.first {
-                $0.name == "longwire_limit" && $0.labels["name"] == "certificateWarningDays"
-            }?.value ?? 14
-        for sample in metrics.samples where sample.name == "longwire_certificate_end_seconds" {
-            let days = (sample.value - Date().timeIntervalSince1970) / 86_400
-            hold(
-                "certificate of \(sample.labels.values.sorted().joined(separator: " "))", days >= warningDays,
-                days < 0 ? "has expired" : "ends in \(Int(days.rounded(.down))) days",
-                "Renew it, put the files in place and send SIGHUP to longwired.")
-        }
-        let (free, size) = (metrics.sum("longwire_disk_free_bytes"), metrics.sum("longwire_disk_bytes"))
-        if size > 0 {
-            hold(
-                "the gateway's disk", free >= size / 10, "\(Int(free / size * 100)) % free",
-                "Make room: without it rows cannot leave the journal, and publishes are refused.")
         }
         return found
     }

@@ -112,6 +112,7 @@ enum AdminFuzz {
                 try require(1...FeedBounds.pageItems ~= read.limit, "a page of \(read.limit)")
                 try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
             }
+        case .health: try require(bearer != nil, "findings without a credential")
         case .cluster, .registerRequest, .backupState, .drain, .drainState, .healthz, .readyz: break
         }
     }

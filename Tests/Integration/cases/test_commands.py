@@ -57,7 +57,7 @@ def test_the_commands_tell_it_in_words_and_as_json(gateway, tmp_path):
     assert len(looks) == 2 and "perSecond" in json.loads(looks[1])
     findings = json.loads(longwire(gateway, "doctor", "--expect", "100", "--store", str(tmp_path), code=None))["findings"]
     verdicts = {finding["what"]: finding["verdict"] for finding in findings}
-    assert verdicts["gateway"] == verdicts["store"] == verdicts["clock"] == "ok" and "disk sync" in verdicts
+    assert verdicts["gateway"] == verdicts["gateway's health"] == verdicts["clock"] == "ok" and "disk sync" in verdicts
     longwire(gateway, "device", "disconnect", cid)
     phone.close()
 

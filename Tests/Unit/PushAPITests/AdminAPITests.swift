@@ -263,6 +263,7 @@ struct AdminAPITests {
                 if case .inspect(.jobs(let apps, _)) = $0 { .some(apps) } else { .none }
             }
         case .metrics: Rule(method: .get, target: "/metrics", permissions: Set(Credential.Permission.allCases))
+        case .health: Rule(method: .get, target: "/v1/health", permissions: Set(Credential.Permission.allCases))
         case .healthz: Rule(method: .get, target: "/healthz", permissions: nil)
         case .readyz: Rule(method: .get, target: "/readyz", permissions: nil)
         }

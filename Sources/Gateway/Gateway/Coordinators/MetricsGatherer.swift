@@ -4,23 +4,50 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Collects the figures of all hosts, each on its own thread, and renders `/metrics` on the asking host.
+/// Collects the figures of all hosts, each on its own thread, for `/metrics` and the health findings.
 enum MetricsGatherer {
     /// Asks every host, and calls `complete` with the page on the asking host's thread.
     ///
     /// `scope` are the apps that the page may name; `nil` for all.
     static func gather(_ asker: EventLoopHost, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
-        let context = asker.context
         let seen = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }
         // Disabled apps are listed only if there is room.
         let apps = (seen.filter(\.isServed) + seen.filter { !$0.isServed }).prefix(MetricFigures.appLimit)
-        let limits = asker.limits
-        let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
-        asker.askAll({ $0.figures(of: keys) }) { parts in
-            var figures = context.figures
-            (figures.loops, figures.appIDs) = (parts.flatMap(\.self), ids)
-            figures.limits = limits
+        let ids = apps.map(\.appID)
+        figures(asker, of: apps.map(\.key)) { figures in
+            var figures = figures
+            figures.appIDs = ids
             complete(MetricsPage.render(figures))
+        }
+    }
+
+    /// Updates the gateway's health findings, and logs the changes.
+    static func look(_ asker: EventLoopHost) {
+        let context = asker.context
+        figures(asker, of: []) { figures in
+            let (began, ended) = context.health.withLock {
+                $0.look(at: figures, context.cluster?.health(), wall: ClockReader.wall() / 1_000)
+            }
+            for finding in began {
+                context.log.write(
+                    finding.severity == .problem ? .warning : .info, .findingBegan,
+                    [.name: .text(finding.name.rawValue), .detail: .text("\(finding.text). \(finding.advice)")])
+            }
+            for finding in ended {
+                context.log.write(
+                    .info, .findingEnded, [.name: .text(finding.name.rawValue), .detail: .text(finding.text)])
+            }
+        }
+    }
+
+    private static func figures(
+        _ asker: EventLoopHost, of apps: [AppKey], completion: @escaping (MetricFigures) -> Void
+    ) {
+        let (context, limits) = (asker.context, asker.limits)
+        asker.askAll({ $0.figures(of: apps) }) { parts in
+            var figures = context.figures
+            (figures.loops, figures.limits) = (parts.flatMap(\.self), limits)
+            completion(figures)
         }
     }
 }

@@ -127,6 +127,8 @@ final class AdminHandler {
         case .drain(let request, let credential): drain(exchange, request, by: credential)
         case .drainState: respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: Int64(owner.loop.now))))
         case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
+        case .health(let scope):
+            respond(exchange, HealthPage.findings(owner.context, isForAllApps: scope == nil))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

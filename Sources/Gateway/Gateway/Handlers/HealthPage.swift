@@ -33,8 +33,32 @@ enum HealthPage {
             let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
             let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
             if !reasons.isEmpty { writer.member("reason", reasons.joined(separator: "; ")) }
+            let names = context.health.withLock { $0.findings.map(\.name.rawValue) }
+            if !names.isEmpty { writer.strings("findings", names) }
         }
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
+    }
+
+    /// Returns all findings with their remedies.
+    ///
+    /// A credential for some apps does not see those about feeds, which name apps.
+    static func findings(_ context: GatewayContext, isForAllApps: Bool) -> APIResponse {
+        let findings = context.health.withLock(\.findings).filter { isForAllApps || $0.name != .webhookFailing }
+        var writer = JSONWriter(capacity: 1_024)
+        writer.object { writer in
+            writer.array("findings") { writer in
+                for finding in findings {
+                    writer.object { writer in
+                        writer.member("name", finding.name.rawValue)
+                        writer.member("severity", finding.severity.rawValue)
+                        if !finding.subject.isEmpty { writer.member("subject", finding.subject) }
+                        writer.member("text", finding.text)
+                        writer.member("advice", finding.advice)
+                    }
+                }
+            }
+        }
+        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// Returns the answer to health checks and admin calls while the start waits for `reason`.

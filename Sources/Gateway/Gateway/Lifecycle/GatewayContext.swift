@@ -21,6 +21,8 @@ final class GatewayContext: Sendable {
     /// Revocations known at the start; later ones reach each loop by message.
     let revokedTokens: RevokedTokens
     let startedAt: GatewayTime
+    /// The health findings, at most ten seconds old.
+    let health = Lock(HealthReport())
     /// The state shown by `/readyz` and `/metrics`.
     let status = Lock(GatewayStatus())
     let outbound: OutboundCalls

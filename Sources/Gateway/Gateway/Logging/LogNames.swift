@@ -45,6 +45,10 @@ package enum LogName: String, Sendable, CaseIterable {
     case stormBegan
     /// The queue is empty; fields: loop, waited, sentAway, milliseconds (the duration), longestWaitMilliseconds.
     case stormEnded
+    /// A problem that an operator should act on; `/v1/health` lists all of them. Fields: name, detail (with the remedy).
+    case findingBegan
+    /// The problem is over; fields: name, detail.
+    case findingEnded
     /// A configured value is valid but risky.
     case configurationWarning
     /// An operator purged a device's queue, retried its jobs or ended its session; fields: name, app, cid, detail, count.

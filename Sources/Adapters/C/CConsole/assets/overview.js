@@ -3,7 +3,7 @@ import {appLink, stateBadge} from "./apps.js";
 import {badge, card, fill, h, table} from "./dom.js";
 import {PAUSE, SPAN, byLabel, history, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
-import {compact, duration, number, t} from "./texts.js";
+import {compact, duration, number, t, tWord} from "./texts.js";
 import {explain} from "./faults.js";
 
 export function show(body) {
@@ -14,11 +14,12 @@ export function show(body) {
     if (isOver) return;
     if (!document.hidden) {
       try {
-        const [page, readiness, list] = await Promise.all([text("/metrics"), look("/readyz"), call("/v1/apps")]);
+        const [page, readiness, list, health] = await Promise.all(
+          [text("/metrics"), look("/readyz"), call("/v1/apps"), call("/v1/health")]);
         if (isOver) return;
         history.read(page, Date.now());
         fill(said);
-        render(content, readiness, list.apps);
+        render(content, readiness, list.apps, health.findings);
       } catch (error) {
         if (!isOver) fill(said, explain(error));
       }
@@ -31,7 +32,7 @@ export function show(body) {
 
 const tile = (name, value, more) => h("div", {class: "tile"}, h("span", {}, name), value instanceof Node ? value : h("b", {}, value), more && h("small", {}, more));
 
-function render(content, readiness, list) {
+function render(content, readiness, list, findings) {
   const [now, before] = [history.last, history.before];
   const last = points => (points.length ? points.at(-1)[1] : null);
   const word = readiness.answer?.status ?? "–";
@@ -48,7 +49,7 @@ function render(content, readiness, list) {
       tile(t("due"), compact(sum(now, "longwire_handoff_jobs_due")), t("underLease", compact(sum(now, "longwire_handoff_jobs_under_lease")))),
       tile(t("answerTime"), p99 === null ? "–" : duration(p99),
         p99 === null ? t("idle") : t("median", duration(quantile(now, before, "longwire_http_request_seconds", 0.5))))),
-    attention(readiness),
+    attention(readiness, findings),
     h("div", {class: "plots"},
       plot(t("plotMessages"), [
         {name: t("accepted"), points: accepted},
@@ -89,8 +90,8 @@ export function byApp(metrics, name) {
   return (metrics.get(name) ?? []).map(({labels, value}) => [labels.app, value]);
 }
 
-/** Shows advice for an operator, based on the changes since the page was opened. */
-function attention(readiness) {
+/** Shows the gateway's findings, and advice from the changes since the page was opened. */
+function attention(readiness, findings) {
   const now = history.last;
   const grown = (name, labels) => {
     const first = sum(history.pages[0].metrics, name, labels), latest = sum(now, name, labels);
@@ -99,21 +100,16 @@ function attention(readiness) {
   const rate = (name, labels) => { const points = history.rate(name, labels); return points.length ? points.at(-1)[1] : 0; };
   const advice = [];
   const say = (kind, sentence) => advice.push(h("p", {class: `advice ${kind}`}, sentence));
-  if (sum(now, "longwire_store_accepts_writes") === 0) say("bad", t("adviceStore"));
-  else if (readiness.status !== 200) say("bad", t("adviceReadiness", readiness.answer?.reason ?? readiness.answer?.status ?? readiness.status));
-  if (sum(now, "longwire_hook_healthy") === 0) say("bad", t("adviceHook", sum(now, "longwire_hook_last_status")));
-  if (sum(now, "longwire_clock_step_refused") === 1) say("bad", t("adviceClock"));
-  else if (Math.abs(sum(now, "longwire_clock_offset_seconds") ?? 0) > 10) {
-    say("bad", t("adviceClockOffset", Math.round(sum(now, "longwire_clock_offset_seconds"))));
+  for (const {name, severity, subject, text, advice} of findings) {
+    say(severity === "problem" ? "bad" : "", t("finding", tWord("finding", name), subject ?? "", text[0].toUpperCase() + text.slice(1), advice));
   }
+  if (readiness.status !== 200) say("bad", t("adviceReadiness", readiness.answer?.reason ?? readiness.answer?.status ?? readiness.status));
   const refusing = rate("longwire_publishes_refused_total");
   if (refusing > 0) {
     const reasons = byLabel(now, "longwire_publishes_refused_total", "reason")
       .filter(([reason]) => rate("longwire_publishes_refused_total", {reason}) > 0).map(([reason]) => reason);
     say("", t("adviceRefused", compact(refusing), reasons.join(", ")));
   }
-  const due = sum(now, "longwire_handoff_jobs_due");
-  if (due > 0 && grown("longwire_handoff_jobs_leased_total") === 0 && history.pages.length > 15) say("", t("adviceDue", compact(due)));
   if (grown("longwire_handoff_jobs_exhausted_total") > 0) say("", t("adviceExhausted", compact(grown("longwire_handoff_jobs_exhausted_total"))));
   const bad = grown("longwire_handoff_results_total", {outcome: "badToken"});
   if (bad > 0) say("", t("adviceBadToken", compact(bad)));

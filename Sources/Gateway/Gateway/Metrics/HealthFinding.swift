@@ -1,0 +1,213 @@
+internal import Delivery
+internal import MessageStore
+internal import Wire
+
+/// A problem of this gateway that an operator should act on.
+///
+/// One list feeds `/v1/health`, `/readyz`, the console, `longwire doctor` and the log, so that they agree. docs/use/Operations.md,
+/// "Health findings", has a row for each name.
+struct HealthFinding: Sendable, Equatable {
+    enum Severity: String, Sendable {
+        /// Messages, devices or operators are affected now.
+        case problem
+        /// The gateway works, but will not without a change.
+        case advice
+    }
+
+    enum Name: String, Sendable, CaseIterable {
+        case storeRefusesWrites, clockDiffers, certificateExpired, certificateEnds, hookFailing, webhookFailing,
+            noSender,
+            damagedRows, diskLow, connectionsFull, partitionsWithoutOwner, linksDown, redisAway, logLinesLost
+    }
+
+    var name: Name
+    var severity: Severity
+    /// The affected listener, app's feed or other part; empty if there is only one.
+    var subject = ""
+    var text: String
+    /// The remedy.
+    var advice: String
+}
+
+/// The findings of the last look, which every reader sees.
+struct HealthReport: Sendable {
+    private var watch = HealthWatch()
+    private(set) var findings: [HealthFinding] = []
+
+    /// Looks again.
+    ///
+    /// - Returns: The findings that began and ended since the last look. A finding is the same if its name and subject are.
+    mutating func look(
+        at figures: MetricFigures, _ health: ClusterHealth?, wall: Int64
+    ) -> (began: [HealthFinding], ended: [HealthFinding]) {
+        let before = findings
+        findings = watch.findings(figures, health, wall: wall)
+        func isIn(_ list: [HealthFinding], _ one: HealthFinding) -> Bool {
+            list.contains { $0.name == one.name && $0.subject == one.subject }
+        }
+        return (findings.filter { !isIn(before, $0) }, before.filter { !isIn(findings, $0) })
+    }
+}
+
+/// The findings of successive looks at the gateway's figures.
+struct HealthWatch: Sendable {
+    /// The time in milliseconds after which due jobs without a lease are a finding.
+    static let leaseTimeout: Int64 = 60_000
+
+    private var leaseCount: UInt64 = 0
+    /// The uptime at which due jobs were first seen without a lease; `nil` while senders lease, or nothing is due.
+    private var unleasedSince: Int64?
+
+    /// Returns the findings, problems first.
+    ///
+    /// - Parameters:
+    ///   - figures: All figures of the gateway.
+    ///   - health: The gateway's view of its cluster; `nil` without one.
+    ///   - wall: The machine's time, in seconds since 1970.
+    mutating func findings(_ figures: MetricFigures, _ health: ClusterHealth?, wall: Int64) -> [HealthFinding] {
+        let found =
+            Self.store(figures) + Self.clock(figures.status) + Self.certificates(figures, wall: wall)
+            + Self.webhooks(figures) + handoff(figures) + Self.room(figures)
+            + (health.map(Self.cluster) ?? [])
+        return found.filter { $0.severity == .problem } + found.filter { $0.severity == .advice }
+    }
+
+    private static func store(_ figures: MetricFigures) -> [HealthFinding] {
+        var found: [HealthFinding] = []
+        if !figures.acceptsWrites {
+            found.append(
+                HealthFinding(
+                    name: .storeRefusesWrites, severity: .problem,
+                    text: figures.store.refusalReason ?? "the store refuses writes, so publishes are refused",
+                    advice: "Check the disk, or the Redis servers and their replicas."))
+        }
+        let damaged = figures.loops.reduce(0) { $0 &+ $1.shard.damagedRows }
+        if damaged > 0 {
+            found.append(
+                HealthFinding(
+                    name: .damagedRows, severity: .problem, text: "\(damaged) stored rows have invalid content",
+                    advice: "Look for damagedRow in the log, check the disk, and restore a backup."))
+        }
+        return found
+    }
+
+    private static func clock(_ status: GatewayStatus) -> [HealthFinding] {
+        let offset = status.clockOffset
+        guard status.isClockStepRefused || abs(offset) > ClockLimits.noticedOffset else { return [] }
+        let direction = offset > 0 ? "behind" : "ahead of"
+        return [
+            HealthFinding(
+                name: .clockDiffers, severity: status.isClockStepRefused ? .problem : .advice,
+                text: "the gateway's time is \(abs(offset) / 1_000) s \(direction) the machine's clock",
+                advice: status.isClockStepRefused
+                    ? "Set the machine's clock right, or restart with --accept-clock if it is right."
+                    : "Keep the clock with NTP; the gateway's time follows by 3 s a minute.")
+        ]
+    }
+
+    private static func certificates(_ figures: MetricFigures, wall: Int64) -> [HealthFinding] {
+        figures.status.certificates.compactMap { listener, end in
+            let left = end - wall
+            guard left < figures.limits.certificateWarningDays * 86_400 else { return nil }
+            return HealthFinding(
+                name: left < 0 ? .certificateExpired : .certificateEnds, severity: left < 0 ? .problem : .advice,
+                subject: listener,
+                text: left < 0
+                    ? "the certificate of \(listener).tls has expired"
+                    : "the certificate of \(listener).tls ends in \(left / 86_400) days",
+                advice: "Renew it, put the files in place and reload.")
+        }
+    }
+
+    private static func webhooks(_ figures: MetricFigures) -> [HealthFinding] {
+        func failure(_ name: HealthFinding.Name, _ subject: String, _ what: String, _ state: HookState)
+            -> HealthFinding?
+        {
+            guard !state.isHealthy else { return nil }
+            let last = state.lastStatus > 0 ? "it answers \(state.lastStatus)" : "\(state.lastFailure)"
+            return HealthFinding(
+                name: name, severity: .problem, subject: subject, text: "\(what) fails: \(last)",
+                advice: "Check the receiver and its address; the gateway retries.")
+        }
+        var found = figures.hook.flatMap { failure(.hookFailing, "", "the handoff hook", $0) }.map { [$0] } ?? []
+        for (feed, state) in figures.webhooks.sorted(by: { $0.key < $1.key }) {
+            found += failure(.webhookFailing, feed, "the webhook of \(feed)", state).map { [$0] } ?? []
+        }
+        return found
+    }
+
+    private mutating func handoff(_ figures: MetricFigures) -> [HealthFinding] {
+        var (due, leases) = (0, UInt64(0))
+        for loop in figures.loops {
+            for channel in VendorChannel.allCases {
+                due += loop.shard.vendors[channel].dueJobs
+                leases &+= loop.shard.vendors[channel].leasesGiven
+            }
+        }
+        let isIdle = due > 0 && leases == leaseCount && figures.loops.allSatisfy { $0.waitingLongPolls == 0 }
+        leaseCount = leases
+        guard isIdle else {
+            unleasedSince = nil
+            return []
+        }
+        let since = unleasedSince ?? figures.uptimeMilliseconds
+        unleasedSince = since
+        guard figures.uptimeMilliseconds - since >= Self.leaseTimeout else { return [] }
+        return [
+            HealthFinding(
+                name: .noSender, severity: .problem, text: "\(due) alerts are due, and no sender service leases them",
+                advice: "Start longwire-apns, or check its log, its credential and its connection to this gateway.")
+        ]
+    }
+
+    private static func room(_ figures: MetricFigures) -> [HealthFinding] {
+        var found: [HealthFinding] = []
+        if let disk = figures.status.disk, disk.all > 0, disk.free < disk.all / 10 {
+            found.append(
+                HealthFinding(
+                    name: .diskLow, severity: .problem,
+                    text: "\(disk.free * 100 / disk.all) % of the store's disk is free",
+                    advice: "Make room: without it the journal cannot be flushed, and publishes are refused."))
+        }
+        let limit = figures.status.connections.devices
+        if limit > 0, figures.deviceConnections >= limit - limit / 20 {
+            found.append(
+                HealthFinding(
+                    name: .connectionsFull, severity: .problem,
+                    text: "\(figures.deviceConnections) of \(limit) device connections are in use",
+                    advice: "Raise limits.connections and LimitNOFILE, or add a gateway."))
+        }
+        if figures.lostLogLines > 0 {
+            found.append(
+                HealthFinding(
+                    name: .logLinesLost, severity: .advice, text: "\(figures.lostLogLines) log lines were dropped",
+                    advice: "The reader of the log is too slow; look at it, or raise log.level."))
+        }
+        return found
+    }
+
+    private static func cluster(_ health: ClusterHealth) -> [HealthFinding] {
+        var found: [HealthFinding] = []
+        if health.redisAwaySince != nil {
+            found.append(
+                HealthFinding(
+                    name: .redisAway, severity: .problem, text: "the register in Redis is unreachable",
+                    advice: "Check the Redis servers that hold the cluster's register."))
+        }
+        if !health.partsWithoutOwner.isEmpty {
+            found.append(
+                HealthFinding(
+                    name: .partitionsWithoutOwner, severity: .problem,
+                    text: "\(health.partsWithoutOwner.count) partitions have no owner",
+                    advice: "See longwire cluster status; start the missing gateway."))
+        }
+        if !health.linksDown.isEmpty {
+            found.append(
+                HealthFinding(
+                    name: .linksDown, severity: .problem,
+                    text: "no link to \(health.linksDown.joined(separator: ", "))",
+                    advice: "Check cluster.listen, cluster.advertise and the firewall between the gateways."))
+        }
+        return found
+    }
+}

@@ -1,0 +1,104 @@
+import Delivery
+import Testing
+import Wire
+
+@testable import Gateway
+
+@Suite("Health findings")
+struct HealthFindingTests {
+    /// Figures with one fault for each name; a new name does not compile without its own.
+    private static func bring(_ name: HealthFinding.Name, _ figures: inout MetricFigures, _ health: inout ClusterHealth)
+    {
+        switch name {
+        case .storeRefusesWrites: figures.acceptsWrites = false
+        case .clockDiffers: figures.status.clockOffset = 20_000
+        case .certificateExpired: figures.status.certificates = [("device", 999)]
+        case .certificateEnds: figures.status.certificates = [("device", 1_000 + 86_400)]
+        case .hookFailing: figures.hook = failing
+        case .webhookFailing: figures.webhooks = ["demo/events": failing]
+        case .noSender: figures.loops[0].shard.vendors[.apns].dueJobs = 3
+        case .damagedRows: figures.loops[0].shard.damagedRows = 1
+        case .diskLow: figures.status.disk = (free: 9, all: 100)
+        case .connectionsFull: figures.deviceConnections = 95
+        case .partitionsWithoutOwner: health.partsWithoutOwner = [7]
+        case .linksDown: health.linksDown = ["10.0.0.2:7090"]
+        case .redisAway: health.redisAwaySince = 5
+        case .logLinesLost: figures.lostLogLines = 2
+        }
+    }
+
+    private static var failing: HookState {
+        var state = HookState()
+        (state.failingSince, state.lastStatus) = (1, 500)
+        return state
+    }
+
+    private static var healthy: MetricFigures {
+        var figures = MetricFigures()
+        figures.loops = [LoopFigures()]
+        figures.status.connections = ConnectionLimits(devices: 100, senders: 1, http: 1, admin: 1)
+        figures.status.certificates = [("device", 1_000 + 100 * 86_400)]
+        figures.status.disk = (free: 50, all: 100)
+        figures.webhooks = ["demo/events": HookState()]
+        figures.hook = HookState()
+        figures.deviceConnections = 94
+        return figures
+    }
+
+    @Test("a healthy gateway has no finding")
+    func healthy() {
+        var watch = HealthWatch()
+        for minute in 0..<5 {
+            var figures = Self.healthy
+            figures.uptimeMilliseconds = Int64(minute) * 60_000
+            #expect(watch.findings(figures, ClusterHealth(), wall: 1_000).isEmpty)
+        }
+    }
+
+    @Test("each fault is found alone, with a text and a remedy", arguments: HealthFinding.Name.allCases)
+    func each(name: HealthFinding.Name) {
+        var watch = HealthWatch()
+        var (figures, health) = (Self.healthy, ClusterHealth())
+        Self.bring(name, &figures, &health)
+        _ = watch.findings(figures, health, wall: 1_000)
+        figures.uptimeMilliseconds += HealthWatch.leaseTimeout
+        let found = watch.findings(figures, health, wall: 1_000)
+        #expect(found.map(\.name) == [name])
+        #expect(found.allSatisfy { !$0.text.isEmpty && !$0.advice.isEmpty })
+    }
+
+    @Test("due jobs are a finding only after a minute in which no sender leased or waited")
+    func leases() {
+        var watch = HealthWatch()
+        var figures = Self.healthy
+        figures.loops[0].shard.vendors[.apns].dueJobs = 3
+        func look(after milliseconds: Int64) -> Bool {
+            figures.uptimeMilliseconds += milliseconds
+            return !watch.findings(figures, nil, wall: 1_000).isEmpty
+        }
+        #expect(!look(after: 0) && !look(after: 59_000))
+        figures.loops[0].shard.vendors[.apns].leasesGiven += 1
+        #expect(!look(after: 2_000) && !look(after: 10_000) && !look(after: 59_000))
+        #expect(look(after: 1_000))
+        figures.loops[0].waitingLongPolls = 1
+        #expect(!look(after: 10_000))
+        figures.loops[0].waitingLongPolls = 0
+        figures.loops[0].shard.vendors[.apns].dueJobs = 0
+        #expect(!look(after: 70_000) && !look(after: 70_000))
+    }
+
+    @Test("problems come before advice, and the log gets each change once")
+    func changes() {
+        var report = HealthReport()
+        var figures = Self.healthy
+        (figures.lostLogLines, figures.acceptsWrites) = (1, false)
+        let first = report.look(at: figures, nil, wall: 1_000)
+        #expect(first.began.map(\.name) == [.storeRefusesWrites, .logLinesLost] && first.ended.isEmpty)
+        figures.lostLogLines = 2
+        #expect(report.look(at: figures, nil, wall: 1_000).began.isEmpty)
+        figures.acceptsWrites = true
+        let last = report.look(at: figures, nil, wall: 1_000)
+        #expect(last.began.isEmpty && last.ended.map(\.name) == [.storeRefusesWrites])
+        #expect(report.findings.map(\.name) == [.logLinesLost])
+    }
+}

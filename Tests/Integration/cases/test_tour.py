@@ -1,4 +1,4 @@
-"""README's five minutes and its three gateways, in both languages, as a newcomer plays them."""
+"""The tours of README.md and docs/use/Cluster.md, in both languages, as a newcomer plays them."""
 
 import os
 import signal
@@ -25,10 +25,10 @@ def are_free():
 
 
 @pytest.mark.parametrize("language", [[], ["--chinese"]], ids=["english", "chinese"])
-@pytest.mark.parametrize("tour", ["tour.py", "cluster_tour.py"], ids=["five minutes", "three gateways"])
-def test_the_tour_goes_as_readme_says(tour, language):
+@pytest.mark.parametrize("tour", ["tour.py", "cluster_tour.py"], ids=["one gateway", "three gateways"])
+def test_the_tour_goes_as_its_page_says(tour, language):
     if not network.is_allowed() and not are_free():
-        pytest.skip("this machine makes no network namespaces, and the ports that README names are taken")
+        pytest.skip("this machine makes no network namespaces, and the ports that the pages name are taken")
     tour = subprocess.Popen(
         [sys.executable, str(HERE / "rigs" / tour), *language], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True)

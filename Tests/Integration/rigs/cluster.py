@@ -114,7 +114,7 @@ def is_busy(refused):
     return isinstance(refused.body, dict) and "retry" in str(refused.body.get("msg", "")).lower()
 
 
-def readme_ports():
+def documented_ports():
     """Stands in for `free_ports`: gateway N has 7100 + 10 N and the next five, unless another program has one of them."""
     base, others = [7110], free_ports
 
@@ -164,7 +164,7 @@ def main():
     print("Starting six Redis servers and three gateways …", flush=True)
     here = Bound("here", "127.0.0.1")
     with RedisRig(places=[here] * 6) as rig:
-        gateways.free_ports = globals()["free_ports"] = readme_ports()
+        gateways.free_ports = globals()["free_ports"] = documented_ports()
         with Cluster(rig, parts=16, places=[here] * 3) as cluster:
             show(cluster)
             while True:
@@ -189,7 +189,7 @@ See who serves what, through the third:
   {tool} cluster status --admin 127.0.0.1:{third.admin}
 Then kill -9 {second.process.pid}, look again, and push through the third:
   {tool} push --http 127.0.0.1:{third.http} --cid CID --payload 'still here'
-README.md tells more to try, and the console shows it: http://127.0.0.1:{first.admin}/console
+docs/use/Cluster.md continues from here. The console: http://127.0.0.1:{first.admin}/console
 Ctrl-C ends all of it.""", flush=True)
 
 

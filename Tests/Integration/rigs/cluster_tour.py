@@ -1,9 +1,9 @@
-"""README's three gateways, played word for word: `make cluster` at one terminal, a device and a caller at others.
+"""Plays the tour of three gateways in docs/use/Cluster.md: `make cluster` at one terminal, a device and a caller at others.
 
     python cluster_tour.py [--chinese]
 
-As in tour.py: LONGWIRE_BIN names the folder of the built programs, and the ports are those that README names, in a network
-namespace of its own where the machine makes one.
+As in tour.py, LONGWIRE_BIN names the folder of the built programs. The ports are those of the page, in a separate network
+namespace if the machine allows one.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import network  # noqa: E402
 from gateway import ADMIN_TOKEN, binary, eventually  # noqa: E402
 from tour import ROOT, Terminal, blocks, last_step, said  # noqa: E402
 
-PAGES = {False: ("README.md", "## Three gateways as one"), True: ("README.zh-CN.md", "## 三个网关，一个集群")}
+PAGES = {False: ("docs/use/Cluster.md", "## Try it on one machine"), True: ("docs/use/Cluster.zh-CN.md", "## 在一台机器上试用")}
 READY = "Ctrl-C ends all of it."
 
 

@@ -26,7 +26,7 @@ help: ## Lists the targets.
 
 .PHONY: run
 run: dependencies-build ## Installs what is missing, builds in release mode and starts the gateway on its defaults.
-	@[ -x .build/release/longwired ] || echo 'Compiling takes four to five minutes on two cores, once.'
+	@[ -x .build/release/longwired ] || echo 'Compiling takes about four minutes on two cores, once.'
 	$(programs)
 	exec .build/release/longwired
 
@@ -101,16 +101,16 @@ test-api: dependencies-test ## Asks a real gateway everything that docs/use/open
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Checks/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
 .PHONY: screenshots
-screenshots: dependencies-test ## Takes pictures of every page of the console, and of README's tour, into .build/screenshots.
+screenshots: dependencies-test ## Takes pictures of every page of the console and of README's tour (.build/screenshots), and those in docs/images.
 	deploy/install-dependencies.sh screenshots
 	swift build --product longwired
 	swift build --product longwire
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/screenshots.py .build/screenshots
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --pictures .build/screenshots
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --chinese --pictures .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --pictures .build/screenshots --readme docs/images
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --chinese --pictures .build/screenshots --readme docs/images
 
 .PHONY: demo
-demo: dependencies-build ## Plays the whole story against a real gateway and prints each step: 30 seconds after make run.
+demo: dependencies-build ## Plays the whole story against a real gateway and prints each step; after make run it takes a few seconds.
 	deploy/install-dependencies.sh demo
 	$(programs)
 	LONGWIRE_BIN="$(CURDIR)/.build/release" /usr/bin/python3 Tests/Integration/rigs/demo.py

@@ -9,7 +9,7 @@
 #   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py and apns.py measure beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
-#   deploy/install-dependencies.sh screenshots  the letters that `make screenshots` needs
+#   deploy/install-dependencies.sh screenshots  the fonts and the tool that `make screenshots` needs
 #   deploy/install-dependencies.sh lint       what `make check` reads deploy/ with
 #   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
@@ -86,6 +86,7 @@ uvloop_version=0.23.0
 screenshots_packages=(
     "fonts-dejavu-core|Latin letters"
     "fonts-noto-cjk|Chinese characters"
+    "pngquant|makes the pictures of README small"
 )
 
 # Only when asked for by name: they look into a process, and serve no other test.

@@ -1,6 +1,7 @@
 """A headless Chromium, driven as a person would: through chromedriver and Selenium, both Debian's."""
 
 import contextlib
+import math
 import tempfile
 
 from selenium import webdriver
@@ -63,6 +64,23 @@ class Page:
     def screenshot(self, path):
         self.driver.save_screenshot(str(path))
 
+    def prefer(self, dark):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def picture(self, path, width, margin=24):
+        """Saves the page at this width, down to the end of its content."""
+        self.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 600, "deviceScaleFactor": 1, "mobile": False})
+        height = self.driver.execute_script(
+            "return Math.max(...[...document.querySelectorAll('main *')].map(one => one.getBoundingClientRect().bottom + scrollY))")
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": math.ceil(height) + margin, "deviceScaleFactor": 1, "mobile": False})
+        self.screenshot(path)
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": False})
+
 
 @contextlib.contextmanager
 def browser(language="en-US", dark=False, width=1280, height=1000):
@@ -80,8 +98,7 @@ def browser(language="en-US", dark=False, width=1280, height=1000):
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
         try:
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-                "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+            Page(driver, None).prefer(dark)
             yield driver
         finally:
             driver.quit()

@@ -1,9 +1,10 @@
-"""README's five minutes, played word for word: its commands in its order at terminals, and what it says of the console in a browser.
+"""Plays README's tour: its commands in its order at terminals, then its steps in the console.
 
-    python tour.py [--chinese] [--pictures FOLDER]
+    python tour.py [--chinese] [--pictures FOLDER] [--readme FOLDER]
 
-LONGWIRE_BIN names the folder of the built programs. The gateway runs on its default ports, so all of it happens in a network
-namespace of its own; where the machine makes none, the ports have to be free. With --pictures each stop in the browser leaves a picture.
+LONGWIRE_BIN names the folder of the built programs. The gateway runs on its default ports, in a separate network namespace. On a
+machine that allows none, the ports must be free. --pictures saves a picture of each stop in the browser, --readme the pictures
+that README shows.
 """
 
 import argparse
@@ -30,7 +31,12 @@ import network  # noqa: E402
 from browser import Page, browser  # noqa: E402
 from gateway import binary, eventually  # noqa: E402
 
-PAGES = {False: ("README.md", "## Five minutes"), True: ("README.zh-CN.md", "## 五分钟上手")}
+# The page of each language, its section with the ways to start a gateway, and its tour.
+PAGES = {
+    False: ("README.md", "## Try it", "## A tour"),
+    True: ("README.zh-CN.md", "## 试用", "## 上手体验"),
+}
+README_WIDTH = 1000  # pixels; about what a page of a repository leaves for a picture
 CTRL_C = b"\x03"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
@@ -106,10 +112,11 @@ def said(folder, command, codes=(0,)):
         return terminal.text
 
 
-def play(folder, is_chinese, pictures):
-    page, heading = PAGES[is_chinese]
-    section, (run, connect, push, later, settle, back) = blocks(page, heading)
-    assert run == "make run\n"
+def play(folder, is_chinese, pictures, readme):
+    page, ways, heading = PAGES[is_chinese]
+    assert "make run\n" in blocks(page, ways)[1]
+    section, (connect, push, later, settle, back) = blocks(page, heading)
+    assert "`longwire-apns`" in section, "the tour names the program that sends to Apple"
     start = last_step("run")
     with contextlib.ExitStack() as open_terminals:
         gateway = open_terminals.enter_context(Terminal(folder, start))
@@ -143,9 +150,14 @@ def play(folder, is_chinese, pictures):
 
         secrets = json.loads((folder / "longwire-data/demo.json").read_text())
         address = re.search(r"http://[^`\s]*/console", section).group()
+        language = "zh" if is_chinese else "en"
         with browser("zh-CN" if is_chinese else "en-US", height=1180) as driver:
-            visit(driver, address, secrets, cid, message["msgId"], section, lambda name: pictures and driver.save_screenshot(
-                str(pictures / f"tour-{'zh' if is_chinese else 'en'}-{name}.png")), lambda own: said(folder, f"CID={own}\n{push}"))
+            def picture(name):
+                if pictures:
+                    driver.save_screenshot(str(pictures / f"tour-{language}-{name}.png"))
+                if readme and name == "4-message":
+                    illustrate(driver, readme, language)
+            visit(driver, address, secrets, cid, message["msgId"], section, picture, lambda own: said(folder, f"CID={own}\n{push}"))
         assert gateway.end() in (0, 130), gateway.text
 
 
@@ -159,6 +171,17 @@ def last_step(target):
 def ready():
     with contextlib.suppress(OSError):
         return urllib.request.urlopen("http://127.0.0.1:7080/readyz", timeout=2).status == 200
+
+
+def illustrate(driver, folder, language):
+    """Saves the open page as README shows it, by day and by night."""
+    page = Page(driver, None)
+    for dark, name in ((True, "dark"), (False, "light")):
+        path = folder / f"message-{language}-{name}.png"
+        page.prefer(dark)
+        page.picture(path, README_WIDTH)
+        # A palette of 256 colours is enough for text and takes two fifths of the bytes.
+        subprocess.run(["pngquant", "--force", "--strip", "--output", path, "256", path], check=True)
 
 
 def visit(driver, address, secrets, cid, message, section, picture, push):
@@ -196,17 +219,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--chinese", action="store_true")
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--readme", type=pathlib.Path)
     options = parser.parse_args()
     network.inside()
     if os.environ.get(network.INSIDE):
         network.ip("link", "set", "lo", "up")
-    if options.pictures:
-        options.pictures.mkdir(parents=True, exist_ok=True)
+    for made in filter(None, (options.pictures, options.readme)):
+        made.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="longwire-tour-") as name:
         folder = pathlib.Path(name)
         (folder / ".build").mkdir()
         (folder / ".build/release").symlink_to(pathlib.Path(binary("longwired")).resolve().parent)
-        play(folder, options.chinese, options.pictures)
+        play(folder, options.chinese, options.pictures, options.readme)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,10 @@ class Page:
         self.driver.save_screenshot(str(path))
 
     def prefer(self, dark):
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+        """Sets the colour scheme. Without motion no picture shows a transition between two schemes."""
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce"}]})
 
     def picture(self, path, width, margin=24):
         """Saves the page at this width, down to the end of its content."""

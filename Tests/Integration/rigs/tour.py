@@ -176,6 +176,8 @@ def ready():
 def illustrate(driver, folder, language):
     """Saves the open page as README shows it, by day and by night."""
     page = Page(driver, None)
+    times = [step.get_attribute("datetime") for step in page.all(".steps time")]
+    assert times == sorted(times), f"README shows the steps in their order: {times}"
     for dark, name in ((True, "dark"), (False, "light")):
         path = folder / f"message-{language}-{name}.png"
         page.prefer(dark)

@@ -1,5 +1,7 @@
 """The console in a real browser: what a person sees and does, and what the page refuses to be used for."""
 
+import http.client
+import pathlib
 import urllib.error
 import urllib.request
 
@@ -8,6 +10,7 @@ from browser import Page
 from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
 from selenium.webdriver.common.keys import Keys
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MARKUP = "<img src=x onerror=document.title='pwned'>"
 
 
@@ -173,6 +176,18 @@ def test_a_gateway_that_goes_away_is_told_and_comes_back(driver, own_gateway):
     gateway.start()
     page.until(lambda: "does not answer" not in page.text() and "ready" in page.text(), "the gateway again")
     driver.get_log("browser")
+
+
+def test_the_root_leads_to_the_console_and_the_api_is_described(gateway):
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.admin, timeout=10)
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Location")) == (302, "/console"), answer.read()
+    answer.read()
+    connection.request("GET", "/openapi.yaml")
+    answer = connection.getresponse()
+    assert answer.read() == (ROOT / "docs/use/openapi.yaml").read_bytes()
+    assert answer.getheader("Content-Type").startswith("application/yaml")
 
 
 def test_what_the_listener_serves_and_refuses(gateway):

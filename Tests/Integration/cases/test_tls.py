@@ -143,7 +143,8 @@ def test_a_worse_certificate_is_refused_at_a_reload_and_a_start_goes_on_with_it(
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
         shake(gateway.device_tls, trusting(made))
     words = [binary("longwire"), "doctor", "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN]
-    found = eventually(lambda: gateway.call("GET", "/v1/health", port=gateway.admin, token=ADMIN_TOKEN)["findings"], "the finding")
+    bearer = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    found = eventually(lambda: gateway.call("GET", "/v1/health", port=gateway.admin, headers=bearer)["findings"], "the finding")
     assert (found[0]["name"], found[0]["severity"], found[0]["subject"]) == ("certificateExpired", "problem", "device"), found
     assert "certificateExpired" in gateway.call("GET", "/readyz", port=gateway.admin)["findings"]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout

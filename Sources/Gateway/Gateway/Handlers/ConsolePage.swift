@@ -2,8 +2,9 @@ internal import Console
 internal import EventLoops
 internal import PushAPI
 
-/// The console's files on the admin listener, at `/console` and below.
+/// The console's files on the admin listener, at `/console` and below, and the description of the API at `/openapi.yaml`.
 ///
+/// The root leads to the console.
 /// The files contain no data of this gateway and need no credential. The page's calls to the admin API do.
 enum ConsolePage {
     private static let root = Array("/console".utf8)
@@ -23,6 +24,7 @@ enum ConsolePage {
     ]
 
     static func isTarget(_ target: UnsafeRawBufferPointer) -> Bool {
+        if target.elementsEqual("/".utf8) || target.elementsEqual("/openapi.yaml".utf8) { return true }
         guard target.starts(with: root) else { return false }
         guard target.count > root.count else { return true }
         return [UInt8(ascii: "/"), UInt8(ascii: "?")].contains(target[root.count])
@@ -38,7 +40,11 @@ enum ConsolePage {
             return HTTPReply(
                 status: 405, headers: [("Allow", "GET, HEAD")], body: Array("the console is read with GET\n".utf8))
         }
-        let path = target.dropFirst(root.count).prefix { $0 != UInt8(ascii: "?") }
+        if target.elementsEqual("/".utf8) {
+            return HTTPReply(
+                status: 302, headers: [("Location", "/console")], body: Array("the console is at /console\n".utf8))
+        }
+        let path = (target.starts(with: root) ? target.dropFirst(root.count) : target[...]).prefix { $0 != UInt8(ascii: "?") }
         let name = String(decoding: path.drop { $0 == UInt8(ascii: "/") }, as: UTF8.self)
         guard let file = files[name.isEmpty ? ConsoleFile.all[0].name : name] else {
             return HTTPReply(status: 404, body: Array("the console has no such file; it begins at /console\n".utf8))

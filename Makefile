@@ -76,6 +76,8 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	deploy/install-dependencies.sh lint
 	/usr/bin/python3 Tests/Checks/check-deploy.py --self-test
 	/usr/bin/python3 Tests/Checks/check-deploy.py
+	/usr/bin/python3 Tests/Checks/check-alerts.py --self-test
+	/usr/bin/python3 Tests/Checks/check-alerts.py
 
 # bash sets SECONDS itself, so only a value from make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)

@@ -46,6 +46,7 @@ test_packages=(
     "liblua5.1-0-dev|runs the scripts that Redis gets in the simulated Redis of the tests"
     "haproxy|a balancer that names its clients to the gateway"
     "prometheus|its promtool checks the metrics, the alerts and the dashboard"
+    "python3-yaml|reads the alerts"
     "chromium|opens the console as a person would"
     "chromium-driver|drives it"
     "python3-selenium|the same"
@@ -110,6 +111,8 @@ schemathesis_version=4.32.5
 lint_packages=(
     "yamllint|reads the YAML files"
     "shellcheck|reads the scripts of the packages"
+    "prometheus|its promtool tests the alerts"
+    "python3-yaml|reads the alerts and the manifests"
     "python3-venv|the folder .build/lint"
     "python3-pip|installs kubernetes-validate and hadolint there"
 )

@@ -9,6 +9,7 @@ package final class AddressGuard: Sendable {
         var limiter: AddressLimiter
         var rules = AddressRules()
         var exempt: [AddressRange] = []
+        var forwarded = ForwardedClients()
         var counts = Array(repeating: 0, count: AddressRefusal.Kind.allCases.count)
         var told = Array(repeating: 0, count: AddressRefusal.Kind.allCases.count)
         var lastRefused = ""
@@ -23,9 +24,26 @@ package final class AddressGuard: Sendable {
 
     package init() {}
 
-    /// Sets the rules and the exempt ranges; open connections of a newly exempt address stay limited.
-    package func set(_ rules: AddressRules, exempt: [AddressRange]) {
-        state.withLock { ($0.rules, $0.exempt) = (rules, exempt) }
+    /// Sets the rules, the exempt ranges and the HTTP proxies; open connections keep theirs.
+    ///
+    /// A proxy's connections are exempt, because its requests are counted by client.
+    package func set(
+        _ rules: AddressRules, exempt: [AddressRange], forwarded: ForwardedClients = ForwardedClients()
+    ) {
+        state.withLock { ($0.rules, $0.exempt, $0.forwarded) = (rules, exempt, forwarded) }
+    }
+
+    /// Returns how a connection's requests name their clients; `nil` if the peer is no HTTP proxy.
+    func forwarding(of peer: SocketAddress) -> ForwardedClients? {
+        let forwarded = state.withLock { $0.forwarded }
+        return forwarded.isProxy(peer) ? forwarded : nil
+    }
+
+    /// Returns the key under which a client behind a proxy is counted; 0 for an exempt one.
+    func countedNetwork(of client: SocketAddress) -> UInt64 {
+        guard !client.isLoopback else { return 0 }
+        let exempt = state.withLock { $0.exempt }
+        return exempt.contains { $0.contains(client) } ? 0 : client.network
     }
 
     package enum Admission {
@@ -37,8 +55,8 @@ package final class AddressGuard: Sendable {
     /// Counts an accepted connection or refuses it; `now` is in the loop's milliseconds.
     func admit(_ peer: SocketAddress, isHTTP: Bool = false, now: UInt64) -> Admission {
         guard !peer.isLoopback, peer.network != 0 else { return .exempt }
-        let exempt = state.withLock { $0.exempt }
-        guard !exempt.contains(where: { $0.contains(peer) }) else { return .exempt }
+        let (exempt, forwarded) = state.withLock { ($0.exempt, $0.forwarded) }
+        guard !exempt.contains(where: { $0.contains(peer) }), !forwarded.isProxy(peer) else { return .exempt }
         return state.withLock { state in
             guard let refusal = state.limiter.arrive(peer.network, state.rules, isHTTP: isHTTP, now: now) else {
                 return .counted(peer.network)

@@ -27,13 +27,18 @@ final class HTTPConnection: StreamDelegate {
     unowned(unsafe) var before: HTTPConnection?
     unowned(unsafe) var after: HTTPConnection?
     let network: UInt64
-    let countedNetwork: UInt64
+    private let countedNetwork: UInt64
+    /// How the requests of an HTTP proxy name their clients; `nil` for any other peer.
+    private let forwarding: ForwardedClients?
+    /// The client of the current request, once it was asked for; the inner value is `nil` if the proxy names none.
+    private var forwarded: SocketAddress??
     private var share = PeerBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
         (self.server, loop, peer) = (server, server.loop, connection.peer)
         network = connection.peer?.network ?? 0
         countedNetwork = connection.countedNetwork
+        forwarding = connection.peer.flatMap { server.addresses?.forwarding(of: $0) }
         reader = HTTPReader(
             headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
             hasBodyPolicy: server.hasBodyPolicy, memory: server.requestMemory)
@@ -54,7 +59,25 @@ final class HTTPConnection: StreamDelegate {
         server.configuration.budget?.release(&share, network: network)
     }
 
-    var peerHost: String { peer?.host ?? "" }
+    /// The sender of the current request: the client that a proxy names, or the peer.
+    ///
+    /// A request whose proxy names no client counts as the proxy's own.
+    private var client: SocketAddress? {
+        guard let forwarding else { return peer }
+        if let known = forwarded { return known ?? peer }
+        let found = forwarding.client(in: reader.elements(of: forwarding.header.name))
+        forwarded = .some(found)
+        return found ?? peer
+    }
+
+    var clientHost: String { client?.host ?? "" }
+    var clientNetwork: UInt64 { client?.network ?? 0 }
+    /// The address under which the current request is counted; 0 for an exempt one.
+    var countedClient: UInt64 {
+        guard forwarding != nil, let client, let addresses = server.addresses else { return countedNetwork }
+        return client == peer ? client.network : addresses.countedNetwork(of: client)
+    }
+
     var isLoopback: Bool { peer?.isLoopback ?? false }
 
     // MARK: Requests
@@ -191,6 +214,7 @@ final class HTTPConnection: StreamDelegate {
 
     private func forgetRequest() {
         reader.next()
+        forwarded = nil
         server.configuration.budget?.release(&share, network: network)
     }
 
@@ -332,7 +356,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     /// Whether an operator exempted the connection's address from the limits; loopback does not count as exempt.
-    var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
+    var isExempt: Bool { server.addresses != nil && network != 0 && countedNetwork == 0 && !isLoopback }
 
     var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }
 

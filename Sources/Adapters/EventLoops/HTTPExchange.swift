@@ -27,13 +27,14 @@ package final class HTTPExchange {
 
     // MARK: The request
 
-    package var peerHost: String { connection?.peerHost ?? "" }
+    /// The sender's address: the client that a configured HTTP proxy names, or the peer.
+    package var peerHost: String { connection?.clientHost ?? "" }
     package var isLoopback: Bool { connection?.isLoopback ?? false }
     package var peer: SocketAddress? { connection?.socketPeer }
     /// The value of `SocketAddress.network`, or 0 if unknown.
-    package var network: UInt64 { connection?.network ?? 0 }
+    package var network: UInt64 { connection?.clientNetwork ?? 0 }
     /// The address under which requests are counted, or 0 if they are not.
-    package var countedNetwork: UInt64 { connection?.countedNetwork ?? 0 }
+    package var countedNetwork: UInt64 { connection?.countedClient ?? 0 }
 
     /// The path and query as sent, not normalized: `//v2/x` is unchanged; it may be empty for an absolute URI.
     package var rawTarget: String { String(decoding: rawTargetBytes, as: UTF8.self) }

@@ -63,6 +63,18 @@ package struct HTTPHead {
         return found.map { .one($0) } ?? .absent
     }
 
+    /// Returns the elements of a list header, of all its lines in order.
+    func elements(of name: StaticString, _ bytes: UnsafeRawBufferPointer) -> [UnsafeRawBufferPointer] {
+        var found: [UnsafeRawBufferPointer] = []
+        for field in fields where Self.equals(name, bytes, field.name) {
+            var elements = Elements(field.value)
+            while let element = elements.next(bytes) {
+                found.append(UnsafeRawBufferPointer(rebasing: bytes[Int(element.start)..<Int(element.end)]))
+            }
+        }
+        return found
+    }
+
     /// Returns whether a list header contains `word` in any of its lines.
     func lists(
         _ word: StaticString, in name: StaticString, _ bytes: UnsafeRawBufferPointer, inAnyCase: Bool = true

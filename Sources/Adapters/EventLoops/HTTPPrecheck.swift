@@ -29,8 +29,8 @@ package struct HTTPRequestHead {
     package let bodyByteCount: Int
     package let isLoopback: Bool
 
-    package var countedNetwork: UInt64 { connection.countedNetwork }
-    package var peerHost: String { connection.peerHost }
+    package var countedNetwork: UInt64 { connection.countedClient }
+    package var peerHost: String { connection.clientHost }
 
     package func header(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))

@@ -152,6 +152,8 @@ package struct HTTPReader: ~Copyable {
         if case .one(let value) = field(name) { value } else { nil }
     }
 
+    func elements(of name: StaticString) -> [UnsafeRawBufferPointer] { head.elements(of: name, buffer.bytes) }
+
     func lists(_ word: StaticString, in name: StaticString, inAnyCase: Bool = true) -> Bool {
         head.lists(word, in: name, buffer.bytes, inAnyCase: inAnyCase)
     }

@@ -36,8 +36,8 @@ package final class HTTPServer: Resident {
     let loop: EventLoop
     let requestMemory = HTTPRequestMemory()
     private(set) var isClosing = false
-    /// Whether an address guard counts the listener's connections.
-    private(set) var isGuarded = false
+    /// The limits per address of the listener's connections; `nil` without them.
+    private(set) var addresses: AddressGuard?
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
     private let judge: ((HTTPRequestHead) -> HTTPPrecheck)?
@@ -80,7 +80,7 @@ package final class HTTPServer: Resident {
     package func listen(
         _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
     ) throws(SystemError) {
-        isGuarded = addresses != nil
+        self.addresses = addresses
         var door = addresses.map { addresses in
             Listener.Door(addresses) { [unowned self] in turnAway($0, refused: $1) }
         }

@@ -212,3 +212,28 @@ def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
         # Each of them would be in debt by the one before.
         statuses = [send_body(gateway, "203.0.113.9", 32_000, token=token)[0] for _ in range(3)]
         assert 403 not in statuses, statuses
+
+
+def forwarded(gateway, value, lines=()):
+    """The status of one request that an HTTP proxy passes on."""
+    with socket.create_connection(("127.0.0.1", gateway.http), timeout=10) as one:
+        extra = "".join(f"{line}\r\n" for line in (*lines, *([value] if value else [])))
+        one.sendall(f"GET /nothing HTTP/1.1\r\nHost: x\r\n{extra}\r\n".encode())
+        return answer(one)[0]
+
+
+def test_requests_behind_an_http_proxy_count_by_the_client_that_it_names():
+    gateway = Gateway(limits={**QUICK, "requestsPerSecondPerAddress": 10})
+    gateway.sections["http"]["proxies"] = ["127.0.0.0/8"]
+    with gateway:
+        client = "X-Forwarded-For: 203.0.113.9"
+        # A client cannot name another one: the proxy appends its address, on the same line or on one of its own.
+        flood = [forwarded(gateway, f"X-Forwarded-For: 198.51.100.{number}, 203.0.113.9") for number in range(30)]
+        flood += [forwarded(gateway, client, (f"X-Forwarded-For: 198.51.100.{number}",)) for number in range(30)]
+        flood += [forwarded(gateway, client, ("Forwarded: for=198.51.100.7",)) for _ in range(30)]
+        assert flood.count(429) >= 50 and flood[-1] == 429, flood
+        assert forwarded(gateway, "X-Forwarded-For: 203.0.113.10") == 404
+        assert forwarded(gateway, "X-Forwarded-For: 203.0.113.9, 127.0.0.5") == 429
+        # Without a readable client the requests count as the proxy's own.
+        unnamed = [forwarded(gateway, "X-Forwarded-For: unknown") for _ in range(60)]
+        assert unnamed.count(429) >= 20, unnamed

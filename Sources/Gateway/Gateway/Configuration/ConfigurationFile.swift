@@ -127,6 +127,10 @@ struct ConfigurationReader {
         }
         if let http = root.object("http") {
             configuration.http = readListener(http, default: configuration.http.plain)
+            configuration.forwarded.proxies = readRanges(http, "proxies")
+            if let header = http.choice("proxyHeader", ForwardedClients.Header.self) {
+                configuration.forwarded.header = header
+            }
             http.finish()
         }
         if let senders = root.object("senders") {

@@ -100,6 +100,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var limits = GatewayLimits()
     /// Addresses without per-address limits, in addition to this machine's.
     package var exemptAddresses: [AddressRange] = []
+    /// The HTTP proxies before the push API.
+    package var forwarded = ForwardedClients()
     package var apps: [AppConfiguration] = []
     package var credentials: [Credential] = []
     package var hook: Hook?

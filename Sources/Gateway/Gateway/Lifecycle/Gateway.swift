@@ -91,7 +91,8 @@ final class Gateway {
             for host in hosts { host.loop.closingStreamLimit = descriptors.closingPerLoop }
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.submit(to: 0) { meta.write(on: $0) } }
-            context.peers.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
+            context.peers.addresses.set(
+                configuration.addressRules, exempt: configuration.exemptAddresses, forwarded: configuration.forwarded)
             let flapping = FlapDamping.Rules(connects: configuration.limits.flappingConnects)
             context.peers.flaps.withLock { $0.rules = flapping }
             guard stepping == nil else { return }
@@ -378,7 +379,8 @@ final class Gateway {
             configuration = next
             for entry in certificates.entries { renew(entry.name, entry.tls) }
             note(certificates)
-            context.peers.addresses.set(next.addressRules, exempt: next.exemptAddresses)
+            context.peers.addresses.set(
+                next.addressRules, exempt: next.exemptAddresses, forwarded: next.forwarded)
             context.peers.flaps.withLock { $0.rules.connects = next.limits.flappingConnects }
             let snapshot = context.apps.reload(next, on: context, now: time.now ?? 0)
             hook?.update(next.hook)

@@ -186,7 +186,7 @@ private struct ClientWorld {
         core.finish(message, verdict)
     }
 
-    // MARK: What the runner does, and what must hold of it
+    // MARK: The runner and its invariants
 
     private mutating func turn() throws {
         var rounds = 0

@@ -223,7 +223,7 @@ private struct ShardWorld {
         }
     }
 
-    // MARK: What must hold
+    // MARK: Invariants
 
     private func wasClosed(_ session: SessionRef) -> Bool { harness.closes.contains { $0.session == session } }
 

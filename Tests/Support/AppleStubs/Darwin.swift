@@ -1,4 +1,5 @@
-// Declarations of Apple's C library that the client uses, as Swift imports them there. Only to check types against.
+// Declarations of Apple's C library that the client uses, in the form in which Swift imports them on Apple platforms. Only to
+// check types against.
 public typealias mode_t = UInt16
 public typealias nfds_t = UInt32
 public struct _opaque_pthread_t {}
@@ -53,7 +54,7 @@ public var errno: Int32 { 0 }
 @discardableResult public func read(_: Int32, _: UnsafeMutableRawPointer!, _: Int) -> Int { 0 }
 public struct DIR { init() {} }
 public struct dirent {
-    /// The real one has 1,024.
+    /// The real array has 1,024 elements.
     public var d_name: (CChar, CChar)
 }
 public func opendir(_: UnsafePointer<CChar>!) -> UnsafeMutablePointer<DIR>! { nil }

@@ -1,5 +1,5 @@
-// Declarations of Apple's Foundation and CoreFoundation that the client uses. Only to check types against: the bridged
-// types are the same type here.
+// Declarations of Apple's Foundation and CoreFoundation that the client uses. Only to check types against: each bridged pair is
+// one type here.
 public typealias CFString = String
 public typealias CFData = Data
 public typealias CFArray = [AnyObject]

@@ -1,1 +1,1 @@
-// What a debug build links with the standard library; nothing of it is used.
+// The module that a debug build links with the standard library. No code uses its content.

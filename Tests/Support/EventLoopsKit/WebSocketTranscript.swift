@@ -1,36 +1,36 @@
 package import EventLoops
 
-/// What a reader makes of a client's stream: payload in place of the frames, the steps between, and how it ended.
+/// The result of reading a client's stream: the payload, the steps between, and the error, if any.
 ///
-/// The reader's tests and its fuzz target both judge it.
+/// The reader's unit tests and its fuzz target both check it.
 package struct WebSocketTranscript: Equatable {
     package private(set) var payload: [UInt8] = []
     package private(set) var steps: [WebSocketReader.Step] = []
     package private(set) var fault: WebSocketReader.Fault?
-    /// A step that waits for more took all that there was.
+    /// Whether each `.incomplete` step consumed all available bytes.
     package private(set) var tookAll = true
 
-    /// Feeds the reader pieces of these lengths, then the rest.
+    /// Feeds the reader pieces of these lengths, then the remaining bytes.
     package init(_ stream: [UInt8], pieces: [Int] = []) {
         var reader = WebSocketReader()
         var start = 0
         for piece in pieces + [stream.count] where start < stream.count {
             let end = min(stream.count, start + piece)
-            // In memory of its own, so that an access past what has arrived is one past an allocation.
+            // Each piece has its own allocation, so that AddressSanitizer detects a read past its end.
             var arrived = Array(stream[start..<end])
             start = end
             guard take(&arrived, &reader) else { return }
         }
     }
 
-    /// Bytes of payload within pings.
+    /// The payload bytes of all pings.
     package var pingByteCount: Int {
         steps.reduce(0) { sum, step in
             if case .ping(let payload) = step { sum + payload.count } else { sum }
         }
     }
 
-    /// False at the end of the WebSocket.
+    /// Returns false after a close step or an error.
     private mutating func take(_ arrived: inout [UInt8], _ reader: inout WebSocketReader) -> Bool {
         arrived.withUnsafeMutableBytes { bytes in
             guard let target = bytes.baseAddress else { return true }

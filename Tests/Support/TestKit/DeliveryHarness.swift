@@ -1,9 +1,8 @@
-// A shard over the fake store, with what comes out of it written down.
+// A shard over the in-memory store that records all effects.
 
 package import Delivery
 package import Wire
 
-/// Accepts a proof that equals the secret.
 package final class SecretAsProof: ProofVerifier {
     package init() {}
     package func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool { proof == secret }
@@ -15,14 +14,13 @@ package final class SecretAsProof: ProofVerifier {
     }
 }
 
-/// Names a token's row; good enough for a test's few tokens.
+/// Derives a row name from a token; collisions are unlikely among a test's few tokens.
 package func testTokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
     var word = app.word &+ UInt64(channel.rawValue) << 8 &+ UInt64(kind.rawValue)
     for byte in token.lowercased().utf8 { word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9 }
     return AliasName(high: word &* 0xD6E8_FEB8_6659_FD93, low: word, text: "")
 }
 
-/// Encodes broadcasts as the gateway does.
 package final class TestFrames: BroadcastEncoder {
     package init() {}
     package func frame(
@@ -39,7 +37,7 @@ package final class TestFrames: BroadcastEncoder {
     }
 }
 
-/// A device as a test plays it.
+/// A simulated device.
 package struct Phone {
     package var cid: DeviceID
     package var bucket: Bucket
@@ -47,9 +45,9 @@ package struct Phone {
     package var session: SessionRef
 }
 
-/// Runs one shard against `MemoryShardStore`; time moves only when the test says so.
+/// Runs one shard on `MemoryShardStore`; only the test advances time.
 package final class DeliveryHarness: ShardStoreObserver {
-    /// A Deliver, copied at the moment the gateway would encode it.
+    /// A Deliver frame, copied when the gateway would encode it.
     package struct Delivered: Equatable {
         package var session: SessionRef
         package var sequence: UInt64
@@ -77,7 +75,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var welcomes: [(session: SessionRef, welcome: Welcome)] = []
     package var closes: [(session: SessionRef, code: CloseCode)] = []
     package var pings: [SessionRef] = []
-    /// Nonces, in the order of the answers.
+    /// The nonces of the received pongs, in order.
     package var pongs: [UInt64] = []
     package var keepAlives: [SessionRef] = []
     package var finished: [SessionRef] = []
@@ -88,19 +86,19 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var deviceAnswers: [DeviceAnswer] = []
     package var traces: [MessageTrace?] = []
     package var traceAnswers: [TraceAnswer] = []
-    /// By the request's number.
+    /// The replies by request number.
     package var directoryReplies: [UInt64: DirectoryReply] = [:]
     package var tokenNews: [TokenNews] = []
     package var receipts: [ReceiptAnswer] = []
     package var taskAnswers: [UInt64: TaskAnswer] = [:]
     package var dueTasks: [TaskRecord] = []
-    /// Broadcasts that were told of, in order; the harness tells its own shard of each at once.
+    /// The announced broadcasts, in order; the harness forwards each to its own shard at once.
     package var launched: [TaskRecord] = []
     private var toLaunch: [TaskRecord] = []
     package var firstAcks: [FirstAck] = []
     package var logs: [LogEvent] = []
     package var jobsAvailable = 0
-    /// The order in which kinds of effects came, for tests of order.
+    /// The kinds of effects in their order, for tests of ordering.
     package var order: [String] = []
 
     package private(set) var history = StoreHistory(ofNewStore: 1)
@@ -139,13 +137,13 @@ package final class DeliveryHarness: ShardStoreObserver {
 
     package func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 
-    /// Lets the disk do all it has to.
+    /// Runs the shard and completes all store work until nothing is pending.
     package func flush() {
         drain()
         var rounds = 0
         while store.waitingBatchCount > 0 || store.waitingReadCount > 0 || shard.hasSlicesAtHand {
             rounds += 1
-            // Time stands still in here: work that never ends would keep a real loop busy for ever.
+            // Time does not advance here, so endless work would keep a real loop busy permanently.
             precondition(rounds < 20_000, "the shard asks its store without end: \(store.waitingRequests)")
             store.sync()
             store.deliverReplies()
@@ -160,17 +158,19 @@ package final class DeliveryHarness: ShardStoreObserver {
         now += milliseconds
         shard.advance(to: now)
         flush()
-        // Timers of what the first round brought in.
+        // Runs timers that the first round has set.
         shard.advance(to: now)
         flush()
     }
 
-    /// Time passes, and the shard is not told yet: no timer runs.
+    /// Advances the clock without a shard turn, so no timer runs.
     package func letTimePass(_ milliseconds: Int64) { now += milliseconds }
 
-    /// The process dies and starts again; what was not synced is gone.
+    /// Crashes and restarts the process.
     ///
-    /// - Parameter history: the store's from now on; another one after its content has gone back.
+    /// Unsynced writes are lost.
+    ///
+    /// - Parameter history: the store's new history, if its content was restored from a backup.
     package func crash(history: StoreHistory? = nil) {
         store.crash()
         if let history { self.history = history }
@@ -271,9 +271,9 @@ package final class DeliveryHarness: ShardStoreObserver {
     package func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps, .apns) }
     package var statistics: ShardStatistics { shard.statistics }
 
-    // MARK: What a test says
+    // MARK: Calls of tests
 
-    /// Sends a step and returns its number; the reply is in `directoryReplies` once it is answered.
+    /// Sends a step and returns its number; `directoryReplies` has the reply later.
     @discardableResult
     package func send(_ step: DirectoryStep, to bucket: Bucket, app: AppKey = DeliveryHarness.app) -> UInt64 {
         nextRequest += 1
@@ -284,7 +284,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         return nextRequest
     }
 
-    /// Sends a step, lets the disk do its part and returns the reply.
+    /// Sends a step, completes the store work and returns the reply.
     package func ask(_ step: DirectoryStep, _ bucket: Bucket, app: AppKey = DeliveryHarness.app) -> DirectoryReply? {
         let request = send(step, to: bucket, app: app)
         flush()
@@ -317,7 +317,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         return phone
     }
 
-    /// Comes back with a new session; time moves one millisecond so that the timestamp increases.
+    /// Connects a new session; time advances by one millisecond so that the timestamp increases.
     package func connect(
         _ phone: inout Phone, state: ApplicationState = .foreground, app: AppKey = DeliveryHarness.app,
         flushing: Bool = true, _ adjust: (inout Hello) -> Void = { _ in }
@@ -342,7 +342,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         flush()
     }
 
-    /// Publishes and returns the request's number; the outcome is in `outcomes` once it is answered.
+    /// Publishes and returns the request's number; `outcomes` has the result later.
     @discardableResult
     package func submit(
         _ phone: Phone, _ payload: String, strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
@@ -354,7 +354,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         nextRequest += 1
         nextTask += 1
         let request = nextRequest
-        // As the push API does for single pushes: the task follows from the request, and the digest from the task.
+        // Single pushes of the push API derive the task from the request and the digest from the task.
         let task =
             followsRequest
             ? TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: requestKey)
@@ -384,7 +384,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         return request
     }
 
-    /// Publishes, lets the disk work and returns the answer.
+    /// Publishes, completes the store work and returns the result.
     package func publish(
         _ phone: Phone, _ payload: String = "p", strategy: Strategy = .liveElseVendor, timeToLive: Int64 = 7_200_000,
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
@@ -457,7 +457,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         flush()
     }
 
-    /// Makes a device's HTTPS call and lets the disk do its part; `nil` without exactly one answer.
+    /// Sends a device's HTTPS receipt and completes the store work; returns `nil` unless exactly one reply arrives.
     package func receipt(
         _ phone: Phone, _ events: [ReceiptEvent], app: AppKey = DeliveryHarness.app, proof: [UInt8]? = nil,
         clockAhead skew: Int64 = 0
@@ -468,7 +468,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         return receipts.count == 1 ? receipts[0] : nil
     }
 
-    /// Makes a device's HTTPS call; its answer comes to `receipts`.
+    /// Sends a device's HTTPS receipt; `receipts` has the reply later.
     package func sendReceipt(
         _ phone: Phone, _ events: [ReceiptEvent], app: AppKey = DeliveryHarness.app, proof: [UInt8]? = nil,
         clockAhead skew: Int64 = 0
@@ -486,7 +486,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         return traces.last ?? nil
     }
 
-    /// The steps of a task's message for one device.
+    /// Returns the trace of a task's message for one device.
     package func trace(
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, digest: UInt64
     ) -> MessageTrace? {
@@ -504,16 +504,16 @@ package final class DeliveryHarness: ShardStoreObserver {
         return statuses.last ?? nil
     }
 
-    /// Payloads of what was delivered since the last call.
+    /// Returns and clears the deliveries recorded since the last call.
     package func takeDelivered() -> [Delivered] {
         defer { delivered.removeAll() }
         return delivered
     }
 
-    /// Rows of a table as the shard sees them now.
+    /// Returns the number of rows of a table that the shard sees now.
     package func rowCount(_ table: StoreKey.Table) -> Int { store.visibleRows.keys.filter { $0.table == table }.count }
 
-    /// Holds accepted = Σ final states + pending, by the stored counters and the stored messages.
+    /// Returns an error unless accepted = Σ final states + pending, over the stored counters and messages.
     package func imbalance() -> String? {
         var accepted: UInt64 = 0
         var ended: UInt64 = 0

@@ -2,11 +2,11 @@ internal import Foundation
 internal import Glibc
 internal import Synchronization
 
-/// Ports that nothing else takes before a test's server listens there.
+/// Ports that stay free until a test's server listens there.
 ///
-/// The kernel gives ports of its ephemeral range to every outgoing connection, so these lie outside of it. A process takes whole
-/// blocks, which it holds by sockets of these names, and never gives a port out twice. `ports.py` of the integration tests, which
-/// tells more, holds the same blocks by the same names.
+/// The ports lie outside the kernel's ephemeral range, from which outgoing connections get theirs. A process reserves whole
+/// blocks through sockets with these names, and never returns a port twice. `ports.py` of the integration tests reserves the same
+/// blocks through the same names.
 package enum FreePorts {
     private static let (lowest, highest, blockSize) = (10_000, 65_535, 50)
 
@@ -16,7 +16,7 @@ package enum FreePorts {
     }
     private static let state = Mutex(State())
 
-    /// A port that this process has not given out yet, and that nobody has now.
+    /// Returns a free port that this process has not returned before.
     package static func take() throws -> UInt16 {
         try state.withLock { state in
             while true {
@@ -31,21 +31,21 @@ package enum FreePorts {
         }
     }
 
-    /// The ports that the kernel gives out by itself.
+    /// The kernel's ephemeral port range.
     package static func ephemeralRange() -> ClosedRange<Int> {
         let text = try? String(contentsOfFile: "/proc/sys/net/ipv4/ip_local_port_range", encoding: .utf8)
         let numbers = (text ?? "").split(whereSeparator: \.isWhitespace).compactMap { Int($0) }
         return numbers.count == 2 && numbers[0] <= numbers[1] ? numbers[0]...numbers[1] : 32_768...60_999
     }
 
-    /// The first port of each block outside of a range; of all blocks, where the range leaves too few.
+    /// Returns the first port of each block outside a range, or of all blocks if too few remain.
     package static func blocks(outside range: ClosedRange<Int>) -> [Int] {
         let every = Array(stride(from: lowest, through: highest + 1 - blockSize, by: blockSize))
         let outside = every.filter { $0 + blockSize <= range.lowerBound || $0 > range.upperBound }
         return outside.count >= 40 ? outside : every
     }
 
-    /// Binds a socket to the block's name; the kernel closes it with the process.
+    /// Binds a socket to the block's name; the kernel closes it when the process ends.
     private static func hold(_ start: Int) -> Bool {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
@@ -76,7 +76,6 @@ package enum FreePorts {
     }
 }
 
-/// Every block of ports is taken.
 package struct NoFreePort: Error, CustomStringConvertible {
     package var description: String { "every block of ports for tests is taken: end the test runs that are under way" }
 }

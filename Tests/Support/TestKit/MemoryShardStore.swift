@@ -1,8 +1,8 @@
-// The store seam in memory, for tests that decide themselves when time passes on the disk.
+// An in-memory shard store for tests that control when disk work completes.
 //
-// Nothing happens by itself: a ticket commits when the test calls `sync()`, a read is answered when it calls
-// `deliverReplies()`, a row turns cold when it calls `cool()`. `crash()` forgets what was not synced and leaves every
-// row cold, as a restart does. The rules of rows are those of the embedded store; one suite holds both to them.
+// A ticket commits only in `sync()`, a read is answered only in `deliverReplies()`, and a row becomes cold only in `cool()`.
+// `crash()` drops unsynced writes and leaves every row cold, as a restart does. The rules for rows are those of the embedded
+// store; one conformance suite checks both.
 
 package import Delivery
 package import Wire
@@ -11,24 +11,26 @@ package import Wire
 package final class MemoryShardStore: ShardStore {
     package weak var observer: (any ShardStoreObserver)?
 
-    /// Set to false to play a journal at its bound.
+    /// False simulates a journal at its size limit.
     package var acceptsWrites = true
     package var batchByteCount = StoreBounds.smallestBatchByteCount
-    /// Set to true to play one that is nearly there.
+    /// True simulates a journal near its size limit.
     package var isShortOfRoom = false
     package private(set) var committedTicket: Ticket = 0
-    /// Tables whose absence is known without the disk (`isCertainlyAbsent` is exact for them).
+    /// The tables for which `isCertainlyAbsent` is exact.
     package var filteredTables: Set<StoreKey.Table> = [.request]
-    /// Reads (1 is the first, alarm requests count) that fail; see also `readsFailFrom`.
+    /// The numbers of the reads that fail.
+    ///
+    /// The first read is 1, and alarm requests count. See also `readsFailFrom`.
     package var failingReads: Set<Int> = []
-    /// Every read from this one on fails.
+    /// The number of the first read from which all reads fail.
     package var readsFailFrom = Int.max
-    /// Reads asked for so far.
+    /// The number of requested reads.
     package private(set) var readCount = 0
-    /// Breaches of the seam's contract by the caller, such as a wrong `PriorRow`; a test expects none.
+    /// The caller's violations of the store contract, such as a wrong `PriorRow`; a test expects none.
     package private(set) var violations: [String] = []
 
-    /// Operations of the largest batch so far, and its bytes with the largest header for each.
+    /// The operations of the largest batch, and its bytes with the largest header for each operation.
     package private(set) var largestBatch = (operations: 0, byteCount: 0)
 
     fileprivate struct Row {
@@ -52,11 +54,11 @@ package final class MemoryShardStore: ShardStore {
         case alarms(AlarmRequest)
     }
 
-    private var durable: [StoreKey: Row] = [:]  // what a crash leaves
-    private var cold: [StoreKey: Row] = [:]  // what only a read can reach
+    private var durable: [StoreKey: Row] = [:]  // the rows that survive a crash
+    private var cold: [StoreKey: Row] = [:]  // the rows that need a read
     private var young: [StoreKey: Young] = [:]
     private var reportedAlarms: [StoreKey: Int64] = [:]
-    /// Alarms that are reported at another time than the row's, since the row's successor cannot be read.
+    /// Alarms reported at another time than the row's, because the row's successor cannot be read.
     private var postponedAlarms: [StoreKey: (wakeAt: Int64, until: Int64)] = [:]
     private struct Left {
         var wakeAt: Int64
@@ -83,9 +85,9 @@ package final class MemoryShardStore: ShardStore {
         for value in graveyard { value.deallocate() }
     }
 
-    // MARK: What the test does
+    // MARK: Calls of the test
 
-    /// Commits every closed batch, or those up to `ticket`, and tells the observer.
+    /// Commits every closed batch, or those up to `ticket`, and notifies the observer.
     package func sync(upTo ticket: Ticket = .max) {
         bury()
         var reached: Ticket?
@@ -96,7 +98,7 @@ package final class MemoryShardStore: ShardStore {
                 case .put(let key, let row): durable[key] = row
                 case .delete(let key): durable[key] = nil
                 case .add(let key, let change):
-                    // As a start does: from what the batches have, not from the sum in memory.
+                    // Adds to the durable row, as recovery does, and not to the sum in memory.
                     durable[key] = Row(value: change.added(to: durable[key]?.value, key), wakeAt: 0)
                 }
             }
@@ -107,7 +109,7 @@ package final class MemoryShardStore: ShardStore {
         observer?.storeCommitted(upTo: reached)
     }
 
-    /// Answers the reads asked for so far (at most `limit`), oldest first; reads asked for meanwhile wait.
+    /// Answers at most `limit` of the pending reads, oldest first; reads requested during the call stay pending.
     package func deliverReplies(limit: Int = .max) {
         let count = min(limit, requests.count)
         let now = Array(requests.prefix(count))
@@ -129,12 +131,12 @@ package final class MemoryShardStore: ShardStore {
         }
     }
 
-    /// Turns committed young rows cold, oldest first: all of them, or those that `isChosen` picks.
+    /// Makes committed young rows cold, oldest first: all of them, or those that `isChosen` selects.
     package func cool(where isChosen: (StoreKey) -> Bool = { _ in true }) {
         bury()
         let chosen = young.filter { $0.value.ticket <= committedTicket && isChosen($0.key) }
         for (key, row) in chosen.sorted(by: { $0.value.order < $1.value.order }) {
-            guard young[key]?.order == row.order else { continue }  // changed by the observer meanwhile
+            guard young[key]?.order == row.order else { continue }  // The observer may have changed the row.
             young[key] = nil
             guard let location = row.location else {
                 cold[key] = nil
@@ -147,9 +149,9 @@ package final class MemoryShardStore: ShardStore {
         }
     }
 
-    /// Loses what was not synced and turns every row cold.
+    /// Drops unsynced writes and makes every row cold.
     ///
-    /// The observer is forgotten; tickets start again at 1.
+    /// Also removes the observer and restarts tickets at 1.
     package func crash() {
         observer = nil
         cold = durable
@@ -165,23 +167,23 @@ package final class MemoryShardStore: ShardStore {
         (lastTicket, committedTicket) = (0, 0)
     }
 
-    /// The rows of a backup made now.
+    /// The durable rows at one time.
     package struct Backup {
         fileprivate var rows: [StoreKey: Row]
     }
 
     package var backup: Backup { Backup(rows: durable) }
 
-    /// Puts back what a backup has, and starts anew as after a crash.
+    /// Restores a backup and restarts as after a crash.
     ///
-    /// With `tables` the rows of others stay, as where one of several Redis servers lost its last entries.
+    /// With `tables`, rows of other tables stay, as if one of several Redis servers lost its last entries.
     package func restore(_ backup: Backup, tables: Set<StoreKey.Table>? = nil) {
         let kept = durable.filter { tables?.contains($0.key.table) == false }
         durable = backup.rows.filter { tables?.contains($0.key.table) ?? true }.merging(kept) { $1 }
         crash()
     }
 
-    /// Drops ephemeral rows, as the embedded store does with those past a day.
+    /// Drops all ephemeral rows; the embedded store drops those older than a day.
     package func dropEphemeralRows() {
         cold = cold.filter { !$0.key.table.isEphemeral }
         durable = durable.filter { !$0.key.table.isEphemeral }
@@ -191,12 +193,12 @@ package final class MemoryShardStore: ShardStore {
         }
     }
 
-    /// Reads that wait for `deliverReplies()`.
+    /// The reads that wait for `deliverReplies()`.
     package var waitingReadCount: Int { requests.count }
-    /// Batches that wait for `sync()`.
+    /// The batches that wait for `sync()`.
     package var waitingBatchCount: Int { waiting.count }
 
-    /// Every row as the owner sees it now, synced or not.
+    /// Every row that the owner sees, synced or not.
     package var visibleRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
         var rows = cold.mapValues { (value: $0.value, wakeAt: $0.wakeAt) }
         for (key, row) in young {
@@ -205,12 +207,12 @@ package final class MemoryShardStore: ShardStore {
         return rows
     }
 
-    /// Every row that a crash would leave.
+    /// Every row that survives a crash.
     package var durableRows: [StoreKey: (value: [UInt8], wakeAt: Int64)] {
         durable.mapValues { ($0.value, $0.wakeAt) }
     }
 
-    /// What `EmbeddedStore.loadAll` does for the real store.
+    /// Passes each row of a table to `body`, as `EmbeddedStore.loadAll` does.
     package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
         for (key, row) in visibleRows.sorted(by: { $0.key < $1.key }) where key.table == table {
             row.value.withUnsafeBytes { body(StoredRow(key: key, wakeAt: row.wakeAt, value: $0)) }
@@ -290,7 +292,7 @@ package final class MemoryShardStore: ShardStore {
         openOperations = []
     }
 
-    /// What does not fit the open batch goes on in another one.
+    /// Closes the open batch and starts another if the operation does not fit.
     private func reserve(_ byteCount: Int, _ key: StoreKey) {
         if openOperations.count == StoreBounds.operationCount || openByteCount + byteCount > batchByteCount {
             breach(.longBatch(operationCount: openOperations.count, byteCount: openByteCount), key)
@@ -313,7 +315,7 @@ package final class MemoryShardStore: ShardStore {
 
     private func isReportedWhenCooled(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
-    /// Holds what the caller says about the row in place against the truth.
+    /// Checks the caller's claim about the previous row.
     private func judge(_ prior: PriorRow, of key: StoreKey) {
         let present: Int64?
         if let row = young[key] {
@@ -335,7 +337,7 @@ package final class MemoryShardStore: ShardStore {
         if let old = former?.location { retire(old) }
         let mayBeCold = former?.mayBeCold ?? (prior != .none)
         if location == nil, !mayBeCold {
-            young[key] = nil  // never cold: nothing is left to tell the disk
+            young[key] = nil  // The row was never cold, so no deletion has to be recorded.
             return
         }
         nextOrder += 1
@@ -343,7 +345,7 @@ package final class MemoryShardStore: ShardStore {
             location: location, wakeAt: wakeAt, mayBeCold: mayBeCold, ticket: lastTicket + 1, order: nextOrder)
     }
 
-    /// Overwrites a dead value at once, so that a stale pointer shows, and frees it at the next step of the test.
+    /// Overwrites a dead value at once to expose stale pointers; the buffer is freed in the next step of the test.
     private func retire(_ location: ValueLocation) {
         guard let buffer = values.removeValue(forKey: location.block) else { return }
         for index in buffer.indices { buffer[index] = 0xDD }
@@ -358,7 +360,7 @@ package final class MemoryShardStore: ShardStore {
     // MARK: Reading
 
     package func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
-        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
+        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // The write was refused.
         guard let buffer = values[location.block] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
         }
@@ -416,7 +418,7 @@ package final class MemoryShardStore: ShardStore {
         return lastToken
     }
 
-    /// What has been asked for and not answered, for a test's message.
+    /// The pending requests, for a failure message.
     package var waitingRequests: String { requests.map { "\($0.2)" }.joined(separator: "; ") }
 
     private func pendingAlarms() -> [(StoreKey, Row)] {
@@ -497,7 +499,7 @@ package final class MemoryShardStore: ShardStore {
         return .rows(rows, isComplete: true)
     }
 
-    /// True when another row has the alarm, or should have it and cannot be read.
+    /// Returns whether the row's successor has the alarm, or should have it but cannot be read.
     private func isSucceeded(_ key: StoreKey, _ row: Row, _ request: AlarmRequest) -> Bool {
         guard let successor = row.value.withUnsafeBytes({ request.successor(of: key, $0) }).flatMap({ visible($0) })
         else { return false }
@@ -525,7 +527,7 @@ package final class MemoryShardStore: ShardStore {
     }
 }
 
-/// Keeps the bytes of a reply's rows.
+/// The owner of the value bytes of a reply.
 private final class ReplyBytes {
     private var buffers: [UnsafeMutableRawBufferPointer] = []
 
@@ -541,7 +543,7 @@ private final class ReplyBytes {
 }
 
 extension CounterChange {
-    /// The change as a batch has it.
+    /// The change in the encoding of a batch.
     package var encoded: [UInt8] {
         var bytes = [UInt8](repeating: 0, count: byteCount)
         bytes.withUnsafeMutableBytes { write(into: $0) }

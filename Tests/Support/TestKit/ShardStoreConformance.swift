@@ -1,28 +1,28 @@
 package import Delivery
 package import Wire
 
-/// A shard store with the handles that the conformance suite turns.
+/// A shard store with the controls that the conformance suite needs.
 package protocol ShardStoreHarness: AnyObject {
-    /// The store in use; another object after `reopen()`.
+    /// The store in use; a new object after `reopen()`.
     var store: any ShardStore { get }
-    /// Makes everything written so far durable, and waits until the observer knows.
+    /// Makes everything written so far durable, and waits until the observer is notified.
     func sync() throws
-    /// Waits until every read asked for has been answered.
+    /// Waits until every requested read has been answered.
     func answerReads() throws
-    /// Turns every row that is durable cold, and waits until the observer knows.
+    /// Makes every durable row cold, and waits until the observer is notified.
     func cool() throws
-    /// Lets what goes on in the background go on for a moment, if there is such a thing.
+    /// Lets background work run for a moment, if the store has any.
     func breathe() throws
-    /// Loses what is not durable and starts again; the observer is the driver's to set.
+    /// Drops what is not durable and restarts; the driver sets the observer again.
     func reopen() throws
 }
 
-/// The first thing that a store got wrong, with the seed that shows it.
+/// The first error of a store, with the seed that reproduces it.
 package struct ConformanceFailure: Error, CustomStringConvertible {
     package var description: String
 }
 
-/// A small, fast generator whose sequence is its seed's alone.
+/// A small, fast random generator whose sequence depends only on the seed.
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
     package init(seed: UInt64) { state = seed }
@@ -35,7 +35,7 @@ package struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-/// Holds a store to the rule that a message's alarm is not reported once its job has a row.
+/// Checks that a message's alarm is not reported once its job has a row.
 package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     // The rows of three messages whose jobs are due.
     let delivery = DeliveryHarness()
@@ -81,7 +81,7 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     harness.store.observer = first
     try harness.sync()
     try harness.cool()
-    // The third one's job is young.
+    // The third message's job is young.
     harness.store.beginBatch(bucket)
     put(try job(rows[2]), try jobBytes(job(rows[2])), wakeAt: time)
     _ = harness.store.endBatch()
@@ -95,10 +95,10 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     }
 }
 
-/// Checks that a read with room for one row finds it behind rows whose deletions are young.
+/// Checks that a read limited to one row finds a row behind others whose deletions are young.
 ///
 /// - Parameter harness: an empty store.
-/// - Throws: `ConformanceFailure` for a row that was not found; what the harness throws.
+/// - Throws: `ConformanceFailure` if the row is not found; errors of the harness.
 package func checkNarrowScan(_ harness: any ShardStoreHarness) throws {
     let bucket = Bucket(7)
     func key(_ item: UInt64) -> StoreKey { StoreKey(bucket, .tag, ownerHigh: 7, ownerLow: 1, item: item) }
@@ -123,10 +123,10 @@ package func checkNarrowScan(_ harness: any ShardStoreHarness) throws {
     }
 }
 
-/// Checks that a job's row which cannot be read leaves its message the alarm of its end.
+/// Checks that a message keeps its expiry alarm if its job's row cannot be read.
 ///
 /// - Parameter harness: an empty store.
-/// - Throws: `ConformanceFailure` for the first thing that is wrong; what the harness throws.
+/// - Throws: `ConformanceFailure` for the first error; errors of the harness.
 package func checkUnreadableSuccessor(_ harness: any ShardStoreHarness) throws {
     let delivery = DeliveryHarness()
     _ = delivery.publish(delivery.register(state: .background, token: "aa"))
@@ -170,7 +170,7 @@ package func checkUnreadableSuccessor(_ harness: any ShardStoreHarness) throws {
     }
 }
 
-/// Takes the alarms that a store reports.
+/// An observer that records the reported alarms.
 private final class AlarmWitness: ShardStoreObserver {
     var found: Set<StoreKey> = []
     var isComplete = false
@@ -183,14 +183,14 @@ private final class AlarmWitness: ShardStoreObserver {
     }
 }
 
-/// Holds a shard store against a plain dictionary over `stepCount` random steps.
+/// Compares a shard store with a plain dictionary over `stepCount` random steps.
 ///
 /// - Parameters:
 ///   - harness: an empty store.
-///   - seed: names the sequence of steps.
-///   - stepCount: how long it is.
-///   - buckets: the buckets of the harness's shard that rows go to.
-/// - Throws: `ConformanceFailure` after the first step that went wrong; what the harness throws.
+///   - seed: the seed of the steps.
+///   - stepCount: the number of steps.
+///   - buckets: the buckets of the harness's shard to use.
+/// - Throws: `ConformanceFailure` after the first wrong step; errors of the harness.
 package func checkShardStoreConformance(
     _ harness: any ShardStoreHarness, seed: UInt64, stepCount: Int, buckets: [Bucket]
 ) throws {
@@ -207,12 +207,14 @@ package func checkShardStoreConformance(
     }
 }
 
-/// Hands a store more than its bounds allow: it tells of each breach, goes on, and keeps what it took.
+/// Writes more than a store's bounds allow.
+///
+/// The store must report each breach and keep the rows that it took.
 ///
 /// - Parameters:
 ///   - harness: an empty store that takes batches of 8 MiB less 64 bytes.
-///   - bucket: where the rows go.
-/// - Throws: `ConformanceFailure` for the first thing that went wrong; what the harness throws.
+///   - bucket: the bucket of the rows.
+/// - Throws: `ConformanceFailure` for the first error; errors of the harness.
 package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Bucket) throws {
     let witness = BreachWitness()
     harness.store.observer = witness
@@ -229,7 +231,7 @@ package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Buc
     }
     let count = UInt64(StoreBounds.operationCount)
 
-    // At the bounds: nothing to tell.
+    // Exactly at the bounds the store reports nothing.
     harness.store.beginBatch(bucket)
     for item in 1...count { put(row(1, item), 8) }
     let first = harness.store.endBatch()
@@ -238,7 +240,7 @@ package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Buc
     let second = harness.store.endBatch()
     try require(witness.breaches.isEmpty && second == first + 1, "what is within the bounds was told of")
 
-    // One operation too many, and bytes beyond a batch.
+    // One operation above the bound, and bytes beyond a batch.
     harness.store.beginBatch(bucket)
     for item in 1...count + 1 { put(row(3, item), 8) }
     let third = harness.store.endBatch()
@@ -251,7 +253,6 @@ package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Buc
     for item in 1...large { put(row(4, item), StoreBounds.valueByteCount) }
     try require(harness.store.endBatch() == third + 2 && witness.breaches.count == 2, "a batch with too many bytes")
 
-    // Values and alarms.
     harness.store.beginBatch(bucket)
     put(row(5, 1), StoreBounds.valueByteCount + 1)
     put(row(5, 2), harness.store.batchByteCount)
@@ -290,7 +291,7 @@ package func checkShardStoreBounds(_ harness: any ShardStoreHarness, bucket: Buc
 
 private final class BreachWitness: ShardStoreObserver {
     var breaches: [StoreBreach] = []
-    /// Of the last reply's rows; `nil` for one that is not there.
+    /// The value sizes of the last reply; `nil` for a missing row.
     var sizes: [Int?] = []
 
     func storeCommitted(upTo ticket: Ticket) {}
@@ -348,14 +349,14 @@ private struct ConformanceDriver {
 
     private mutating func key() -> StoreKey {
         let table = StoreKey.Table.allCases.randomElement(using: &random) ?? .message
-        // Few owners, so that rows meet; request ids come and go, so that filters see new ones.
+        // Few owners, so that keys collide. Request ids are ephemeral, so that filters see new ones.
         let owner = UInt64.random(in: 1...(table.isEphemeral ? 200 : 3), using: &random)
         return StoreKey(
             buckets.randomElement(using: &random) ?? Bucket(0), table, ownerHigh: owner &* 0x9E37_79B9_7F4A_7C15,
             ownerLow: owner, item: table.hasItems ? UInt64.random(in: 0...12, using: &random) : 0)
     }
 
-    /// Adds to a row of counts; the store has to find the sum of what it was given.
+    /// Adds to a counter row; the store has to return the sum.
     private mutating func count(_ key: StoreKey) throws {
         var (fields, amounts) = (0, [UInt8]())
         for field in 0..<20 where Int.random(in: 0..<6, using: &random) == 0 {
@@ -412,7 +413,7 @@ private struct ConformanceDriver {
         let first = UInt8.random(in: 0...255, using: &random)
         var value = (0..<size).map { first &+ UInt8(truncatingIfNeeded: $0) }
         if key.table == .job, first % 4 != 0 { value = job() }
-        // Changes are added to no other row than one of counts.
+        // Changes are added only to counter rows.
         if key.table == .counters { value = CounterChange().added(to: nil, key) }
         var wakeAt: Int64 = 0
         if key.table.hasAlarms, Bool.random(using: &random) {
@@ -425,17 +426,17 @@ private struct ConformanceDriver {
         model.put(key, StoreModel.Row(value: value, wakeAt: wakeAt), at: location)
     }
 
-    /// The place of the app's lowest byte in `job()`.
+    /// The offset of the app's lowest byte in `job()`.
     private static let appOffset = 8
 
-    /// A job's row, as far as readers look: one of three apps, due, leased or neither, over or not.
+    /// Returns a job's row with the fields that readers check: one of three apps; due, leased or neither; finished or not.
     private mutating func job() -> [UInt8] {
-        // A live message that ends as its TTL says; the state and the app are drawn.
+        // A live message that expires after its TTL, with a random state and app.
         var row: [UInt8] = [
             1, UInt8.random(in: 1...3, using: &random), 1, 0, StoreKey.Table.message.rawValue, 0, 128, 0,
         ]
         row += [UInt8.random(in: 1...3, using: &random), 0, 0, 0, 0, 0, 0, 0]
-        // Accepted at 0, so that the TTL is the end; numbers of seven bits a byte, whose lowest bit is the sign.
+        // Accepted at 0, so that the TTL is the expiry time. Integers are zigzag varints with seven bits a byte.
         row += [UInt8](repeating: 0, count: 16)
         let timeToLive = now + Int64.random(in: -200...1_200, using: &random)
         var rest = UInt64(bitPattern: timeToLive << 1 ^ timeToLive >> 63)
@@ -471,7 +472,7 @@ private struct ConformanceDriver {
         ask(reads)
     }
 
-    /// The owner removes a row at the first of many replies that show it; the others must not show it any more.
+    /// Removes a row at the first of many replies that contain it; the later replies must not contain it.
     private mutating func removeWhileReading() throws {
         guard let key = model.rows.keys.sorted().randomElement(using: &random), !key.table.isEphemeral else { return }
         try sync()
@@ -532,7 +533,7 @@ private struct ConformanceDriver {
         try checkGroups(full)
     }
 
-    /// Gives alarms back, then looks at groups: some whose app has room, some for what is over.
+    /// Returns alarms to their groups, then requests groups: some with room for the app, some for finished jobs.
     private mutating func checkGroups(_ full: [AppKey]) throws {
         let given = model.rows.keys.sorted().filter { key in
             guard let row = model.rows[key], key.table == .job, row.wakeAt != 0, row.wakeAt <= now,
@@ -580,7 +581,6 @@ private struct ConformanceDriver {
     }
 }
 
-/// The fake as the suite drives it.
 package final class MemoryStoreHarness: ShardStoreHarness {
     package let memory = MemoryShardStore()
     package init() {}

@@ -1,26 +1,25 @@
 package import Delivery
 internal import Wire
 
-/// What a shard store must hold, as plain dictionaries, and the observer that holds each reply against them.
+/// The expected content of a shard store as plain dictionaries, and the observer that checks each reply against them.
 package final class StoreModel: ShardStoreObserver {
     package struct Row: Equatable {
         package var value: [UInt8]
         package var wakeAt: Int64
     }
 
-    /// What the owner sees.
+    /// The rows that the owner sees.
     package private(set) var rows: [StoreKey: Row] = [:]
-    /// What a restart must bring back.
+    /// The rows that must survive a restart.
     package private(set) var durable: [StoreKey: Row] = [:]
     /// Keys that have ever had a row, for `PriorRow.none`.
     package private(set) var everWritten: Set<StoreKey> = []
-    /// Where young rows stand.
+    /// The locations of young rows.
     package private(set) var locations: [StoreKey: ValueLocation] = [:]
-    /// Alarms that are the store's business and not yet reported.
+    /// The alarms that the store has not reported yet.
     package private(set) var alarms: [StoreKey: Int64] = [:]
-    /// Alarms that a request left, or that were given back, by group.
+    /// The alarms that a request left or the owner returned, by group.
     package private(set) var left: [StoreKey: AlarmGroup] = [:]
-    /// What went wrong.
     package private(set) var failures: [String] = []
     package private(set) var committedTicket: Ticket = 0
     package private(set) var replyCount = 0
@@ -30,9 +29,9 @@ package final class StoreModel: ShardStoreObserver {
         case alarms(AlarmRequest)
     }
     private var expectations: [ReadToken: Expectation] = [:]
-    /// What the owner does about a reply, before the next one of the same turn.
+    /// The owner's reaction to a reply, before the next reply of the same turn.
     var afterReply: (() -> Void)?
-    /// Set by the last reply to a request for alarms.
+    /// Whether the last alarm request returned all due alarms.
     package private(set) var alarmsAreComplete = true
 
     package init() {}
@@ -41,7 +40,7 @@ package final class StoreModel: ShardStoreObserver {
 
     package func fail(_ text: String) { failures.append(text) }
 
-    // MARK: What the driver tells
+    // MARK: Calls of the driver
 
     package func prior(of key: StoreKey) -> PriorRow {
         if let row = rows[key] { return .maybe(wakeAt: row.wakeAt) }
@@ -63,7 +62,7 @@ package final class StoreModel: ShardStoreObserver {
 
     package func synced() { durable = rows }
 
-    /// Everything unsynced is gone, everything else is cold.
+    /// Drops unsynced rows and treats all others as cold.
     package func restarted() {
         rows = durable
         locations = [:]
@@ -77,10 +76,10 @@ package final class StoreModel: ShardStoreObserver {
     package func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
     package func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
 
-    /// The owner gives an alarm back.
+    /// Returns an alarm to its group.
     package func leave(_ key: StoreKey, in group: AlarmGroup) { left[key] = group }
 
-    // MARK: What the store tells
+    // MARK: Calls of the store
 
     package func storeCommitted(upTo ticket: Ticket) {
         if ticket <= committedTicket { fail("ticket \(ticket) was reported after \(committedTicket)") }

@@ -172,7 +172,7 @@ struct CoreDriver {
         }
     }
 
-    // MARK: What to look at
+    // MARK: State for tests
 
     var hellos: [Hello] { sent.compactMap { if case .hello(let hello) = $0 { hello } else { nil } } }
     var acks: [Ack] { sent.compactMap { if case .ack(let ack) = $0 { ack } else { nil } } }

@@ -278,7 +278,7 @@ struct RequestFieldsTests {
                 == "-12345678901234567890123")
     }
 
-    // MARK: What SDKs leave out
+    // MARK: Fields that SDKs omit
 
     @Test(
         "what an SDK writes for a field that is left out is absent, wherever it stands",

@@ -55,7 +55,7 @@ final class SimulatedDevice {
     private var time: ClientTime { ClientTime(monotonic: world.now, wall: World.gatewayStart + world.now + skew) }
     var identity: Identity? { core.state.cid.isNone ? nil : world.identity(core.state.cid) }
 
-    // MARK: What happens to it
+    // MARK: Callbacks
 
     func start() {
         core.start(at: time)
@@ -105,7 +105,7 @@ final class SimulatedDevice {
         turn()
     }
 
-    // MARK: What its user and its system do
+    // MARK: Actions of the user and the system
 
     func perform(_ command: ClientCommand) {
         core.perform(command, at: time)

@@ -108,7 +108,7 @@ extension World {
         post(.upstream(place, number: sender.number), .upstream(message))
     }
 
-    // MARK: What happened
+    // MARK: Events
 
     private func tell(_ loop: Loop) {
         queue.add(

@@ -179,7 +179,7 @@ extension World {
         }
     }
 
-    // MARK: What goes wrong with a connection
+    // MARK: Connection faults
 
     func breakSomeConnection() {
         let open = links.suffix(60).filter { $0.isOpenAtClient || $0.isOpenAtGateway }

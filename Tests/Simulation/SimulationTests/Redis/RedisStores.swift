@@ -250,7 +250,7 @@ final class RedisStores: WorldEngine {
         }
     }
 
-    // MARK: What the stores ask for
+    // MARK: Calls of the stores
 
     /// The servers' clock is not behind the world's.
     private func follow() {
@@ -314,7 +314,7 @@ final class RedisStores: WorldEngine {
         }
     }
 
-    // MARK: What is in the servers
+    // MARK: Rows in the servers
 
     private func look(_ words: [UInt8]...) -> Reply? { cluster.look(words) }
 

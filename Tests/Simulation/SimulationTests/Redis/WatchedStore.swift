@@ -181,7 +181,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         }
     }
 
-    // MARK: What the engine reports
+    // MARK: Reports of the engine
 
     func storeCommitted(upTo ticket: Ticket) {
         if let found {

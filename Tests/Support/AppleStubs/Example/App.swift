@@ -1,4 +1,4 @@
-// What the example's app would have of its own. Only to check types against.
+// The types that the example's app would define itself. Only to check types against.
 import Foundation
 
 @MainActor final class Inbox {

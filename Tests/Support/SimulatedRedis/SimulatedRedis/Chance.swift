@@ -1,4 +1,4 @@
-/// A small generator whose sequence is its seed's alone.
+/// A small deterministic random generator: the sequence depends only on the seed.
 package struct Chance: RandomNumberGenerator, Sendable {
     private var state: UInt64
     package init(seed: UInt64) { state = seed }
@@ -11,7 +11,7 @@ package struct Chance: RandomNumberGenerator, Sendable {
         return word ^ word >> 31
     }
 
-    /// True in this share of cases.
+    /// Returns true with this probability.
     package mutating func happens(_ share: Double) -> Bool {
         share > 0 && Double(next() >> 11) / Double(1 << 53) < share
     }

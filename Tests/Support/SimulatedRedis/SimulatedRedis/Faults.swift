@@ -1,28 +1,28 @@
-/// How often what goes wrong by chance, as shares of the calls (a call is one write with one or more commands).
+/// The probability of each fault per call; a call is one write with one or more commands.
 package struct FaultRates: Sendable {
-    /// The connection cannot be made, or breaks before the server has read anything.
+    /// The connection is refused, or breaks before the server has read anything.
     package var refused = 0.0
     /// The connection breaks after some of the commands ran; their replies are lost.
     package var cutWithin = 0.0
-    /// All commands run, and the replies are lost.
+    /// All commands run; their replies are lost.
     package var replyLost = 0.0
-    /// The client's time is over; the commands run later, when the server gets to them.
+    /// The client times out; the commands run later, when the server processes them.
     package var late = 0.0
-    /// The client's time is over, and nothing ran.
+    /// The client times out; nothing ran.
     package var timedOut = 0.0
-    /// A replica takes nothing over while WAIT waits.
+    /// A replica applies nothing while WAIT waits.
     package var slowReplica = 0.0
-    /// Not a fault: a replica takes something over right after a command, without anybody's waiting for it.
+    /// The probability that a replica applies an entry right after the command, without a WAIT; this is not a fault.
     package var eagerReplica = 0.3
-    /// `-CLUSTERDOWN`, `-LOADING`, `-TRYAGAIN`, `-BUSY` or `-MISCONF` in place of a command's own reply.
+    /// An error reply in place of the command's own: `-CLUSTERDOWN`, `-LOADING`, `-TRYAGAIN`, `-BUSY` or `-MISCONF`.
     package var refusal = 0.0
-    /// The server has forgotten its scripts.
+    /// The server has lost its script cache.
     package var scriptsForgotten = 0.0
 
     package init() {}
 
     package static let none = FaultRates()
-    /// Everything, about once in `count` calls.
+    /// Returns rates at which most faults happen about once in `count` calls.
     package static func all(oneIn count: Double) -> FaultRates {
         var rates = FaultRates()
         let share = 1 / count
@@ -34,12 +34,12 @@ package struct FaultRates: Sendable {
     }
 }
 
-/// Why a call has no replies.
+/// The reason why a call has no replies.
 package enum CallFailure: Error, Equatable, Sendable {
-    /// Nobody listens there.
+    /// No process listens at the address.
     case refused
-    /// The connection broke; what was sent may have run, or parts of it.
+    /// The connection broke; all, some or none of the commands ran.
     case broken
-    /// The time is over; what was sent may have run, or runs later.
+    /// The client timed out; the commands ran, run later or never run.
     case timedOut
 }

@@ -2,20 +2,22 @@ internal import CLua
 internal import Cryptography
 internal import Platform
 
-/// Runs scripts as a server does: Lua 5.1, `KEYS`, `ARGV`, `redis.call` and what belongs to it.
+/// A Lua 5.1 interpreter with `KEYS`, `ARGV`, `redis.call` and the other globals that a Redis server provides.
 ///
-/// So a test over the simulated Redis runs the engine's own scripts, and none that merely resemble them.
+/// A test over the simulated Redis therefore runs the engine's own scripts.
 final class Interpreter: @unchecked Sendable {
-    // Sound because all of it is behind `turn`.
+    // `@unchecked Sendable` is sound because `turn` guards all state.
     static let shared = Interpreter()
 
     private let turn = Lock(())
     private let state: OpaquePointer
-    /// Runs one command of the present script.
+    /// Runs one command of the current script.
     private var call: (([Bytes]) -> Reply)?
     private static let globals: CInt = -10_002
 
-    /// What a server defines before any script; errors are raised here, in Lua, so that none crosses a Swift frame.
+    /// The globals that a server defines before each script.
+    ///
+    /// Errors are raised in Lua, because a Lua error must not unwind a Swift frame.
     private static let prelude = """
         local send, hash = ...
         local function call(...)
@@ -49,7 +51,7 @@ final class Interpreter: @unchecked Sendable {
         precondition(lua_pcall(state, 2, 0, 0) == 0, "the prelude does not run")
     }
 
-    /// The error of a script that does not compile.
+    /// Returns the error of a script that does not compile.
     func fault(in body: Bytes) -> String? {
         turn.withLock { _ in
             defer { lua_settop(state, 0) }
@@ -97,7 +99,7 @@ final class Interpreter: @unchecked Sendable {
 
     private func text(at index: CInt) -> String { String(decoding: bytes(at: index), as: UTF8.self) }
 
-    /// A string, or a number as Lua writes it.
+    /// Returns a string, or a number in Lua's notation.
     private func bytes(at index: CInt) -> Bytes {
         var count = 0
         guard let start = lua_tolstring(state, index, &count) else { return [] }
@@ -106,7 +108,7 @@ final class Interpreter: @unchecked Sendable {
 
     private func push(_ bytes: Bytes) {
         bytes.withUnsafeBytes {
-            // An empty array has no address; a string of Lua may not be without one.
+            // An empty Swift array has no base address, but Lua requires a pointer for each string.
             if let start = $0.baseAddress {
                 lua_pushlstring(state, start.assumingMemoryBound(to: CChar.self), $0.count)
             } else {
@@ -166,7 +168,7 @@ final class Interpreter: @unchecked Sendable {
         return .array(items)
     }
 
-    /// One command: its words are on the stack; its reply comes there.
+    /// Runs one command; its words are on the Lua stack, and its reply is pushed there.
     fileprivate func command() -> CInt {
         let count = lua_gettop(state)
         var words: [Bytes] = []
@@ -176,7 +178,7 @@ final class Interpreter: @unchecked Sendable {
                 push(Reply.error("ERR Lua redis lib command arguments must be strings or integers"))
                 return 1
             }
-            // Seventeen digits, as a server writes numbers: Lua's own fourteen would round a time.
+            // The server writes numbers with 17 digits. Lua's default of 14 digits would round a timestamp.
             if kind == LUA_TNUMBER {
                 let number = lua_tonumber(state, index + 1)
                 words.append(Bytes((number == number.rounded() ? "\(Int64(number))" : "\(number)").utf8))
@@ -194,7 +196,7 @@ final class Interpreter: @unchecked Sendable {
 }
 
 private func forwardCall(_ state: OpaquePointer?) -> CInt {
-    // The closure's first upvalue.
+    // The index of the closure's first upvalue.
     guard let context = lua_touserdata(state, -10_003) else { return 0 }
     return Unmanaged<Interpreter>.fromOpaque(context).takeUnretainedValue().command()
 }

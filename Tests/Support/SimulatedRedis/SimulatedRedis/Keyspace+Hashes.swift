@@ -1,5 +1,5 @@
 extension Keyspace {
-    /// The hash under a key, `nil` for a value of another kind; empty when there is none.
+    /// Returns the hash under a key: empty if the key is missing, `nil` if the value has another type.
     private func hash(_ key: Bytes) -> [Bytes: Bytes]? {
         switch find(key)?.value {
         case nil: [:]
@@ -66,7 +66,7 @@ extension Keyspace {
         }
     }
 
-    /// A real server has an order of its own; nobody may rely on it, so a seed alone decides ours.
+    /// A real server returns fields in an unspecified order; a sorted order keeps runs reproducible.
     private func ordered(_ fields: [Bytes: Bytes]) -> [(key: Bytes, value: Bytes)] {
         fields.sorted { $0.key.lexicographicallyPrecedes($1.key) }
     }

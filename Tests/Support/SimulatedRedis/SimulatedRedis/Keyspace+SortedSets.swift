@@ -1,4 +1,4 @@
-/// Members by their score, and by their bytes within a score.
+/// Members sorted by score, then by bytes.
 struct SortedSet: Equatable {
     struct Member: Equatable {
         var score: Double
@@ -173,7 +173,7 @@ extension Keyspace {
         return listed(Array(members[Int(begin)...Int(end)]), rest)
     }
 
-    /// One end of a range by bytes: `-`, `+`, `[bytes`, `(bytes`.
+    /// One end of a lexicographical range: `-`, `+`, `[bytes` or `(bytes`.
     private enum Bound {
         case least, most
         case bytes(Bytes, isIncluded: Bool)
@@ -226,7 +226,7 @@ extension Keyspace {
         }
     }
 
-    /// Members as WITHSCORES and LIMIT want them.
+    /// Returns the members as the options WITHSCORES and LIMIT require.
     private func listed(_ found: [SortedSet.Member], _ options: [Bytes]) -> Reply {
         var (found, index, withScores) = (found, 0, false)
         while index < options.count {

@@ -1,4 +1,4 @@
-/// Entries with rising ids; the last id that was ever given stays when entries go.
+/// Entries with increasing ids; the last generated id survives the deletion of its entry.
 struct Stream: Equatable {
     struct ID: Comparable, Hashable {
         var high: UInt64
@@ -29,7 +29,7 @@ struct Stream: Equatable {
 }
 
 extension Array {
-    /// The first index for which `isBehind` holds, if it holds for all behind it.
+    /// Returns the first index at which `isBehind` holds; the predicate must also hold for all later elements.
     fileprivate func partitioningIndex(_ isBehind: (Element) -> Bool) -> Int {
         var (low, high) = (0, count)
         while low < high {
@@ -51,7 +51,7 @@ extension Keyspace {
         }
     }
 
-    /// `high-low`, or `high` alone with the given low part.
+    /// Parses `high-low`, or `high` alone with the given low part.
     private func id(_ word: Bytes, low: UInt64) -> Stream.ID? {
         let text = String(decoding: word, as: UTF8.self)
         guard let dash = text.firstIndex(of: "-") else { return UInt64(text).map { .init(high: $0, low: low) } }
@@ -143,13 +143,15 @@ extension Keyspace {
         return isExcluded ? isEnd ? id.previous : id.next : id
     }
 
-    /// What MAXLEN or MINID at `index` takes off a stream, and how many that are; `nil` for anything else.
+    /// Parses MAXLEN or MINID at `index` into a function that trims a stream and returns the number of removed entries.
+    ///
+    /// Returns `nil` for any other word.
     private func trimming(_ words: [Bytes], _ index: inout Int) -> ((inout Stream) -> Int)? {
         guard index < words.count else { return nil }
         let kind = Self.upper(words[index])
         guard kind == "MAXLEN" || kind == "MINID" else { return nil }
         index += 1
-        // `~` may leave more than it names: here it trims exactly, which nobody may rely on.
+        // A real server may keep more entries after `~`. This one trims exactly; no test may rely on that.
         if index < words.count, words[index] == [UInt8(ascii: "=")] || words[index] == [UInt8(ascii: "~")] {
             index += 1
         }
@@ -191,7 +193,7 @@ extension Keyspace {
         let idWord = words[index]
         let fields = Array(words[(index + 1)...])
         let text = String(decoding: idWord, as: UTF8.self)
-        // The id is read before the key is looked at.
+        // The server validates the id before it looks up the key.
         var given: Stream.ID?
         if text.hasSuffix("-*") {
             guard let high = UInt64(text.dropLast(2)) else { return Self.badID }

@@ -1,14 +1,14 @@
-// What one simulated server holds, and what its commands do to it: the commands of Redis 7.0 that Longwire sends, with the
-// replies and the errors of the real server. `RealServerTests` holds it against a real one, command by command.
+// The data of one simulated server and the commands of Redis 7.0 that Longwire sends, with the replies and errors of the real
+// server. `RealServerTests` compares both, command by command.
 //
-// A keyspace knows no network, no replica and no slot. It says what a command changed (`effects`), in commands that give
-// the same result on a copy; a replica applies these.
+// A keyspace knows no network, replica or slot. `effects` lists the changes of a command as commands with the same result on a
+// copy; a replica applies these.
 
 internal import Cryptography
 
 package typealias Bytes = [UInt8]
 
-/// A reply, as RESP2 has it.
+/// A reply in RESP2.
 package indirect enum Reply: Equatable, Sendable {
     case simple(String)
     case error(String)
@@ -39,22 +39,22 @@ package struct Keyspace {
     }
     struct Entry: Equatable {
         var value: Value
-        /// Milliseconds; `Int64.max` for none.
+        /// The expiry time in Unix milliseconds; `Int64.max` without one.
         var expiresAt: Int64 = .max
     }
 
     private(set) var entries: [Bytes: Entry] = [:]
-    /// Scripts by their digest.
+    /// The cached scripts by digest.
     private(set) var scripts: [Bytes: Bytes] = [:]
-    /// What the present command changed; a caller takes it with `takeEffects`.
+    /// The changes of the current command; `takeEffects` returns and clears them.
     private var effects: [[Bytes]] = []
-    /// The server's time in the present command.
+    /// The server's time during the current command, in Unix milliseconds.
     var now: Int64 = 0
-    /// A replica's: its clients may read.
+    /// Whether this keyspace belongs to a replica, which only serves reads.
     var refusesWrites = false
-    /// No command that may need memory is taken.
+    /// Whether the server refuses all commands that may need memory.
     package var isOutOfMemory = false
-    /// The present script found the memory full when it began, and has changed nothing yet.
+    /// Whether memory was full when the current script started and the script has changed nothing yet.
     private var scriptIsOutOfMemory = false
     private var isInScript = false
 
@@ -69,10 +69,10 @@ package struct Keyspace {
 
     // MARK: Commands
 
-    /// What is known of a command before it runs.
+    /// The properties of a command that the server checks before it runs the command.
     struct Traits {
         var isWrite = false
-        /// May need memory, and is refused when there is none.
+        /// Whether the command may need memory, so that a full server refuses it.
         var needsMemory = false
     }
 
@@ -91,13 +91,13 @@ package struct Keyspace {
             "ZCOUNT",
             "ZLEXCOUNT", "ZSCAN", "XLEN", "XRANGE", "XREVRANGE", "XINFO", "DBSIZE", "SCAN", "KEYS", "TIME", "MEMORY":
             Traits()
-        // A script's commands are looked at one by one.
+        // A script's commands are checked one by one.
         case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT": Traits()
         default: nil
         }
     }
 
-    /// The keys of a command, for the slots.
+    /// Returns the keys of a command, to find its slots.
     static func keys(of words: [Bytes]) -> [Bytes] {
         guard let first = words.first else { return [] }
         switch upper(first) {
@@ -134,7 +134,7 @@ package struct Keyspace {
         }
     }
 
-    /// Runs one command; only what it says in its reply may depend on `now` and the entries.
+    /// Runs one command; its result depends only on `now` and the entries.
     package mutating func run(_ words: [Bytes], at now: Int64) -> Reply {
         self.now = now
         guard let first = words.first else { return .error("ERR unknown command ''") }
@@ -154,7 +154,7 @@ package struct Keyspace {
         return reply
     }
 
-    /// Runs a script's body; `run` calls it, and it calls `run` for each of the script's commands.
+    /// Runs a script's body; `run` calls this method, which calls `run` again for each command of the script.
     private mutating func evaluate(_ body: Bytes, keys: [Bytes], arguments: [Bytes]) -> Reply {
         (isInScript, scriptIsOutOfMemory) = (true, isOutOfMemory)
         defer { isInScript = false }
@@ -219,7 +219,7 @@ package struct Keyspace {
         }
     }
 
-    /// Words that a command has at least, its name included.
+    /// The minimum number of words of each command, including its name.
     private static let leastCounts: [String: Int] = [
         "SET": 3, "INCRBY": 3, "RENAME": 3, "PEXPIRE": 3, "PEXPIREAT": 3, "EXPIRE": 3, "HSET": 4, "HSETNX": 4,
         "HINCRBY": 4,
@@ -248,7 +248,7 @@ package struct Keyspace {
         }
     }
 
-    /// A server that starts has no scripts.
+    /// Clears the script cache, as a server start does.
     mutating func forgetScripts() { scripts = [:] }
 
     private func liveKeys() -> [Bytes] {
@@ -259,7 +259,7 @@ package struct Keyspace {
 
     var keys: [Bytes] { Array(entries.keys) }
 
-    /// The live entry under a key.
+    /// Returns the unexpired entry under a key.
     func find(_ key: Bytes) -> Entry? {
         guard let entry = entries[key], entry.expiresAt > now else { return nil }
         return entry
@@ -274,7 +274,7 @@ package struct Keyspace {
 
     mutating func remove(_ key: Bytes) { entries[key] = nil }
 
-    /// Takes an entry out while a command changes its value in place: a copy of each value would cost too much.
+    /// Removes an entry while a command changes its value in place, which avoids a copy of each value.
     ///
     /// - Returns: when the entry expires.
     mutating func lend(_ key: Bytes) -> Int64 {
@@ -285,7 +285,7 @@ package struct Keyspace {
 
     mutating func changed(_ words: [Bytes]) { effects.append(words) }
 
-    /// Takes a key away with its value, or puts one in: what MIGRATE does.
+    /// MIGRATE uses `lift` at the source and `put` at the target.
     mutating func lift(_ key: Bytes) -> Entry? { entries.removeValue(forKey: key) }
     mutating func put(_ key: Bytes, _ entry: Entry) { entries[key] = entry }
 

@@ -1,24 +1,24 @@
 package import Redis
 
-/// A deliberate fault of a client or an engine, planted between it and the servers.
+/// A deliberate fault of a client or an engine, planted between the client and the servers.
 ///
-/// What it would do wrong is made of what it does right, so no product code has a hook for it.
+/// A mutation changes correct calls and replies, so product code needs no hook for it.
 package struct Mutation: Sendable {
-    /// What is sent in place of a call's commands; each one's reply answers the command of the same place.
+    /// Returns the commands to send in place of a call's commands; each reply answers the command at the same index.
     package var commands: @Sendable ([RedisCommand]) -> [RedisCommand] = { $0 }
-    /// What is told in place of the replies.
+    /// Returns the replies to hand to the client in place of the real ones.
     package var replies: @Sendable ([RedisCommand], [RedisReply]) -> [RedisReply] = { $1 }
 
     package init() {}
 
-    /// Every wait is told to have reached all replicas.
+    /// Every WAIT reports that it reached all replicas.
     package static var waitsUnchecked: Mutation {
         var mutation = Mutation()
         mutation.replies = { commands, replies in zip(commands, replies).map { $0.isWait ? $0.satisfied : $1 } }
         return mutation
     }
 
-    /// Waits ask for no replica.
+    /// No WAIT is sent.
     package static var waitsForNobody: Mutation {
         var mutation = Mutation()
         mutation.commands = { $0.map { $0.isWait ? RedisCommand("PING") : $0 } }
@@ -26,7 +26,7 @@ package struct Mutation: Sendable {
         return mutation
     }
 
-    /// No write stands before a wait.
+    /// The write before each WAIT is omitted.
     package static var waitsUntouched: Mutation {
         var mutation = Mutation()
         mutation.commands = { commands in
@@ -35,7 +35,7 @@ package struct Mutation: Sendable {
         return mutation
     }
 
-    /// A script that is sent whole is not waited for again.
+    /// A script that is sent as a whole is not followed by a second WAIT.
     package static var scriptsUnwaited: Mutation {
         var mutation = Mutation()
         mutation.replies = { commands, replies in
@@ -51,11 +51,10 @@ extension RedisCommand {
     fileprivate var isTouch: Bool {
         name == "SET" && arguments.count > 1 && arguments[1].starts(with: Array("lw:touch:".utf8))
     }
-    /// What servers answer to a wait when all replicas are in step.
+    /// The reply to a WAIT when all replicas are in sync.
     fileprivate var satisfied: RedisReply { name == "WAIT" ? .integer(9) : .array([.integer(1), .integer(9)]) }
 }
 
-/// A network with a planted fault.
 package struct MutatingNetwork: RedisNetwork {
     private let network: SimulatedNetwork
     private let mutation: Mutation

@@ -1,16 +1,18 @@
-/// The commands that a text for operators names, word by word, as `redis-cli` would read them.
+/// The commands within a text for operators, split into words as `redis-cli` does.
 package enum OperatorAdvice {
-    /// `XDEL KEY ID` and `EVAL 'SCRIPT' COUNT KEY... ARGUMENT...`, in the order of the text.
+    /// Returns the commands `XDEL KEY ID` and `EVAL 'SCRIPT' COUNT KEY...
     ///
-    /// - Parameter text: what a log or an error says.
-    /// - Returns: each command's words; none when the text names none.
+    /// ARGUMENT...`, in the order of the text.
+    ///
+    /// - Parameter text: a log line or an error message.
+    /// - Returns: each command's words; empty if the text contains no command.
     package static func commands(in text: String) -> [[String]] {
         var commands: [[String]] = []
         var rest = words(of: text)[...]
         while let word = rest.popFirst() {
             switch word {
             case "XDEL" where rest.count >= 2: commands.append([word] + rest.prefix(2))
-            // Script, count of keys, two keys, two arguments.
+            // The script, the number of keys, two keys and two arguments.
             case "EVAL" where rest.count >= 6: commands.append([word] + rest.prefix(6))
             default: continue
             }
@@ -18,7 +20,7 @@ package enum OperatorAdvice {
         return commands
     }
 
-    /// Words between spaces, without the sentence's commas; what stands in single quotes is one word.
+    /// Splits at spaces and removes the sentence's commas; text in single quotes is one word.
     private static func words(of text: String) -> [String] {
         var words: [String] = []
         for (place, part) in text.split(separator: "'", omittingEmptySubsequences: false).enumerated() {

@@ -1,29 +1,28 @@
 internal import Platform
 package import Redis
 
-/// Changes what passes between a client and the servers: a deliberate fault.
+/// A deliberate fault that changes the commands and replies between a client and the servers.
 package protocol CallChange: AnyObject {
-    /// What is sent in place of a command of a call.
+    /// Returns the command to send in place of a command of a call.
     func sent(_ command: RedisCommand, among all: [RedisCommand]) -> RedisCommand
-    /// What is told in place of its reply.
+    /// Returns the reply to hand to the client in place of the real one.
     func told(_ command: RedisCommand, _ reply: RedisReply, among all: [RedisCommand]) -> RedisReply
 }
 
-/// The network of one process: it ends with the process, and each call is a moment at which others may act.
+/// The network of one process; it ends with the process, and other processes may act before each call.
 package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
-    // Sound because a world and its processes run on one thread.
+    // `@unchecked Sendable` is sound because a world and its processes run on one thread.
     private let simulated: SimulatedNetwork
     private let cluster: SimulatedCluster
     package var isDead = false
-    /// Runs before each call.
     package var beforeCall: () -> Void = {}
-    /// Whether a call is held on its way, to arrive long after its client has given up.
+    /// Whether a call is delayed until long after its client has timed out.
     package var isHeld: ([RedisCommand]) -> Bool = { _ in false }
-    /// Whether the replies of a call that runs are lost on their way.
+    /// Whether the replies of a call that runs are lost.
     package var isReplyLost: ([RedisCommand]) -> Bool = { _ in false }
-    /// Whether a call that nobody stands by for reaches its server now, and whether its replies reach the client now.
+    /// Whether an asynchronous call reaches its server now, and whether its replies reach the client now.
     ///
-    /// Those that do not are asked about again: so they arrive in any order.
+    /// A call for which this returns false is checked again later, so replies arrive in any order.
     package var arrives: () -> Bool = { true }
     private let change: (any CallChange)?
 
@@ -70,10 +69,10 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
             return zip(commands, replies).map { change.told($0, $1, among: commands) }
         }
 
-        /// What was begun: as it was meant, and as it is sent.
+        /// The call in flight: the commands that the client meant, and those that are sent.
         private var begun: (meant: [RedisCommand], sent: [RedisCommand]) = ([], [])
         private var isSent = false
-        /// It is held on its way: no reply comes any more.
+        /// Whether the call is held back, so that no reply arrives any more.
         private var isStuck = false
         private var outcome: Result<[RedisReply], RedisError>?
 
@@ -92,7 +91,7 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
             }
         }
 
-        /// The call reaches its server.
+        /// Sends the call to its server.
         private func deliver() {
             isSent = true
             do throws(RedisError) {
@@ -128,12 +127,12 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
     }
 }
 
-/// The loop of a process, turned by its world.
+/// The event loop of a process; its world runs it.
 package final class ProcessLoop: Sendable {
     private let tasks = Lock<[@Sendable () -> Void]>([])
     package init() {}
     package func post(_ task: @escaping @Sendable () -> Void) { tasks.withLock { $0.append(task) } }
-    /// Runs what was posted so far; whether there was anything.
+    /// Runs the tasks posted so far; returns whether any task ran.
     @discardableResult
     package func turn() -> Bool {
         let now = tasks.withLock { tasks in

@@ -1,25 +1,24 @@
-/// One simulated server: its data, its place in the cluster, and what is wrong with it.
+/// One simulated server: its data, its place in the cluster and its faults.
 struct Server {
     let number: Int
     var data = Keyspace()
-    /// Its shard's number.
     var shard: Int
-    /// `nil` for a primary.
+    /// The primary's number; `nil` on a primary.
     var primary: Int?
     var isUp = true
-    /// Counts its starts: connections of an earlier one are broken.
+    /// The number of starts; connections of an earlier start are broken.
     var life = 0
-    /// It answers nothing before this time.
+    /// The server does not answer before this time.
     var stalledUntil: Int64 = 0
-    /// It answers `-LOADING` before this time.
+    /// The server answers `-LOADING` before this time.
     var loadingUntil: Int64 = 0
-    /// A replica that gets nothing from its primary.
+    /// Whether a replica receives nothing from its primary.
     var isCutOff = false
-    /// A former primary that has not heard of its successor: it takes writes, and nobody follows it.
+    /// Whether this is a former primary that does not know of its successor; it accepts writes, but no replica follows it.
     var isForgotten = false
-    /// What it changed as a primary: each entry is one command's effects, and when it ran.
+    /// The changes made as a primary: the effects of each command, and when it ran.
     var history: [(effects: [[Bytes]], time: Int64)] = []
-    /// As a replica: how much of its primary's history it has; -1 asks for a copy of all.
+    /// On a replica: the number of applied entries of the primary's history; -1 requests a full copy.
     var applied = -1
     /// Commands that arrived and have not run.
     var waiting: [(time: Int64, words: [[Bytes]])] = []
@@ -27,7 +26,7 @@ struct Server {
 
     var host: String { "10.0.0.\(number + 1)" }
     var port: Int { 6379 }
-    /// Forty digits, as a cluster's nodes have them.
+    /// The node id: 40 hex digits.
     var identity: String {
         let text = String(number + 1, radix: 16)
         return String(repeating: "0", count: 40 - text.count) + text
@@ -48,7 +47,7 @@ struct Server {
 enum Slots {
     static let count = 16_384
 
-    /// The slot of a key: CRC16 (XMODEM) of the key, or of what stands between its first braces.
+    /// Returns the slot of a key: CRC16 (XMODEM) of the key, or of the part between its first braces.
     static func slot(of key: Bytes) -> Int {
         var part = key[...]
         if let begin = key.firstIndex(of: UInt8(ascii: "{")),

@@ -1,14 +1,13 @@
-// Several primaries with their replicas in one process, over one simulated clock and from one seed.
+// Several primaries and their replicas in one process, driven by one simulated clock and one seed.
 //
-// A call is what a client does with one connection: it sends some commands in one write and waits for all replies. The
-// cluster runs them at once, or it lets something go wrong. Time passes by calls and by `sleep`, and by nothing else.
+// A call is one use of a connection: the client sends some commands in one write and waits for all replies. The cluster runs the
+// commands at once or injects a fault. Time advances only through calls and `sleep`.
 //
-// Replication: a primary appends each command's effects to its history; a replica has taken over a part of it. WAIT lets
-// the replicas take over the rest, unless they are slow, cut off, stalled or down. A failover makes a replica the primary
-// with what it has: everything behind that is lost. A former primary may go on for a while without knowing it.
+// Replication: a primary appends each command's effects to its history, and a replica has applied a prefix of it. WAIT makes the
+// replicas apply the remaining entries, unless they are slow, cut off, stalled or down. A failover promotes a replica with the
+// entries it has; later entries are lost. A former primary may accept writes for a while before it learns of its successor.
 //
-// Chance: each key's tag has a generator of its own, so that what happens to the calls of one thread does not depend on
-// those of another.
+// Chance: each hash tag has its own generator, so the faults of one thread's calls do not depend on another thread's calls.
 
 internal import Glibc
 internal import Platform
@@ -17,12 +16,11 @@ package final class SimulatedCluster: Sendable {
     package struct Layout: Sendable {
         package var primaries = 3
         package var replicas = 1
-        /// Without slots: one primary and its replicas.
+        /// False for one primary with its replicas and no slots.
         package var isCluster = true
-        /// Redis 7.2 and later: WAIT waits for what this connection wrote.
+        /// Whether WAIT waits only for this connection's writes, as in Redis 7.2 and later.
         ///
-        /// Before, it waits for what was there at the
-        /// connection's last command, of whatever kind.
+        /// Earlier versions wait for the server's offset at the connection's last command of any kind.
         package var waitsForWritesOnly = false
         package init() {}
     }
@@ -32,7 +30,7 @@ package final class SimulatedCluster: Sendable {
         var life: Int
         var isAsking = false
         var isOpen = true
-        /// How much of the history WAIT waits for.
+        /// The history offset that WAIT waits for.
         var offset = 0
     }
 
@@ -42,16 +40,16 @@ package final class SimulatedCluster: Sendable {
         var epoch: Int
     }
 
-    /// Everything, behind one lock.
+    /// The whole state, guarded by one lock.
     struct World {
         var layout: Layout
         var servers: [Server] = []
         var shards: [Shard] = []
         /// The shard of each slot.
         var slots: [Int] { didSet { spans = Self.spans(of: slots) } }
-        /// Runs of slots with the same owner.
+        /// Ranges of consecutive slots with the same owner.
         private(set) var spans: [Span] = []
-        /// Slots on their way: from, to.
+        /// The slots in migration, with source and target.
         var moving: [Int: (source: Int, target: Int)] = [:]
         var connections: [Int: Connection] = [:]
         var lastConnection = 0
@@ -60,9 +58,9 @@ package final class SimulatedCluster: Sendable {
         var seed: UInt64
         var chances: [Bytes: Chance] = [:]
         var downUntil: Int64 = 0
-        /// Calls so far, by the name of their first command.
+        /// The number of calls by the name of their first command.
         var callCounts: [String: Int] = [:]
-        /// Faults that happened, by name.
+        /// The number of injected faults by name.
         var faultCounts: [String: Int] = [:]
 
         struct Span {
@@ -87,9 +85,9 @@ package final class SimulatedCluster: Sendable {
     }
 
     private let world: Lock<World>
-    /// How long a client waits for what it began and does not stand by for.
+    /// The timeout of an asynchronous call, in milliseconds.
     static let begunMilliseconds = 2_500
-    /// What a server's clock says at the begin.
+    /// The server clock at the start, in Unix milliseconds.
     package static let startOfTime: Int64 = 1_790_000_000_000
 
     package init(seed: UInt64, layout: Layout = Layout()) {
@@ -118,29 +116,29 @@ package final class SimulatedCluster: Sendable {
 
     func withWorld<Result>(_ body: (inout World) -> Result) -> Result { world.withLock { body(&$0) } }
 
-    // MARK: What clients do
+    // MARK: Calls of clients
 
     package var milliseconds: Int64 { world.withLock { $0.now } }
 
     package func sleep(milliseconds: Int) {
         world.withLock { $0.now += Int64(max(milliseconds, 0)) }
-        // Others get their turn: this thread may do nothing but wait for one of them.
+        // Lets other threads run, because this thread may only wait for one of them.
         usleep(20)
     }
 
-    /// Opens a connection; its number.
+    /// Opens a connection and returns its number.
     package func connect(host: String, port: Int, timeout: Int) throws(CallFailure) -> Int {
         try world.withLock { world throws(CallFailure) in try world.connect(host: host, port: port, timeout: timeout) }
     }
 
     package func close(_ connection: Int) { world.withLock { $0.connections[connection] = nil } }
 
-    /// Runs commands in one write; their replies.
+    /// Runs commands in one write and returns their replies.
     package func run(_ connection: Int, _ commands: [[Bytes]], timeout: Int) throws(CallFailure) -> [Reply] {
         try world.withLock { world throws(CallFailure) in try world.call(connection, commands, timeout: timeout) }
     }
 
-    // MARK: What a test does
+    // MARK: Calls of tests
 
     package var rates: FaultRates {
         get { world.withLock { $0.rates } }
@@ -157,7 +155,7 @@ package final class SimulatedCluster: Sendable {
     }
     package static func slot(of key: String) -> Int { Slots.slot(of: Bytes(key.utf8)) }
 
-    /// What a key holds on its present primary, past all faults: the reply of one command.
+    /// Runs one read on the key's current primary, without faults.
     package func look(_ words: String...) -> Reply { look(words) }
 
     package func look(_ words: [String]) -> Reply {
@@ -170,7 +168,7 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// What a key holds on its present primary, or on a replica of it, past all faults; `nil` where there is no replica.
+    /// Runs one read on the key's current primary or on one of its replicas, without faults; returns `nil` if no replica exists.
     package func look(_ words: [Bytes], onReplica isOnReplica: Bool = false) -> Reply? {
         world.withLock { world in
             guard let key = Keyspace.keys(of: words).first else { return nil }
@@ -185,7 +183,7 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// Another program, or an operator, runs a command on the key's primary, past all faults of the network.
+    /// Runs a command of another program or an operator on the key's primary, without network faults.
     package func intrude(_ words: [String]) -> Reply {
         world.withLock { $0.intrude(words.map { Bytes($0.utf8) }) }
     }
@@ -214,10 +212,10 @@ package final class SimulatedCluster: Sendable {
 
     package func advance(milliseconds: Int) { world.withLock { $0.now += Int64(milliseconds) } }
 
-    /// SIGKILL: every connection breaks; what ran stays, since the server syncs before it replies.
+    /// Ends a server as SIGKILL does: every connection breaks; the data stays, because the server syncs before it replies.
     package func kill(_ server: Int) { world.withLock { $0.servers[server].crash() } }
 
-    /// Starts again; it answers `-LOADING` for a while.
+    /// Starts a server, which then answers `-LOADING` for a while.
     package func start(_ server: Int, loadingFor milliseconds: Int = 0) {
         world.withLock { world in
             world.servers[server].isUp = true
@@ -226,12 +224,12 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// SIGSTOP for a while: what clients send runs when it goes on.
+    /// Stops a server as SIGSTOP does; commands that arrive in this period run afterwards.
     package func stall(_ server: Int, for milliseconds: Int) {
         world.withLock { $0.servers[server].stalledUntil = $0.now + Int64(milliseconds) }
     }
 
-    /// Keeps commands on their way to a server until `release`: their client has given up by then.
+    /// Delays commands to a server until `release`, after their client has timed out.
     package func hold(_ commands: [[Bytes]], to host: String, port: Int) {
         world.withLock { world in
             guard let number = world.servers.firstIndex(where: { $0.host == host && $0.port == port }) else { return }
@@ -240,7 +238,7 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// What was held arrives: it runs before the next call of its server.
+    /// Delivers the delayed commands; they run before the server's next call.
     package func release() {
         world.withLock { world in
             for number in world.servers.indices {
@@ -257,14 +255,14 @@ package final class SimulatedCluster: Sendable {
 
     package func setDown(for milliseconds: Int) { world.withLock { $0.downUntil = $0.now + Int64(milliseconds) } }
 
-    /// A replica of the shard becomes its primary.
+    /// Promotes a replica of the shard to primary.
     ///
     /// - Parameters:
-    ///   - shard: which.
-    ///   - replica: which one; otherwise the one that has most, as an election prefers it.
-    ///   - isGraceful: it takes over everything first, as CLUSTER FAILOVER does.
-    ///   - forgetsOld: the old primary, if it runs, is not told of it before `mend`.
-    /// - Returns: whether there was a replica to promote.
+    ///   - shard: the shard's number.
+    ///   - replica: the replica's number; by default the one with the most entries, as an election prefers it.
+    ///   - isGraceful: whether the replica applies all entries first, as CLUSTER FAILOVER does.
+    ///   - forgetsOld: whether the old primary, if it runs, does not learn of the failover before `mend`.
+    /// - Returns: whether the shard had a replica to promote.
     @discardableResult
     package func failOver(_ shard: Int, to replica: Int? = nil, isGraceful: Bool = false, forgetsOld: Bool = false)
         -> Bool
@@ -272,10 +270,10 @@ package final class SimulatedCluster: Sendable {
         world.withLock { $0.failOver(shard, to: replica, isGraceful: isGraceful, forgetsOld: forgetsOld) }
     }
 
-    /// Everything runs, is linked and agrees again.
+    /// Ends all faults: every server runs, is linked and has the current map.
     package func mend() { world.withLock { $0.mend() } }
 
-    /// Begins to move a slot; `moveKeys` and `finishMove` go on.
+    /// Starts the migration of a slot; `moveKeys` and `finishMove` complete it.
     package func beginMove(slot: Int, to shard: Int) {
         world.withLock { world in
             guard world.layout.isCluster, world.slots[slot] != shard, world.moving[slot] == nil else { return }
@@ -283,7 +281,7 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// Moves some of its keys; how many are left.
+    /// Moves some of the slot's keys and returns how many are left.
     @discardableResult
     package func moveKeys(slot: Int, count: Int = .max) -> Int {
         world.withLock { $0.moveKeys(slot: slot, count: count) }
@@ -296,7 +294,7 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    /// Whether all copies of each shard hold the same.
+    /// Whether all replicas of each shard hold the primary's data.
     package var copiesAgree: Bool {
         world.withLock { world in
             world.shards.allSatisfy { shard in

@@ -1,11 +1,10 @@
 package import Redis
 
-/// The simulated cluster as the engine's client sees it.
 package struct SimulatedNetwork: RedisNetwork {
     package let cluster: SimulatedCluster
     package init(_ cluster: SimulatedCluster) { self.cluster = cluster }
 
-    /// Addresses of all servers, for a client's seeds.
+    /// The addresses of all servers, for a client's seed list.
     package var seeds: [RedisAddress] {
         cluster.addresses.map { RedisAddress(host: $0.host, port: UInt16($0.port)) }
     }
@@ -17,7 +16,7 @@ package struct SimulatedNetwork: RedisNetwork {
         } catch { throw .unreachable(address, "\(error)") }
     }
 
-    /// A reply as the engine's client has it.
+    /// Converts a reply to the type of the engine's client.
     package static func reply(_ reply: Reply) -> RedisReply { SimulatedConnection.reply(reply) }
 
     package var monotonicMilliseconds: UInt64 { UInt64(cluster.milliseconds) + 1_000 }
@@ -52,7 +51,7 @@ private final class SimulatedConnection: RedisConnection {
 
     func begin(_ commands: [RedisCommand]) { begun = commands }
 
-    /// What was begun runs now.
+    /// Runs the call that was started.
     func proceed() throws(RedisError) -> [RedisReply]? {
         try run(begun, timeoutMilliseconds: SimulatedCluster.begunMilliseconds)
     }

@@ -1,4 +1,4 @@
-// What a server says of itself and of the cluster.
+// The replies in which a server describes itself and the cluster.
 
 extension SimulatedCluster.World {
     func role(_ number: Int) -> Reply {
@@ -18,7 +18,7 @@ extension SimulatedCluster.World {
         return .array([.text("master"), .integer(Int64(server.history.count)), .array(replicas)])
     }
 
-    /// Those that are connected to this primary.
+    /// Returns the replicas connected to this primary.
     private func replicas(of number: Int) -> [Int] {
         shards[servers[number].shard].members.filter {
             $0 != number && servers[$0].isUp && !servers[$0].isCutOff && servers[$0].primary == number
@@ -75,7 +75,7 @@ extension SimulatedCluster.World {
         return .array(found)
     }
 
-    /// Replicas that the map names: those that are down are missing.
+    /// Returns the shard's replicas in the cluster map, which omits replicas that are down.
     private func named(_ shard: Int) -> [Int] {
         shards[shard].members.filter {
             $0 != shards[shard].primary && servers[$0].isUp && servers[$0].primary == shards[shard].primary

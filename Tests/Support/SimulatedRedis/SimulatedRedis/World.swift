@@ -15,7 +15,7 @@ extension SimulatedCluster.World {
             throw .refused
         }
         if servers[number].stalledUntil > now {
-            // The kernel takes the connection; nobody answers on it.
+            // The kernel accepts the connection, but no process answers on it.
             now += 1
         }
         lastConnection += 1
@@ -55,7 +55,7 @@ extension SimulatedCluster.World {
         let deadline = now + Int64(max(timeout, 1))
         if servers[number].stalledUntil > now {
             if servers[number].stalledUntil > deadline {
-                // It runs when the server goes on, whether the client is still there or not.
+                // The commands run after the stall, even if the client has disconnected.
                 servers[number].waiting.append((servers[number].stalledUntil, commands))
                 note("stalled")
                 try fail(identity, at: deadline, .timedOut)
@@ -111,7 +111,7 @@ extension SimulatedCluster.World {
         throw failure
     }
 
-    /// An error that has nothing to do with the command.
+    /// Returns an error that does not depend on the command.
     private mutating func refusal(_ chance: inout Chance, _ words: [Bytes]) -> Reply? {
         let texts = [
             "LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down",
@@ -130,7 +130,7 @@ extension SimulatedCluster.World {
         return .error(text)
     }
 
-    /// Runs what came while the server did not answer, as far as its time has come.
+    /// Runs the due commands that arrived while the server did not answer.
     private mutating func runWaiting(on number: Int) {
         while let index = servers[number].waiting.firstIndex(where: { $0.time <= now }) {
             let call = servers[number].waiting.remove(at: index)
@@ -179,7 +179,7 @@ extension SimulatedCluster.World {
         return reply
     }
 
-    /// A command that comes to the server that has the key now; replicas take it over as any other.
+    /// Runs a command on the key's current owner; replicas apply its effects like any other.
     mutating func intrude(_ words: [Bytes]) -> Reply {
         guard let key = Keyspace.keys(of: words).first else { return .null }
         let slot = Slots.slot(of: key)
@@ -196,7 +196,7 @@ extension SimulatedCluster.World {
 
     private var clusterDisabled: Reply { .error("ERR This instance has cluster support disabled") }
 
-    /// What a server of a cluster says in place of a command that is not its own.
+    /// Returns the redirection for a command whose slot this server does not own.
     private func redirection(of words: [Bytes], on number: Int, isAsking: Bool) -> Reply? {
         guard layout.isCluster else { return nil }
         let keys = Keyspace.keys(of: words)
@@ -237,7 +237,7 @@ extension SimulatedCluster.World {
             && server.loadingUntil <= now && servers[primary].isUp && !servers[primary].isForgotten
     }
 
-    /// A replica takes over its primary's history up to here.
+    /// Applies the primary's history up to this entry on a replica.
     private mutating func replicate(_ replica: Int, upTo count: Int) {
         guard let primary = servers[replica].primary else { return }
         if servers[replica].applied < 0 {
@@ -256,7 +256,7 @@ extension SimulatedCluster.World {
         }
     }
 
-    /// Replicas take over some of what they lack, as they do all the time.
+    /// Applies some of the missing entries on each replica, as asynchronous replication does.
     private mutating func replicateSome(from primary: Int, _ chance: inout Chance) {
         for replica in shards[servers[primary].shard].members where follows(replica, primary) {
             let lag = servers[primary].history.count - servers[replica].applied
@@ -270,7 +270,7 @@ extension SimulatedCluster.World {
         _ name: String, _ words: [Bytes], _ number: Int, _ connection: Connection, _ chance: inout Chance,
         deadline: Int64
     ) -> Reply {
-        // WAITAOF came with 7.2: the server's own disk has everything, since it syncs before it replies.
+        // Redis 7.2 added WAITAOF. The server's own disk has every entry, because the server syncs before it replies.
         let isOfDisks = name == "WAITAOF"
         if isOfDisks, !layout.waitsForWritesOnly {
             return .error("ERR unknown command 'WAITAOF', with args beginning with: ")
@@ -304,13 +304,13 @@ extension SimulatedCluster.World {
         let count = acknowledged()
         if count < wanted {
             note("too few replicas")
-            // A timeout of 0 is none: the client's own ends the call.
+            // With a timeout of 0 the command waits until the client's own timeout.
             now = time == 0 ? deadline + 1 : now + time
         }
         return isOfDisks ? .array([.integer(1), .integer(Int64(count))]) : .integer(Int64(count))
     }
 
-    // MARK: What happens to servers
+    // MARK: Server faults
 
     mutating func failOver(_ shard: Int, to wanted: Int?, isGraceful: Bool, forgetsOld: Bool) -> Bool {
         let old = shards[shard].primary
@@ -345,13 +345,13 @@ extension SimulatedCluster.World {
         return true
     }
 
-    /// A server takes the place that the cluster has for it.
+    /// Gives a restarted server its role in the cluster.
     mutating func rejoin(_ number: Int) {
         let primary = shards[servers[number].shard].primary
         guard primary != number else { return }
         servers[number].isForgotten = false
         if servers[number].primary != primary || servers[number].applied < 0 {
-            // Clients of a primary that becomes a replica stay connected.
+            // Clients stay connected to a primary that becomes a replica.
             servers[number].primary = primary
             servers[number].history = []
             servers[number].applied = -1
@@ -385,7 +385,7 @@ extension SimulatedCluster.World {
             guard let entry = servers[source].data.lift(key) else { continue }
             servers[target].data.put(key, entry)
         }
-        // RESTORE and DEL reach the replicas in order with everything else; here each takes a copy.
+        // RESTORE and DEL reach real replicas in order with all other commands. Here each replica copies the primary's data.
         for shard in [move.source, move.target] {
             let primary = shards[shard].primary
             for replica in shards[shard].members where replica != primary && servers[replica].primary == primary {

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import SimulatedRedis
 
-/// A redis-server of Debian on loopback, with one blocking connection; ends with `end()`.
+/// Debian's redis-server on loopback with one blocking connection; `end()` stops it.
 final class RealServer {
     private var process: pid_t = 0
     private let folder: URL
@@ -27,7 +27,7 @@ final class RealServer {
         guard posix_spawnp(&process, "redis-server", nil, nil, arguments, environ) == 0 else {
             throw Broken(what: "redis-server is missing; deploy/install-dependencies.sh test")
         }
-        // The server makes its socket when it is ready to listen; a server that ended never does.
+        // The server creates its socket when it is ready. A server that has exited never creates it.
         while descriptor < 0 {
             guard waitpid(process, nil, WNOHANG) == 0 else {
                 throw Broken(what: "redis-server ended: \(folder.path)/log")

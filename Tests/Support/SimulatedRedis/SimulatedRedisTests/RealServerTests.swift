@@ -1,11 +1,11 @@
 import SimulatedRedis
 import Testing
 
-/// Goal: the simulated server answers as the real one.
+/// Goal: the simulated server replies as the real one does.
 ///
-/// Method: random commands to both, from a seed, and the replies
-/// compared one by one; hashes have no order, so theirs are sorted before.
-@Suite("The simulated Redis beside a real server", .serialized)
+/// Method: both get the same seeded random commands, and the replies are compared one by one. Hash fields are sorted first,
+/// because their order is unspecified.
+@Suite("The simulated Redis replies as a real server", .serialized)
 struct RealServerTests {
     @Test("random commands", arguments: [1, 2, 3] as [UInt64])
     func randomCommands(seed: UInt64) throws {
@@ -78,7 +78,7 @@ struct RealServerTests {
         ("redis.call('SET', 'k', 'before') return redis.call('HGET', 'k', 'a')", [], []),
     ]
 
-    /// Hashes come in the real server's own order.
+    /// The real server returns hash fields in an unspecified order.
     static func ordered(_ words: [Bytes], _ reply: Reply) -> Reply {
         guard case .array(let items) = reply else { return reply }
         func text(_ reply: Reply) -> String { "\(reply)" }
@@ -88,7 +88,7 @@ struct RealServerTests {
             return .array(pairs.sorted { text($0[0]) < text($1[0]) }.flatMap { $0 })
         case "HKEYS", "KEYS": return .array(items.sorted { text($0) < text($1) })
         case "XINFO":
-            // Only the fields that the simulated server has.
+            // Compares only the fields that the simulated server has.
             let names = ["length", "last-generated-id", "first-entry", "last-entry"]
             let pairs = stride(from: 0, to: items.count - 1, by: 2).map { (items[$0], items[$0 + 1]) }
             return .array(pairs.filter { pair in names.contains { .text($0) == pair.0 } }.flatMap { [$0.0, $0.1] })
@@ -96,10 +96,9 @@ struct RealServerTests {
         }
     }
 
-    /// Errors of scripts name lines and digests: their first two words say which they are.
+    /// Errors of scripts contain line numbers and digests, so only their first two words are compared.
     ///
-    /// Of two errors that a command
-    /// has, either may be told.
+    /// If a command has two errors, a server may report either of them.
     static func agree(_ real: Reply, _ simulated: Reply) -> Bool {
         guard case .error(let left) = real, case .error(let right) = simulated else { return real == simulated }
         if left.hasPrefix("WRONGTYPE") != right.hasPrefix("WRONGTYPE") { return true }
@@ -112,7 +111,7 @@ struct RealServerTests {
     }
 }
 
-/// Commands over few keys of each kind, most of them sensible.
+/// A generator of mostly valid commands over a few keys of each type.
 struct CommandGenerator {
     private var chance: Chance
     init(seed: UInt64) { chance = Chance(seed: seed) }
@@ -120,7 +119,7 @@ struct CommandGenerator {
     private mutating func any(_ words: String...) -> String { words[chance.below(words.count)] }
     private mutating func number(_ bound: Int) -> String { String(chance.below(bound)) }
     private mutating func key(_ kind: String) -> String {
-        // Now and then a key of another kind.
+        // Chooses a key of the wrong type in 3 % of the commands.
         let kind = chance.happens(0.03) ? any("h", "s", "k") : kind
         return kind + number(3)
     }
@@ -166,7 +165,7 @@ struct CommandGenerator {
         case 17: words = ["HMGET", key("h"), field(), field()]
         case 18: words = [any("HLEN", "HGETALL", "HKEYS"), key("h")]
         case 19: words = [any("HEXISTS", "HSTRLEN"), key("h"), field()]
-        // Members of one score, as ranges by bytes want them.
+        // Members with equal scores, which lexicographical ranges require.
         case 20: words = ["ZADD", "l" + number(3), "0", field(), "0", field()]
         case 21...22: words = ["ZADD", key("z"), any("0", number(9), "2.5", "bad"), field(), number(9), field()]
         case 23: words = ["ZADD", key("z"), any("NX", "XX", "GT", "LT", "CH"), number(9), field()]
@@ -190,7 +189,7 @@ struct CommandGenerator {
         case 44: words = ["XINFO", "STREAM", key("s")]
         default: words = chance.happens(0.5) ? ["DBSIZE"] : [any("PING", "KEYS", "NOSUCH", "HSET", "XADD"), "*"]
         }
-        // Now and then a word is missing.
+        // Removes a word in 1 % of the commands.
         if words.count > 1, chance.happens(0.01) { words.removeLast() }
         return words.map { Bytes($0.utf8) }
     }

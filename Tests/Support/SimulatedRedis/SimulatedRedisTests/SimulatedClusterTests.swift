@@ -28,7 +28,7 @@ struct SimulatedClusterTests {
         }
     }
 
-    @Test("an election loses what no replica had, and keeps what WAIT counted")
+    @Test("an election loses entries that no replica had, and keeps those that WAIT counted")
     func elections() throws {
         let rig = Rig()
         let shard = rig.cluster.shard(of: "key")
@@ -43,7 +43,7 @@ struct SimulatedClusterTests {
         #expect(rig.cluster.copiesAgree && rig.cluster.primary(of: shard) == replica)
     }
 
-    @Test("a primary that has not heard of its successor takes writes that nobody acknowledges")
+    @Test("a primary that does not know its successor accepts writes without acknowledgements")
     func twoPrimaries() throws {
         let rig = Rig()
         let shard = rig.cluster.shard(of: "key")
@@ -62,7 +62,7 @@ struct SimulatedClusterTests {
     }
 
     @Test(
-        "WAIT counts what the connection saw, or before 7.2 what the server had at its last command",
+        "WAIT counts up to the connection's last write, or before 7.2 up to the server's offset at its last command",
         arguments: [false, true])
     func waiting(forWritesOnly: Bool) throws {
         var layout = SimulatedCluster.Layout()
@@ -76,7 +76,7 @@ struct SimulatedClusterTests {
         rig.cluster.setCutOff(1, false)
         rig.cluster.stall(1, for: 50)
         rig.client.close()
-        // What a connection has not written, WAIT of 7.2 does not wait for. A replica that is silent counts nothing.
+        // WAIT of 7.2 does not wait for the writes of other connections. It does not count a cut-off replica.
         #expect(try rig.client.exchange([Self.command("GET", "k"), wait], at: server).replies[1] == .integer(0))
         rig.cluster.advance(milliseconds: 100)
         #expect(try rig.client.exchange([Self.command("GET", "k"), wait], at: server).replies[1] == .integer(1))
@@ -116,7 +116,7 @@ struct SimulatedClusterTests {
         #expect(try rig.run("GET", "{t}4") == .bytes([118]) && rig.cluster.copiesAgree)
     }
 
-    @Test("commands of a client that gave up run later")
+    @Test("the server runs commands after their client has timed out")
     func late() throws {
         var layout = SimulatedCluster.Layout()
         layout.isCluster = false
@@ -132,7 +132,7 @@ struct SimulatedClusterTests {
         #expect(try rig.client.exchange([Self.command("GET", "k")], at: server).replies == [.bytes(Array("late".utf8))])
     }
 
-    @Test("a server that does not answer is known, until it answers")
+    @Test("the client remembers an unresponsive server until it answers")
     func silence() throws {
         let rig = Rig()
         _ = try rig.run("SET", "k", "v")
@@ -145,7 +145,7 @@ struct SimulatedClusterTests {
             _ = try rig.client.exchange([Self.command("GET", "k")], at: server, timeoutMilliseconds: 100)
         }
         #expect(cluster.isSilent(server) && cluster.silentPrimaries == [server])
-        // Who is in no hurry waits for it; others are told at once.
+        // A patient request waits for the server. Others fail at once.
         let began = rig.client.cluster.network.monotonicMilliseconds
         let request = RedisRequest(Self.command("GET", "k"), slot: SimulatedCluster.slot(of: "k"))
         #expect(throws: RedisError.self) {
@@ -157,7 +157,7 @@ struct SimulatedClusterTests {
         #expect(!cluster.isSilent(server) && cluster.silentPrimaries.isEmpty)
     }
 
-    @Test("memory that is full refuses what may need some, a script before its first change")
+    @Test("a full server refuses commands that may need memory, and a script before its first change")
     func outOfMemory() throws {
         let rig = Rig()
         _ = try rig.run("HSET", "h", "a", "1")
@@ -175,18 +175,18 @@ struct SimulatedClusterTests {
         #expect(try reply("HGET", "h", "b") == .bytes([49]))
     }
 
-    /// Goal: whatever goes wrong, a client's durable writes are there.
+    /// Goal: a client's durable writes survive every fault.
     ///
-    /// Method: counters that only rise, each set to the
-    /// next number by a write that is repeated until it is durable, while servers die, stop, part and take over.
-    @Test("durable writes survive everything", arguments: Array(1...40) + [162, 192] as [UInt64])
+    /// Method: increasing counters, each set to its next number by a write that is repeated until it is durable, while servers
+    /// crash, stall, lose their links and fail over.
+    @Test("durable writes survive every fault", arguments: Array(1...40) + [162, 192] as [UInt64])
     func durableWrites(seed: UInt64) throws {
         #expect(try Self.lost(seed: seed, Mutation()) == [])
     }
 
-    @Test("a planted fault loses what was durable", arguments: PlantedFault.all)
+    @Test("a planted fault loses durable writes", arguments: PlantedFault.all)
     private func planted(fault: PlantedFault) throws {
-        // Whatever the client asks for in between moves the faults: then another seed shows it.
+        // A change in the client's calls shifts the faults, so a failing seed may become another one.
         for seed in [fault.seed] + Array(1...250) where try Self.lost(seed: seed, fault.mutation) != [] {
             #expect(try Self.lost(seed: seed, Mutation()) == [])
             return
@@ -197,7 +197,7 @@ struct SimulatedClusterTests {
     private struct PlantedFault: CustomTestStringConvertible {
         var name: String
         var mutation: Mutation
-        /// One of those that show it.
+        /// A seed that shows the fault.
         var seed: UInt64
         var testDescription: String { name }
 
@@ -209,7 +209,7 @@ struct SimulatedClusterTests {
         ]
     }
 
-    /// Writes that were durable and are not there in the end.
+    /// Returns the durable writes that are missing at the end.
     private static func lost(seed: UInt64, _ mutation: Mutation) throws -> [String] {
         var layout = SimulatedCluster.Layout()
         layout.isCluster = seed % 4 != 0
@@ -217,12 +217,12 @@ struct SimulatedClusterTests {
         layout.waitsForWritesOnly = seed % 3 == 0
         let rig = Rig(seed: seed, layout, mutation)
         rig.cluster.rates = .all(oneIn: 40)
-        // Replicas that take over what they are waited for, and nothing else; replies that are lost, and primaries after them.
+        // In these seeds a replica applies entries only during a WAIT, replies are lost, and the primary fails after them.
         let isLossy = seed % 5 == 0
         if isLossy { (rig.cluster.rates.eagerReplica, rig.cluster.rates.replyLost) = (0, 0.15) }
         var chance = Chance(seed: seed)
         var durable: [String: Int] = [:]
-        // A command that runs late must not bring an older number back.
+        // A command that runs late must not restore an older number.
         let script = RedisScript(
             """
             if tonumber(redis.call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then return 0 end
@@ -252,7 +252,7 @@ struct SimulatedClusterTests {
                 if reply.fault == nil { durable[name] = number }
                 if isLossy, chance.happens(0.2) { rig.cluster.failOver(rig.cluster.shard(of: "\(name)s")) }
             } catch {
-                // Nothing is promised, and nothing may go back either.
+                // The write may be lost, but the counter must not decrease.
                 rig.cluster.mend()
             }
         }

@@ -127,7 +127,7 @@ struct BroadcastResolutionTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    // MARK: What a position proves
+    // MARK: Positions as proofs
 
     /// Two broadcasts for a device; the first is stopped, and before its message has ended the device is sent the second.
     private func passedOver(sentBefore: Bool, crashes: Bool) -> (first: TaskRecord, phone: Phone, totals: TaskTotals) {

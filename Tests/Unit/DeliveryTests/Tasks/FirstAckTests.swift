@@ -168,7 +168,7 @@ struct FirstAckTests {
         }
     }
 
-    // MARK: What the tests say
+    // MARK: Helpers
 
     private func digest(_ phone: Phone) -> UInt64 { phone.cid.low &* 0x1_0001_0001 &+ Self.task.low }
 

@@ -321,7 +321,7 @@ struct TaskTests {
         #expect(filter.excludes(task, 3, createdAt: 900_000) || filter.excludes(task, 4, createdAt: 900_000))
     }
 
-    // MARK: What the tests say
+    // MARK: Helpers
 
     @discardableResult
     private func send(_ phone: Phone) -> UInt64 { publish(phone, Self.task, "news", revokes: .none) }

@@ -467,7 +467,7 @@ struct ClusterTransportTests {
         #expect(seen.events.contains { if case .down(2, _, _) = $0 { true } else { false } })
     }
 
-    // MARK: Who is let in
+    // MARK: Admission of peers
 
     @Test("answers that find no room end the link, so that the one who asked is answered as busy and asks again")
     func answersWithoutRoom() throws {

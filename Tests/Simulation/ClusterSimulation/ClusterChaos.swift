@@ -1,7 +1,7 @@
 internal import Cluster
 internal import TestKit
 
-/// Random faults on a cluster of random size, and the check that it recovers from them.
+/// Random faults on a cluster of random size, and the check that the cluster recovers from them.
 package struct ClusterChaos {
     package let world: ClusterWorld
     private var random: SeededGenerator
@@ -19,7 +19,7 @@ package struct ClusterChaos {
         world = ClusterWorld(seed: seed, gatewayCount: Int.random(in: 1...7, using: &random), settings)
     }
 
-    /// - Returns: what went wrong; `nil`: nothing.
+    /// - Returns: the violation, or `nil`.
     package mutating func run(milliseconds: Int64) -> String? {
         let world = self.world
         let end = world.now + milliseconds
@@ -35,10 +35,10 @@ package struct ClusterChaos {
             world.heal(first)
             for second in 0..<first { world.allowLinks(first, second) }
         }
-        // A failover may have brought a wish back that was undone.
+        // A register failover may have restored a request that had been withdrawn.
         for part in world.register.pinnedParts.keys.sorted() { world.wish(.move(part: part, to: nil)) }
         for node in world.register.drainedNodes.sorted() { world.wish(.undrain(node)) }
-        // Those that are leaving must be gone first.
+        // Gateways that leave must have ended before they can start again.
         world.run(for: 10_000)
         for index in world.gateways.indices { world.start(index) }
         // Probation ends within five minutes.

@@ -1,12 +1,12 @@
 internal import Cluster
 
-/// What happens in a large cluster, one thing after the other, and what each costs.
+/// A sequence of events in a large cluster, with the cost of each.
 package struct ClusterScale {
     package struct Row: Sendable {
         package var what: String
-        /// Until each part was served and all agreed on it, in milliseconds; `nil`: it never was.
+        /// The milliseconds until each partition was served and all gateways agreed on its owner; `nil` if that never happened.
         package var settled: Int64?
-        /// Until the last device was served again.
+        /// The milliseconds until the last device was served again.
         package var lastDevice: Int64?
         package var partsMoved: Int
         package var reconnected: Int
@@ -15,9 +15,9 @@ package struct ClusterScale {
         package var mostCallsASecond: Int
         package var snapshots: Int
         package var snapshotBytes: Int
-        /// How long a call waited for others at the register's server at most, in milliseconds.
+        /// The longest time that a call queued at the register's server, in milliseconds.
         package var longestWait: Int64
-        /// The share of its time that the register's server worked, from the event until all was settled.
+        /// The share of time in which the register's server was busy, from the event until the cluster was settled.
         package var registerBusy: Double
         package var lapses: Int
     }
@@ -30,13 +30,13 @@ package struct ClusterScale {
         var settings = ClusterWorld.Settings()
         settings.partCount = parts
         settings.deviceCount = devices
-        // Of a renewal on redis-server 7.0, rounded up (`make bench-cluster`, row register).
+        // The cost of a renewal on redis-server 7.0, rounded up (`make bench-cluster`, row register).
         (settings.callCost, settings.snapshotCost) = (25, 1)
         gatewayCount = gateways
         world = ClusterWorld(seed: seed, gatewayCount: gateways + 1, settings)
     }
 
-    /// Runs all of it; what went wrong, `nil`: nothing.
+    /// Runs all events; returns the violation, or `nil`.
     package mutating func run() -> String? {
         let (world, count) = (self.world, gatewayCount)
         observe("all \(count) start within two seconds") {
@@ -78,10 +78,10 @@ package struct ClusterScale {
         world.resetTally()
         (world.mostCalls, world.longestWait) = (0, 0)
         event()
-        // An event shows after a moment; what is settled before has not begun.
+        // An event takes a moment to have an effect. Before that the cluster only seems settled.
         world.run(for: max(quiet, 2_500))
         let devices = rows.isEmpty ? 0 : world.settings.deviceCount
-        // To look at all of it after each event would cost more than the events.
+        // A check of the whole cluster after each event would cost more than the events.
         let limit = world.now + 120_000
         while world.violation == nil, world.now < limit, !(world.servedCount >= devices && world.isSettled) {
             world.run(for: 50)
@@ -100,7 +100,7 @@ package struct ClusterScale {
                 lapses: world.tally.lapses))
     }
 
-    /// A table for docs/use/Cluster.md.
+    /// The table for docs/use/Cluster.md.
     package var table: String {
         var lines = [
             "| what happens | last part served | last device served | parts that moved | devices that came back, turned away "

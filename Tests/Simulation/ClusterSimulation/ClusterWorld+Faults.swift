@@ -1,8 +1,8 @@
 package import Cluster
 
-/// What happens to gateways and to the register.
+/// Events of gateways and the register.
 extension ClusterWorld {
-    /// Starts a process; it joins under a new number.
+    /// Starts a process, which joins under a new number.
     package func start(_ index: Int) {
         guard !gateways[index].isRunning else { return }
         let info = gateways[index].info
@@ -15,7 +15,7 @@ extension ClusterWorld {
         startCalling(index, [.join])
     }
 
-    /// SIGKILL: the host answers for it at once.
+    /// Kills the process as SIGKILL does: its host refuses connections at once.
     package func kill(_ index: Int) {
         guard gateways[index].isRunning else { return }
         end(index)
@@ -27,7 +27,7 @@ extension ClusterWorld {
         }
     }
 
-    /// Power cut or cable: nobody answers for it.
+    /// Cuts the power or the cable: no host answers for the gateway.
     package func killHost(_ index: Int) { end(index) }
 
     func end(_ index: Int) {
@@ -47,7 +47,7 @@ extension ClusterWorld {
         for part in logs.indices { tellLost(index, part) }
     }
 
-    /// Register, logs and peers cannot be reached; its devices stay.
+    /// Cuts the gateway off from the register, the logs and its peers; its devices stay connected.
     package func cut(_ index: Int) {
         guard gateways[index].isRunning else { return }
         gateways[index].isCutOff = true
@@ -66,7 +66,7 @@ extension ClusterWorld {
         }
     }
 
-    /// A firewall refuses the links between two gateways that both run.
+    /// Blocks the links between two running gateways, as a firewall does.
     package func refuseLinks(_ first: Int, _ second: Int) {
         for (index, peer) in [(first, second), (second, first)] {
             if let node = gateways[peer].membership?.node, gateways[index].isRunning {
@@ -84,7 +84,7 @@ extension ClusterWorld {
         }
     }
 
-    /// A planned stop: everything is given away first.
+    /// Stops a gateway as planned: it hands over all partitions first.
     package func leave(_ index: Int) {
         guard gateways[index].isRunning else { return }
         report(index, .leave, after: 0)
@@ -95,7 +95,7 @@ extension ClusterWorld {
         try? register.wish(wish, now: now, nonce: nonce)
     }
 
-    /// The register's primary fails; `losesChange`: its replica did not have the last change.
+    /// Stops the register's primary; with `losesChange` its replica lacks the last change.
     package func failRegister(for milliseconds: Int64, losesChange: Bool) {
         isRegisterUp = false
         if losesChange { register = earlierRegister }
@@ -104,7 +104,7 @@ extension ClusterWorld {
 
     // MARK: Devices
 
-    /// Spreads the devices over the parts, connected to the gateways that serve them.
+    /// Spreads the devices over the partitions, connected to their owners.
     package func connectAllDevices() {
         for index in gateways.indices where gateways[index].isRunning {
             for part in gateways[index].open.keys where gateways[index].open[part] == logs[part] {
@@ -117,7 +117,7 @@ extension ClusterWorld {
         settings.deviceCount / settings.partCount + (part < settings.deviceCount % settings.partCount ? 1 : 0)
     }
 
-    /// Devices connected to the gateway whose log obeys it.
+    /// The number of devices connected to a gateway that holds the partition's latest epoch.
     package var servedCount: Int {
         var sum = 0
         for gateway in gateways {
@@ -131,7 +131,7 @@ extension ClusterWorld {
         retry(part, count, attempt)
     }
 
-    /// Full jitter, as the client's: up to a second, doubled with each failure.
+    /// Full jitter as in the client: the ceiling is one second, doubled with each failure.
     func retry(_ part: Int, _ count: Int, _ attempt: Int) {
         let ceiling = min(120_000, 1_000 << min(attempt, 16))
         let steps = min(count, ceiling / 10)
@@ -139,13 +139,15 @@ extension ClusterWorld {
         for step in 0..<steps {
             let share = rest / (steps - step)
             rest -= share
-            // 2 ms for the way, through a load balancer that picks any gateway.
+            // 2 ms of network latency, through a load balancer that chooses any gateway.
             let delay = draw(Int64(step * ceiling / steps)...Int64((step + 1) * ceiling / steps))
             add(.devices(part: part, count: share, attempt: attempt), after: 2 + delay)
         }
     }
 
-    /// Nobody serves the part now: the Close names a window, which the client takes as it is from a second on.
+    /// Refuses devices of a partition without an owner.
+    ///
+    /// The Close names a retry window; the client honors it if it is at least a second.
     func refuse(_ part: Int, _ count: Int, _ attempt: Int) {
         tally.refusedAttempts += count
         guard let window = settings.refusedWindow else { return retry(part, count, attempt + 1) }
@@ -162,7 +164,7 @@ extension ClusterWorld {
         if gateways[owner].waiting.count == 1 { add(.admit(gateway: owner), after: 0) }
     }
 
-    /// A gateway's two cores take a bounded number of devices in a tick.
+    /// Admits at most the number of devices that a gateway's two cores can take in a tick.
     func admit(_ index: Int) {
         guard gateways[index].isRunning else { return }
         var room = settings.acceptsPerTick
@@ -190,7 +192,7 @@ extension ClusterWorld {
 
     package func resetTally() { tally = Tally() }
 
-    /// True when each part is served by one running gateway that all others agree on, and the shares are even.
+    /// Whether each partition is served by one running gateway that all others agree on, and the shares are even.
     package var isSettled: Bool { unsettledReason == nil }
 
     package var unsettledReason: String? {

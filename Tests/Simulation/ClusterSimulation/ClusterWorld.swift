@@ -1,33 +1,35 @@
 package import Cluster
 internal import TestKit
 
-/// Gateways, the register, the parts' logs and devices as counts, in one thread from one seed.
+/// A cluster in one thread from one seed: gateways, the register, the partitions' logs, and devices as counts.
 ///
-/// Each gateway runs the real `Membership` as `MembershipRunner` does: one call of the register at a time, reports in
-/// between. Devices reconnect as the client does: full jitter from one second on, doubled with each failure.
+/// Each gateway runs the real `Membership` as `MembershipRunner` does: one register call at a time, with reports in between.
+/// Devices reconnect as the client does: full jitter from one second, doubled with each failure.
 package final class ClusterWorld {
     package struct Settings: Sendable {
         package var partCount = 16
         package var timing = ClusterTiming()
-        /// One way between a gateway and the register, in milliseconds.
+        /// The one-way latency between a gateway and the register, in milliseconds.
         package var latency: ClosedRange<Int64> = 0...2
-        /// Until a gateway gives up waiting for the register.
+        /// The timeout of a register call, in milliseconds.
         package var registerTimeout: Int64 = 500
-        /// From `seat` to `opened`, and from `unseat` to `closed`.
+        /// The milliseconds from `seat` to `opened`, and from `unseat` to `closed`.
         package var opening: ClosedRange<Int64> = 20...80
         package var closing: ClosedRange<Int64> = 5...20
-        /// From a process's end to its peers' knowledge of it.
+        /// The milliseconds from a process's end until its peers notice.
         package var linkBreak: ClosedRange<Int64> = 1...30
-        /// Devices that one gateway can take per 10 ms.
+        /// The number of devices that one gateway can admit per 10 ms.
         package var acceptsPerTick = 200
         package var deviceCount = 0
-        /// When a device that nobody serves is told to come back; `nil`: it waits twice as long after each refusal.
+        /// The retry window for a device without an owner, in milliseconds; `nil`: the device doubles its backoff after each
+        /// refusal.
         package var refusedWindow: ClosedRange<Int64>? = 1_000...1_500
-        /// What the register's server takes for a call, and for each member and part of a snapshot, in microseconds: calls
-        /// wait for each other.
+        /// The server time of a register call, and of each member and partition in a snapshot, in microseconds.
+        ///
+        /// Calls are served one at a time.
         package var callCost: Int64 = 0
         package var snapshotCost: Int64 = 0
-        /// The chance in a thousand that a call's reply is lost although the call was carried out.
+        /// The probability, per mille, that a call's reply is lost although the call was executed.
         package var lostReplies = 0
         package init() {}
     }
@@ -65,7 +67,7 @@ package final class ClusterWorld {
         package internal(set) var process = 0
         package internal(set) var isRunning = false
         package internal(set) var isPaused = false
-        /// Neither register nor logs nor links can be reached.
+        /// Whether the gateway cannot reach the register, the logs and its peers.
         package internal(set) var isCutOff = false
         package internal(set) var membership: Membership?
         var info = MemberInfo()
@@ -75,9 +77,9 @@ package final class ClusterWorld {
         var isCalling = false
         var nextTurn: Int64 = .max
         var isLeaving = false
-        /// Epochs of the parts that it serves.
+        /// The epochs of the partitions that the gateway serves.
         package internal(set) var open: [Int: UInt64] = [:]
-        /// Devices connected, by part.
+        /// The number of connected devices by partition.
         package internal(set) var devices: [Int: Int] = [:]
         var waiting: [(part: Int, count: Int, attempt: Int)] = []
         package internal(set) var hasLeft = false
@@ -87,12 +89,12 @@ package final class ClusterWorld {
     package private(set) var now: Int64 = 1_000_000
     package internal(set) var gateways: [Gateway] = []
     package internal(set) var register: RegisterState
-    /// The highest epoch in each part's log.
+    /// The highest epoch in each partition's log.
     package internal(set) var logs: [UInt64]
     package internal(set) var isRegisterUp = true
-    /// Pairs of gateways whose link a firewall refuses although both run.
+    /// Pairs of running gateways whose link a firewall blocks.
     var refusedPairs: Set<[Int]> = []
-    /// The register before its last change, for a failover that loses it.
+    /// The register before its last change, for a failover that loses the change.
     var earlierRegister: RegisterState
     var random: SeededGenerator
     private var queue = TimeQueue<Event>()
@@ -100,25 +102,25 @@ package final class ClusterWorld {
     var nonce: UInt64 = 0
     private var opened: Set<[UInt64]> = []
 
-    /// What went wrong first; the run is worthless afterwards.
+    /// The first violation; the results of the run are void after it.
     package private(set) var violation: String?
     package private(set) var eventCount = 0
     package private(set) var registerCallCount = 0
     package private(set) var snapshotCount = 0
     package private(set) var snapshotBytes = 0
-    /// When the register's server has done what it was asked, in microseconds.
+    /// The time at which the register's server has served all calls, in microseconds.
     private var registerFreeAt: Int64 = 0
-    /// How long a call waited for others at most, in milliseconds.
+    /// The longest time that a call queued, in milliseconds.
     package internal(set) var longestWait: Int64 = 0
-    /// Microseconds that the register's server worked.
+    /// The busy time of the register's server, in microseconds.
     package private(set) var registerWork: Int64 = 0
-    /// Calls in the present 100 ms, and the most that there were in any.
+    /// The calls in the current 100 ms, and the maximum over all such windows.
     private var recent = (window: Int64(0), count: 0)
     package internal(set) var mostCalls = 0
     private var snapshotSize = (version: UInt64(0), byteCount: 0)
     package internal(set) var tally = Tally()
 
-    /// What happened to parts and devices since `resetTally`.
+    /// Events of partitions and devices since `resetTally`.
     package struct Tally: Sendable {
         package var takenByFailure = 0
         package var handedOver = 0
@@ -131,7 +133,7 @@ package final class ClusterWorld {
         package var reconnected = 0
         package var refusedAttempts = 0
         package var lastServed: Int64 = 0
-        /// When a part was last opened.
+        /// The time at which a partition was last opened.
         package var lastChange: Int64 = 0
         package var longestGift = 0
     }
@@ -151,7 +153,7 @@ package final class ClusterWorld {
 
     // MARK: Running
 
-    /// Does everything up to `time`.
+    /// Runs all events up to `time`.
     package func run(until time: Int64) {
         while violation == nil, let next = queue.nextTime, next <= time, let event = queue.popFirst() {
             now = max(now, next)
@@ -163,7 +165,7 @@ package final class ClusterWorld {
 
     package func run(for milliseconds: Int64) { run(until: now + milliseconds) }
 
-    /// Does `count` more events; false when there are no more before `time`.
+    /// Runs `count` more events; returns false if fewer are due before `time`.
     package func run(events count: Int, until time: Int64) -> Bool {
         for _ in 0..<count {
             guard violation == nil, let next = queue.nextTime, next <= time, let event = queue.popFirst() else {
@@ -176,7 +178,7 @@ package final class ClusterWorld {
         return true
     }
 
-    /// Runs until the condition holds; `nil` when it does not within the time.
+    /// Runs until the condition holds; returns `nil` on timeout.
     package func run(atMost milliseconds: Int64, until condition: () -> Bool) -> Int64? {
         let start = now
         while violation == nil {
@@ -261,14 +263,14 @@ package final class ClusterWorld {
     }
 
     private func take(_ index: Int, _ input: MembershipInput) {
-        // Taken out, so that it changes in place.
+        // Removed from the array during the call, so that it changes in place.
         guard var membership = gateways[index].membership.take() else { return }
         let actions = membership.take(input, now: now)
         gateways[index].membership = membership
         for action in actions { perform(action, index) }
     }
 
-    /// Sends the next call, or sets the time of the next turn.
+    /// Sends the next call, or schedules the next turn.
     private func proceed(_ index: Int) {
         guard gateways[index].isRunning, !gateways[index].isCalling else { return }
         guard !gateways[index].calls.isEmpty else {
@@ -290,7 +292,7 @@ package final class ClusterWorld {
             after: draw(settings.latency))
     }
 
-    /// What the register does; a call of a process that has ended meanwhile is carried out all the same.
+    /// Executes a call at the register, even if its process has ended since.
     private func carryOut(_ index: Int, _ process: Int, _ call: Call) -> Reply {
         guard isRegisterUp, !gateways[index].isCutOff else { return .failed }
         nonce += 1
@@ -333,7 +335,7 @@ package final class ClusterWorld {
         }
     }
 
-    /// The register's server does one call after the other; how long this one takes, in milliseconds.
+    /// Queues a call at the register's server; returns the milliseconds until it is served.
     private func serve(_ reply: Reply) -> Int64 {
         let window = now / 100
         recent = recent.window == window ? (window, recent.count + 1) : (window, 1)
@@ -351,11 +353,11 @@ package final class ClusterWorld {
         return delay
     }
 
-    /// Counts the bytes of a snapshot as Redis sends it; what its making costs.
+    /// Counts the bytes of a snapshot in Redis's encoding; returns the cost of building it, in microseconds.
     private func note(_ snapshot: RegisterSnapshot) -> Int64 {
         if snapshotSize.version != snapshot.version {
             var byteCount = 120
-            // Each text has a length line before it: `$NN`.
+            // RESP puts a length line before each text: `$NN`.
             for (node, member) in snapshot.members {
                 byteCount += 2 * ("\(node)".utf8.count + 6) + member.info.text.utf8.count + 60
             }
@@ -369,7 +371,7 @@ package final class ClusterWorld {
     private func end(_ index: Int, _ call: Call, _ reply: Reply) {
         gateways[index].isCalling = false
         if case .replaced = reply {
-            // The register lost this gateway's join and gave its number away: it drops everything and joins again.
+            // The register lost this gateway's join and reassigned its number. The gateway drops everything and joins again.
             tally.replaced += 1
             end(index)
             return start(index)
@@ -402,7 +404,7 @@ package final class ClusterWorld {
         switch action {
         case .seat(let part, let epoch): startOpening(index, part, epoch)
         case .unseat(let part, let epoch):
-            // Devices are told to come back; the part is closed when its log is.
+            // Devices receive a Close. The partition is closed once its log is closed.
             leaveDevices(index, part, attempt: 0)
             gateways[index].open[part] = nil
             add(
@@ -454,7 +456,7 @@ package final class ClusterWorld {
             return fail("part \(part) was fenced twice under epoch \(epoch)")
         }
         logs[part] = epoch
-        // The owner before finds out with its next write, if it can still write.
+        // A previous owner that can still write learns of the loss with its next write.
         for other in gateways.indices where other != index { tellLost(other, part) }
         add(.opens(gateway: index, process: process, part: part, epoch: epoch), after: draw(settings.opening))
     }
@@ -476,7 +478,7 @@ package final class ClusterWorld {
     }
 }
 
-/// What will happen, by time, and in the order of its making where times are equal.
+/// A queue of future events, ordered by time, then by insertion.
 struct TimeQueue<Event> {
     private var heap: [(time: Int64, order: UInt64, event: Event)] = []
     private var order: UInt64 = 0

@@ -5,14 +5,14 @@ import Testing
 import TextForms
 
 #if DEBUG
-/// A check that has never failed proves nothing: each deliberate bug must be seen within the fixed seeds.
+/// A check that has never failed proves nothing: a seed must detect each planted fault.
 @Suite("Every planted fault is caught") struct PlantedFaultTests {
-    /// Shorter runs than those of the fixed seeds: most faults show early in some seed.
+    /// Shorter runs than those of the fixed seeds, because most faults show early in some seed.
     private static let eventCount = 9_000
-    /// Beyond the fixed seeds, for faults that need rare weather.
+    /// More seeds than the fixed ones, for faults that need rare events.
     private static let seeds: ClosedRange<UInt64> = 1...192
 
-    /// Where each fault shows soonest; what does not show there any more is searched for.
+    /// The seed that detects each fault soonest; a search follows if that seed no longer detects it.
     private static let known: [PlantedFault: (seed: UInt64, hasServer: Bool)] = [
         .ackKeepsJob: (6, false),
         .expiryUncounted: (3, false),
@@ -71,7 +71,7 @@ import TextForms
         .feedTrimmedBeyondAck: (1, false),
     ]
 
-    /// What may give a fault away: the rule it breaks, or one that falls with it.
+    /// The violations that may reveal a fault: of the broken rule or of a dependent one.
     private static func kinds(_ fault: PlantedFault) -> Set<ViolationKind> {
         switch fault {
         case .ackKeepsJob: [.books, .finalState]
@@ -105,7 +105,7 @@ import TextForms
         case .revokeLeavesPending: [.finalState]
         case .broadcastIgnoresTags: [.content]
         case .broadcastBeforeSync: [.beforeSync]
-        // It writes as new a row that is there.
+        // The fault writes an existing row as a new one.
         case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress, .storeContract]
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
         case .replacedCastSent: [.sentAfterEnd]
@@ -119,10 +119,10 @@ import TextForms
         }
     }
 
-    /// A run in which faults show: a seed, and what takes part beside devices and senders.
+    /// A run that may detect faults: a seed, and the participants besides devices and senders.
     private struct Place: Hashable {
         var seed: UInt64
-        /// Most faults have nothing to do with an app's server, and show sooner without one.
+        /// Most faults do not involve an app's server and show sooner without one.
         var hasServer: Bool
         var hasBroadcasts: Bool
         var hasReceipts: Bool
@@ -145,10 +145,10 @@ import TextForms
         }
     }
 
-    @Test("by one of the fixed seeds, which is clean without it")
+    @Test("one of the seeds detects each planted fault, and is clean without it")
     func caught() throws {
         var lines: [String] = []
-        /// How far a run without a fault has to go to be compared with those that have one.
+        /// The number of events that a run without a fault needs for the comparison.
         var lengths: [Place: Int] = [:]
         for fault in PlantedFault.allCases {
             guard let (place, violation, eventCount) = Self.search(fault) else {
@@ -170,7 +170,7 @@ import TextForms
     }
 
     private static func search(_ fault: PlantedFault) -> (Place, Violation, eventCount: Int)? {
-        // Where it showed last; any change of the product may move it, then another seed shows it.
+        // The last known run. A change of the product may move the fault to another seed.
         let known = known[fault].map { [Place(fault, seed: $0.seed, hasServer: $0.hasServer)] } ?? []
         let all = (fault.isOfBroadcasts ? [true] : [false, true]).flatMap { hasServer in
             seeds.map { Place(fault, seed: $0, hasServer: hasServer) }
@@ -186,7 +186,7 @@ import TextForms
 }
 
 extension PlantedFault {
-    /// The others have nothing to do with broadcasts and first acks, and show sooner without them.
+    /// All other faults do not involve broadcasts or first acks and show sooner without them.
     fileprivate var isOfBroadcasts: Bool {
         switch self {
         case .broadcastIgnoresTags, .broadcastBeforeSync, .broadcastLedgerIgnored, .broadcastGoesOnAfterStop,

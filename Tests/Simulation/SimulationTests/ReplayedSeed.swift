@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// LONGWIRE_SEED replays one seed.
+/// The seed in `LONGWIRE_SEED`, to replay one run.
 enum ReplayedSeed {
     static var value: UInt64? { ProcessInfo.processInfo.environment["LONGWIRE_SEED"].flatMap { UInt64($0) } }
 }

@@ -4,8 +4,8 @@ import TestKit
 import Testing
 import Wire
 
-/// The simulation's store under the suite that the embedded store passes, too.
-@Suite("The simulated store keeps the seam's contract") struct SimulatedStoreTests {
+/// The simulation's store in the conformance suite of the embedded store.
+@Suite("The simulated store keeps the store contract") struct SimulatedStoreTests {
     private final class Harness: ShardStoreHarness {
         var simulated = SimulatedStore()
         var store: any ShardStore { simulated }
@@ -22,7 +22,7 @@ import Wire
         func reopen() { simulated = simulated.reopened() }
     }
 
-    @Test("beyond its bounds it tells of it and goes on")
+    @Test("the store reports a breach of its bounds and continues")
     func bounds() throws {
         let harness = Harness()
         harness.simulated.batchByteCount = (8 << 20) - 64
@@ -32,7 +32,7 @@ import Wire
     @Test("a message's alarm is not reported once its job has a row")
     func successors() throws { try checkAlarmSuccessors(Harness()) }
 
-    @Test("conformance", arguments: 0..<30 as Range<UInt64>)
+    @Test("the store passes the conformance suite", arguments: 0..<30 as Range<UInt64>)
     func conformance(seed: UInt64) throws {
         try checkShardStoreConformance(
             Harness(), seed: seed, stepCount: 1_500, buckets: [Bucket(0), Bucket(7), Bucket(4_095)])

@@ -2,7 +2,7 @@ import Delivery
 import Simulation
 import Testing
 
-/// Fixed seeds: together they cover a million events and more.
+/// The fixed seeds; together they cover more than a million events.
 enum FixedSeeds {
     static let seeds: ClosedRange<UInt64> = 1...64
     static let eventCount = 18_000
@@ -28,10 +28,10 @@ enum FixedSeeds {
     }
 
     @Test(
-        "seeds that failed once",
+        "seeds that failed before run without a violation",
         arguments: [
-            (1_475, true),  // a stopped task took a message whose device's queue was being searched
-            (1_059, false), (1_152, false),  // a revoke behind an unstored state was acked and never told
+            (1_475, true),  // A stopped task accepted a message while its device's queue was searched.
+            (1_059, false), (1_152, false),  // A revoke after an unstored state was acked and never delivered.
         ] as [(UInt64, Bool)])
     func failedOnce(seed: UInt64, hasServer: Bool) {
         let world = World(
@@ -42,11 +42,11 @@ enum FixedSeeds {
     }
 
     @Test(
-        "seeds that failed once, with broadcasts",
+        "seeds that failed before run without a violation, with broadcasts",
         arguments: [
-            6_973, 7_639,  // a stream passed a message whose end a crash took back
-            10_453,  // an alerted broadcast without storage ended under another alarm than its row's
-            1_020_955, 1_025_625,  // the oracle waited for a message of a broadcast that was being stopped
+            6_973, 7_639,  // A stream passed a message whose final state a crash had reverted.
+            10_453,  // An alerted broadcast without storage ended under another alarm than its row's.
+            1_020_955, 1_025_625,  // The oracle waited for a message of a broadcast that was being stopped.
         ] as [UInt64])
     func failedOnceWithBroadcasts(seed: UInt64) {
         let world = World(seed: seed, hasReceipts: false, hasFeeds: false, hasRareWeather: false)
@@ -55,11 +55,11 @@ enum FixedSeeds {
     }
 
     @Test(
-        "seeds that failed once, with everything",
+        "seeds that failed before run without a violation, with everything",
         arguments: [
-            101_003_155,  // an answer asked the shard amid its effects, and ended what they pointed to
-            501_003_050,  // a device's messages that ended together crowded each other out
-            101_001_580,  // a lapsed job of strategy 4 was left to a group that its row did not belong to
+            101_003_155,  // An answer called the shard during its effects, which invalidated their pointers.
+            501_003_050,  // A device's messages that ended together displaced each other.
+            101_001_580,  // An expired job of strategy 4 was left to the wrong group.
         ] as [UInt64])
     func failedOnceWithEverything(seed: UInt64) {
         let world = World(seed: seed)
@@ -68,7 +68,7 @@ enum FixedSeeds {
     }
 
     @Test(
-        "messages from devices and events reach their followers, each at least once and in order",
+        "upstream messages and events reach their consumers at least once and in order",
         arguments: [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15] as [UInt64])
     func feeds(seed: UInt64) {
         let world = World(
@@ -78,7 +78,7 @@ enum FixedSeeds {
         if let report = world.report { Issue.record("\(report)") }
     }
 
-    @Test("a seed is the whole run: the same one gives the same events", arguments: [3, 17] as [UInt64])
+    @Test("a seed determines the whole run", arguments: [3, 17] as [UInt64])
     func repeatable(seed: UInt64) {
         let (first, second) = (World(seed: seed), World(seed: seed))
         first.run(events: 4_000)

@@ -1,11 +1,11 @@
 internal import ClusterSimulation
 internal import Glibc
 
-/// A large cluster in simulated time, on the gateways' own membership, placement and register.
+/// A large cluster in simulated time, with the gateways' own membership, placement and register.
 ///
 ///     longwire-simulate-cluster [GATEWAYS PARTS DEVICES [SEED]]
 ///
-/// Prints the table of docs/use/Cluster.md. Exit code 1: a part was not served again, or two gateways served one.
+/// Prints the table of docs/use/Cluster.md. Exits with 1 if a partition was not served again or two gateways served one.
 @main
 enum SimulateCluster {
     static func main() {

@@ -1,10 +1,10 @@
-// Runs seeds of the simulation until the time is over, and writes what was covered.
+// Runs seeds of the simulation until the time limit and writes the coverage.
 //
 //   longwire-soak [--seed FIRST] [--seeds COUNT | --seconds N] [--events EACH] [--planted FAULT] [--server no]
 //                 [--json FILE] [--digests yes]
 //
-// With --digests each seed's digest is printed: a change of the simulation that keeps what seeds do keeps these lines.
-// A fault can be planted in a debug build only; the run then ends at the first seed that catches it.
+// With --digests each seed's digest is printed. A change that keeps the behavior of all seeds keeps these lines. Only a debug
+// build can plant a fault; the run then ends at the first seed that detects it.
 
 internal import Delivery
 internal import FoundationEssentials

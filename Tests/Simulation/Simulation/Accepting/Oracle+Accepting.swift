@@ -1,12 +1,12 @@
 internal import Delivery
 internal import Wire
 
-// What publishers are told, and what a message is accepted as.
+// Checks of publish results and of the state in which a message is accepted.
 extension Oracle {
-    /// The flag that a message is accepted with follows from what the device said of itself.
+    /// Checks that the flag of an accepted message matches the device's reported state.
     func checkAcceptance(_ record: Record, _ identity: Identity, _ row: RowInspection.Message) {
         guard record.strategy == .liveElseVendor || record.strategy == .liveOnly else { return }
-        // While another Hello is looked at, the older session may just have ended.
+        // While another Hello is being verified, the older session may just have ended.
         if identity.isBlacklisted { fail(.strategy, "message \(record.index) was accepted for a blacklisted device") }
         guard identity.callers.isEmpty else { return }
         if identity.isReachable == row.isOffline {
@@ -39,12 +39,12 @@ extension Oracle {
         }
         if !original.everDurable { fail(.beforeSync, "publish \(record.index) was answered before it was durable") }
         if original !== record {
-            // The first attempt of a list's call may have been refused: then this one is no repetition.
+            // The first attempt of a list call may have been refused. Then this attempt is not a repetition.
             if original.request != record.request || record.request == 0 || !outcome.isRepeat && !record.isOnce {
                 fail(.request, "publish \(record.index) was answered with message \(original.index)")
             }
         } else {
-            // Of calls that travel through mailboxes a later attempt may come first.
+            // Calls through mailboxes may be reordered, so a later attempt may arrive first.
             if outcome.isRepeat, record.dealt == nil, record.task?.firstAckWins != true {
                 fail(.request, "publish \(record.index) is called a repeat")
             }
@@ -52,7 +52,7 @@ extension Oracle {
                 fail(.offlineFlag, "publish \(record.index) was answered as live \(outcome.isLive)")
             }
         }
-        // What is known of a list's devices is never forgotten.
+        // The ledger of a list's devices is never dropped.
         guard record.request > 0, !requests.areForgotten || record.isOnce else { return }
         if !requests.take(outcome.message, of: record.request) {
             fail(.request, "request \(record.request) was accepted twice")

@@ -1,14 +1,14 @@
 internal import Wire
 
-/// Which message each request was answered with.
+/// The message that each request was answered with.
 struct RequestModel {
     private var answers: [Int: MessageID] = [:]
-    /// The store has dropped rows of requests, as it may after their time.
+    /// Whether the store has dropped rows of requests, which it may do after their retention.
     private(set) var areForgotten = false
 
     mutating func forget() { areForgotten = true }
 
-    /// - Returns: false when another message has answered the request before.
+    /// - Returns: false if another message answered the request before.
     mutating func take(_ message: MessageID, of request: Int) -> Bool {
         let known = answers.updateValue(message, forKey: request)
         return known == nil || known == message

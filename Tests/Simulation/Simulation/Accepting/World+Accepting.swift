@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// Publishers: messages of every kind, answers, and calls that are made again.
+// Publishers: messages of every kind, their results, and retries.
 extension World {
     func publishSomething() {
         guard !identities.isEmpty else { return }
@@ -43,7 +43,7 @@ extension World {
         }
     }
 
-    /// A call that got no answer is made again; some that got one are, too.
+    /// Repeats a call that got no answer, and some calls that got one.
     func retry(_ record: Record, attempt: Int) {
         guard record.request > 0, !isHealing else { return }
         let isAnswered = record.outcome != nil
@@ -115,9 +115,10 @@ extension World {
         loop.perform()
     }
 
-    /// Of a single push, an id that names the bucket of its device.
+    /// Returns the task id of a request.
     ///
-    /// Every other request's follows from the request, as those of the push API do; its attempts share it.
+    /// A single push's id names the bucket of its device. Every other id is derived from the request, as in the push API, so all
+    /// attempts share it.
     func task(of record: Record) -> TaskID {
         if let task = record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id { return task }
         guard isFoundByTask(record) else {
@@ -128,7 +129,7 @@ extension World {
             kind: .single, month: 0, day: 0, home: record.identity.bucket, request: requestKey(of: record))
     }
 
-    /// Whether a task finds its message: that of a single push only if its id follows from the request.
+    /// Whether a task finds its message; a single push's task finds it only if the task id is derived from the request.
     func isFoundByTask(_ record: Record) -> Bool {
         record.task != nil || record.broadcast != nil || record.dealt != nil
             || record.request % 2 == 1 && !record.isOnce
@@ -136,14 +137,14 @@ extension World {
 
     private func requestKey(of record: Record) -> (UInt64, UInt64) { (1 << 40 | 77, UInt64(record.request)) }
 
-    /// The attempts at a push that share its task: a revoke may end any of them.
+    /// Marks all attempts at a push that share its task, because a revoke may end any of them.
     func mayBeRevoked(_ record: Record) {
         record.mayBeRevoked = true
         guard record.request % 2 == 1, !record.isOnce else { return }
         for other in records where other.request == record.request { other.mayBeRevoked = true }
     }
 
-    /// The record's number, then bytes that follow from it.
+    /// Returns the record's number, followed by bytes derived from it.
     static func payload(_ index: Int, _ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: index), count: count)
         for place in 0..<8 { bytes[place] = UInt8(truncatingIfNeeded: index >> (8 * place)) }

@@ -1,18 +1,18 @@
-/// The broadcasts of a run, and what their coordinator knows.
+/// The broadcasts of a run and their coordinator's state.
 struct BroadcastModel {
-    /// Draws of its own.
+    /// The generator of this part only.
     var chance: Chance
     private(set) var all: [SimulatedBroadcast] = []
-    /// By loop: nothing that is said later arrives before this.
+    /// By loop: the earliest arrival time of the next announcement, which keeps announcements in order.
     private var launchTimes = [Int64](repeating: 0, count: 8)
-    /// By broadcast: the first bucket of the step under way.
+    /// By broadcast: the first bucket of the step in progress.
     private var stepStarts: [Int: Int] = [:]
-    /// Calls that are not answered yet.
+    /// The number of unanswered calls.
     private var openCalls = 0
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0xB0AD_CA57) }
 
-    /// The server makes a call now.
+    /// Whether the server makes a call now.
     mutating func isTime() -> Bool { chance.perMille(12) }
 
     mutating func add(_ broadcast: SimulatedBroadcast) { all.append(broadcast) }
@@ -29,7 +29,7 @@ struct BroadcastModel {
 
     // MARK: Steps
 
-    /// When a loop is told of a launch: a little later, in order.
+    /// Returns the time at which a loop learns of a launch: a short delay, in order.
     mutating func launchTime(loop: Int, now: Int64) -> Int64 {
         launchTimes[loop] = max(launchTimes[loop], now + chance.time(0, 4))
         return launchTimes[loop]

@@ -2,7 +2,7 @@ internal import Delivery
 internal import Wire
 
 extension Oracle {
-    /// A broadcast's message for one device is accepted, or has changed: the ledger tells.
+    /// Records that a broadcast's message for one device was accepted or has changed, as its ledger row says.
     func ledgerWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
         guard let row = RowInspection.ledger(key, bytes), row.isBroadcast else { return }
         guard let record = record(row.message), let broadcast = record.broadcast else {
@@ -14,7 +14,7 @@ extension Oracle {
         }
         if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
         guard !record.everMet else {
-            // A pending row is written again when the vendor accepts its message, and for no other reason.
+            // A pending row is written again only when the vendor accepts its message.
             if row.finalState == nil, !row.isAlerted { fail(.request, "message \(record.index) was accepted twice") }
             return
         }
@@ -53,22 +53,22 @@ extension Oracle {
         else { return }
         if !record.everDurable { counting.accept(app: record.identity.app) }
         if record.durableTable == nil { notePending(record, 1) }
-        // It has no row but this one, and the place in memory that every message has.
+        // A message without other rows counts this row and the 85 bytes of memory that every message uses.
         noteQueued(record, charge: bytes.count + 85)
         record.everDurable = true
         (record.durableTable, record.durableSequence) = (.broadcast, row.number)
     }
 
-    /// All shards have swept a stopped broadcast.
+    /// Checks that no message is pending after all shards have swept a stopped broadcast.
     func swept(_ broadcast: SimulatedBroadcast) {
         for record in broadcast.records.values where record.durableTable != nil && record.durableFinal == nil {
             fail(.finalState, "message \(record.index) is pending though broadcast \(broadcast.index) was stopped")
         }
     }
 
-    /// Every broadcast's report is the sum of its messages' ends, and nobody it meant is left out.
+    /// Checks that every broadcast's report is the sum of its messages' final states, and that no intended device is missing.
     func checkBroadcasts() {
-        // Where little is read ahead, jobs that nobody leased may have held up the tasks' alarms behind them: documented.
+        // With a small read-ahead, unleased jobs may delay the tasks' alarms queued after them, as documented.
         if world.broadcasting.all.contains(where: { $0.launched != nil && !$0.isOver }) {
             world.pass(milliseconds: 400_000)
         }
@@ -90,7 +90,7 @@ extension Oracle {
                     return fail(.books, "\(name): \(broadcast.totals[state]) as \(state), there were \(count)")
                 }
             }
-            // What is dealt out reaches whom the scan came to before its end.
+            // A dealt-out broadcast reaches only the devices that the scan visited before it ended.
             guard broadcast.tag == nil, !broadcast.isDealt || broadcast.isDealtOut && !broadcast.isStopped,
                 !broadcast.isDealt || !broadcast.wasFound
             else { continue }
@@ -99,7 +99,7 @@ extension Oracle {
                 && identity.registeredAt < broadcast.launchedAt - 50 && identity.isDurable && !identity.wasLost
                 && broadcast.records[identity.cid]?.durableFinal == nil
                 && !broadcast.refusedBy.contains(identity.cid)
-                // A scan goes by the time at which it was numbered, which is before that was durable.
+                // A scan uses the time at which the broadcast was numbered, which is before the number was durable.
                 && (!broadcast.isDealt || identity.registeredAt < broadcast.madeAt - 50)
             {
                 return fail(.progress, "\(name) has left out device \(identity.index)")
@@ -107,7 +107,7 @@ extension Oracle {
         }
     }
 
-    /// A broadcast's frame, as it was put into the outbox.
+    /// Checks a broadcast's frame when it enters the outbox.
     func willBroadcast(_ link: Link, _ body: [UInt8]) {
         guard let deliver = body.withUnsafeBytes({ try? Deliver(decoding: $0.bytes) }), deliver.stream == 1 else {
             return fail(.content, "a broadcast's frame that cannot be read")
@@ -125,7 +125,7 @@ extension Oracle {
         willDeliver(link, effect, deliver.messageID)
     }
 
-    /// A newer broadcast under the same key, for the device, too, whose end every shard has carried out.
+    /// Returns a newer broadcast with the same collapse key that also targets the device and has ended in every shard.
     private func replacement(of broadcast: SimulatedBroadcast, for identity: Identity) -> SimulatedBroadcast? {
         guard broadcast.collapse > 0, let number = broadcast.launched?.broadcast?.number,
             !identity.wasBlacklisted, identity.isDurable, !identity.wasLost
@@ -136,7 +136,7 @@ extension Oracle {
         }
     }
 
-    /// An ack above every number that was given closes the session.
+    /// Checks that an ack above every assigned number closes the session.
     func didAcknowledgeBroadcasts(_ link: Link, _ ack: AckView) {
         guard link.phase == .open, let identity = link.identity, identity.liveLink === link else { return }
         let given = world.broadcasting.all.filter { $0.app == identity.app }.compactMap {
@@ -146,7 +146,7 @@ extension Oracle {
         if highest > given.max() ?? 0 { fail(.sequence, "an ack of broadcast \(highest) was taken") }
     }
 
-    /// A scan names a device: it is meant, if its tags have not changed since the scan asked for them.
+    /// Checks that a scan finds only devices that the broadcast targets, unless their tags changed after the step was requested.
     func found(_ broadcast: SimulatedBroadcast, _ identity: Identity, askedAt: Int64) {
         if identity.app != broadcast.app { fail(.content, "broadcast \(broadcast.index) found another app's device") }
         guard let tag = broadcast.tag, identity.tagsChangedAt < askedAt else { return }

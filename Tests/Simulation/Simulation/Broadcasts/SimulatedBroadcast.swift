@@ -1,43 +1,42 @@
 internal import Delivery
 internal import Wire
 
-/// A broadcast as the simulator knows it.
 final class SimulatedBroadcast {
     let index: Int
     let app: Int
     let task: TaskRecord
-    /// The number of the tag that a device must have, or must not have; `nil`: everybody.
+    /// The number of the tag that a device must have or must lack; `nil` targets all devices.
     let tag: (number: Int, isWanted: Bool)?
     let collapse: UInt8
-    /// Its message for each device that the gateway has thought of.
+    /// The broadcast's message for each device that the gateway has considered.
     var records: [DeviceID: Record] = [:]
-    /// As the gateway told of it when it was durable.
+    /// The gateway's announcement, sent when the broadcast was durable.
     var launched: TaskRecord?
     var launchedAt: Int64 = 0
-    /// When it was asked for first.
+    /// The time of the first request.
     var madeAt: Int64 = 0
     var isCreated = false
     var isStopped = false
-    /// The caller of the stop has swept, and the home was told to go on.
+    /// Whether the caller of the stop has swept and the home shard was notified to continue.
     var isStopTold = false
-    /// Loops whose part of the caller's sweep is under way, whether one failed, and in which run that is.
+    /// The number of loops in which the caller's sweep is in progress, whether a sweep failed, and the process run.
     var callersSweepMissing = 0
     var hasCallersSweepFailed = false
     var callersRun = 0
-    /// Every shard has swept it since it was stopped, in one run of the process: nothing of it goes out any more.
+    /// Whether every shard has swept the broadcast since its stop, in one run of the process; nothing of it is sent afterwards.
     var isSwept = false
     var isOver = false
-    /// Strategies 2 and 4: dealt out as messages of each device's own.
+    /// Whether the strategy is 2 or 4, so that the scan creates a separate message for each device.
     var isDealt: Bool { task.content.strategy == .vendorOnly || task.content.strategy == .vendorElseLive }
-    /// The scan has been to all its devices.
+    /// Whether the scan has visited all its devices.
     var isDealtOut = false
-    /// Devices whose queue was full, say.
+    /// The devices that refused the message, for example because their queue was full.
     var refusedBy: Set<DeviceID> = []
-    /// Its launch was found out by a start: it may have been earlier.
+    /// Whether a restart found the launch, which may have happened earlier.
     var wasFound = false
-    /// The scan that is under way: its state and where it is; one at a time, as on the gateway's coordinator.
+    /// The scan in progress; at most one, as in the gateway's coordinator.
     var scan: SimulatedScan?
-    /// Tells the answers of one scan from those of the one before.
+    /// The number of the scan, to ignore answers to the previous one.
     var scanStamp = 0
     var scanRequest: Int { index | scanStamp << 32 }
     var totals = TaskTotals()
@@ -50,21 +49,21 @@ final class SimulatedBroadcast {
     var payload: [UInt8] { World.payload(index | 1 << 24, 60) }
 }
 
-/// What the coordinator does for a broadcast, step by step.
+/// The coordinator's state for one broadcast.
 final class SimulatedScan {
     let record: TaskRecord
     let life: Int
     var position: Int
     var isSweeping = false
-    /// Its place is being written down; the last word is.
+    /// Whether the scan's position, or its last record, is being written.
     var isAdvancing = false
     var isFinishing = false
-    /// What the step has found is being sent to.
+    /// Whether messages to the devices found in this step are being sent.
     var isDealing = false
     var isStopped = false
     var found: [DeviceID] = []
     var askedAt: Int64 = 0
-    /// `speed`: so long until the next step.
+    /// The milliseconds until the next step, derived from `speed`.
     var pause: Int64 = 0
     var missing = 0
     var hasFailed = false

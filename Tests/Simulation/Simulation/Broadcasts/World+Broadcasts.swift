@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// Broadcasts to all and to tags, their stops, and what the gateway's coordinator does for them. Draws from its own generator.
+// Broadcasts to all devices and to tags, their stops, and the gateway's coordinator for them. Uses its own generator.
 extension World {
     private static let routes = (
         create: UInt64(21), stop: UInt64(22), scan: UInt64(23), totals: UInt64(24), state: UInt64(25),
@@ -28,7 +28,7 @@ extension World {
             _ = audience.add(chosen.isWanted ? .all : .none, [self.tag(chosen.number)])
             tag = chosen
         }
-        // What is dealt out shares its device's queue with the messages of single pushes.
+        // A dealt-out message shares its device's queue with the messages of single pushes.
         let keyNumber = isDealt ? UInt8(broadcasting.chance.between(1, 3)) : 9
         let collapse: UInt8 = plan.collapses && broadcasting.chance.perMille(400) ? keyNumber : 0
         let index = broadcasting.all.count
@@ -59,12 +59,12 @@ extension World {
         queue.add(.retryBroadcast(index, attempt: 1), at: now + broadcasting.chance.time(0, 8_000))
     }
 
-    /// A call that got no answer is made again; some that got one are, too.
+    /// Repeats a call that got no answer, and some that got one.
     ///
-    /// Always under the same request.
+    /// Every attempt has the same request.
     func retryBroadcast(_ index: Int, attempt: Int) {
         let broadcast = broadcasting.all[index]
-        // Without its request's row the gateway would make another one.
+        // Without the request's row the gateway would create another broadcast.
         guard !isHealing, !oracle.requests.areForgotten, !broadcast.isCreated || broadcasting.chance.perMille(300)
         else {
             return
@@ -88,7 +88,7 @@ extension World {
     private func stopSomeBroadcast() {
         let open = broadcasting.all.suffix(6).filter { $0.isCreated && !$0.isStopped && !$0.isOver }
         guard let oldest = open.first else { return }
-        // The newest may have replaced an older one, which must not be sent after the stop.
+        // The newest broadcast may have replaced an older one, which must not be sent after the stop.
         let newest = broadcasting.chance.perMille(700) ? open.last { $0.collapse != 0 } : nil
         stopBroadcast((newest ?? oldest).index)
     }
@@ -110,7 +110,7 @@ extension World {
 
     // MARK: Effects
 
-    /// Within the performing of effects: every loop is told a little later, in order.
+    /// Called while effects are performed: every loop is notified after a short delay, in order.
     func launched(_ record: TaskRecord) {
         guard let broadcast = broadcast(record.id) else { return fail(.content, "a broadcast that nobody made") }
         if let before = broadcast.launched, before.broadcast?.number != record.broadcast?.number {
@@ -132,7 +132,7 @@ extension World {
         }
     }
 
-    /// A start finds a broadcast in the log, of which the last run may not have told any loop.
+    /// Handles a broadcast that a restart finds in the log; the previous run may not have announced it to any loop.
     func found(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
         guard key.item > 0, let record = TaskRow.read(bytes), let broadcast = broadcast(record.id) else { return }
         if broadcast.launched == nil {
@@ -148,7 +148,7 @@ extension World {
 
     func broadcastDue(_ record: TaskRecord) {
         guard let broadcast = broadcast(record.id) else { return fail(.content, "a task fell due that nobody made") }
-        // A stop goes before a scan that is under way; otherwise one at a time.
+        // A stop replaces a scan in progress. Otherwise one scan runs at a time.
         if let scan = broadcast.scan, scan.life == life, scan.record.state == record.state { return }
         let scan = SimulatedScan(record, life: life)
         broadcast.scan = scan
@@ -158,7 +158,7 @@ extension World {
         queue.add(.broadcastStep(broadcast.scanRequest, life: life), at: now + 1)
     }
 
-    /// `request` names the scan, too: what was meant for the one before does not concern it.
+    /// Runs one step of a scan; `request` names the scan, so that calls for an earlier one are ignored.
     func broadcastStep(_ request: Int) {
         let index = request & 0xFFFF_FFFF
         let broadcast = broadcasting.all[index]
@@ -182,7 +182,7 @@ extension World {
             default: .close(.revoked)
             }
         let range = min(scan.position, World.bucketCount)..<end
-        // Answers may come at once.
+        // The state is set first, because answers may arrive synchronously.
         broadcasting.stepBegan(index, at: range.lowerBound)
         scan.position = end
         scan.missing = loops.count
@@ -220,7 +220,7 @@ extension World {
         }
     }
 
-    /// The front that took the stop ends what is pending, on every loop; whatever dies meanwhile, the home goes on by itself.
+    /// Ends pending messages on every loop as the gateway that received the stop does; if it dies, the home shard continues.
     private func sweepAsCaller(_ broadcast: SimulatedBroadcast) {
         (broadcast.callersSweepMissing, broadcast.hasCallersSweepFailed, broadcast.callersRun) = (
             loops.count, false, life
@@ -249,7 +249,7 @@ extension World {
         case .scanned(_, let found): scan.found += found
         case .swept, .record: break
         case .refused:
-            // It was stopped, or has ended, while it was scanned.
+            // The broadcast was stopped or ended during the scan.
             broadcast.scan = nil
             return
         default: scan.hasFailed = true
@@ -301,7 +301,7 @@ extension World {
         queue.add(.broadcastAdvance(broadcast.scanRequest, life: life), at: now + 1)
     }
 
-    /// Writes down where the scan is, or that all is done.
+    /// Writes the scan's position, or that the scan is complete.
     func broadcastAdvance(_ request: Int) {
         let broadcast = broadcasting.all[request & 0xFFFF_FFFF]
         guard let scan = broadcast.scan, scan.life == life, scan.missing == 0, request == broadcast.scanRequest else {
@@ -331,7 +331,7 @@ extension World {
             ? broadcasting.all[index] : nil
     }
 
-    /// The tail of the msgId of a broadcast's message for one device: made with the record of it.
+    /// Returns the digest in the message id of a broadcast's message for one device, and records the message.
     func broadcastDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
         guard let broadcast = broadcast(task), let identity = identity(cid) else { return task.low ^ cid.low }
         if let record = broadcast.records[cid] { return record.digest }
@@ -346,7 +346,7 @@ extension World {
         return record.digest
     }
 
-    /// Its last word may have been durable when the process died, and its answer lost: the row tells.
+    /// The last write may have been durable when the process died, and its answer lost; the row decides.
     func askBroadcastStates() {
         for broadcast in broadcasting.all where broadcast.launched != nil && !broadcast.isOver {
             ask(

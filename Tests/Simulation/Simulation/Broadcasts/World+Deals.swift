@@ -1,9 +1,9 @@
 internal import Delivery
 internal import Wire
 
-// Broadcasts of strategies 2 and 4, which a scan deals out as messages of each device's own.
+// Broadcasts of strategies 2 and 4: a scan creates a separate message for each device.
 extension World {
-    /// Sends to whom one step of the scan has found.
+    /// Sends to the devices that one step of the scan has found.
     func deal(_ broadcast: SimulatedBroadcast, _ scan: SimulatedScan) {
         let found = scan.found
         (scan.found, scan.isDealing) = ([], true)
@@ -25,7 +25,7 @@ extension World {
             (record.dealt, record.dealStamp) = (broadcast, broadcast.scanStamp)
             if content.timeToLive > 0 {
                 record.timeToLive = max(1, (scan.record.broadcast?.expiresAt ?? 0) - gatewayNow)
-                // An earlier attempt that came to nothing may have had longer.
+                // An earlier attempt that was not accepted may have had a longer TTL.
                 if let first, first.table == nil, !first.everDurable { first.timeToLive = record.timeToLive }
             }
             records.append(record)
@@ -36,7 +36,7 @@ extension World {
         }
     }
 
-    /// One of the devices has answered; after the last the scan goes on, or does the step again.
+    /// Handles one device's answer; after the last answer the scan continues or repeats the step.
     func dealAnswered(_ record: Record, _ outcome: PublishOutcome) {
         guard let broadcast = record.dealt else { return }
         switch outcome.code {
@@ -63,7 +63,7 @@ extension World {
             queue.add(.broadcastStep(broadcast.scanRequest, life: life), at: now + 1_000)
         } else {
             if let speed = broadcast.task.broadcast?.speed, speed > 0 {
-                // As if now and then there were thousands in a bucket.
+                // A long pause stands for a bucket with thousands of devices.
                 scan.pause = broadcasting.chance.perMille(50) ? broadcasting.chance.time(0, 90_000) : 1_000 / speed
             }
             dealtTo(broadcast, scan)
@@ -71,7 +71,7 @@ extension World {
         }
     }
 
-    /// A step is over, with or without devices in it.
+    /// Ends a step, with or without devices in it.
     func dealtTo(_ broadcast: SimulatedBroadcast, _ scan: SimulatedScan) {
         guard scan.position >= World.bucketCount, scan.record.state == .open else { return }
         broadcast.isDealtOut = true

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// What the counters' rows say, and what they must say: the messages that became durable, and their durable ends.
+/// The content of the counter rows, and the expected content: the durable messages and their durable final states.
 struct CountingModel {
     /// By bucket and app, then by day.
     private var rows: [UInt64: [UInt32: CountersRow]] = [:]
@@ -19,7 +19,7 @@ struct CountingModel {
     mutating func changePending(at place: UInt64, by change: Int) { pending[place, default: 0] += change }
     mutating func changeBlocks(at place: UInt64, by change: Int) { blocks[place, default: 0] += change }
 
-    /// The sizes of all pending messages of an app.
+    /// Returns the sizes of all pending messages of an app.
     func blocks(of app: AppKey) -> Int {
         blocks.reduce(0) { $0 + ($1.key & 0xFFFF_FFFF == app.word & 0xFFFF_FFFF ? $1.value : 0) }
     }
@@ -28,9 +28,9 @@ struct CountingModel {
 
     mutating func take(_ row: CountersRow, at place: UInt64) { rows[place, default: [:]][row.day] = row }
 
-    /// accepted = Σ final states + pending, and so the queued bytes, in each bucket of each app, at each commit that counts.
+    /// Checks accepted = Σ final states + pending, and the queued bytes, per bucket and app at each commit with counters.
     ///
-    /// - Returns: what is wrong; `nil` when nothing is.
+    /// - Returns: the violation, or `nil`.
     func fault(at place: UInt64) -> String? {
         var open: Int64 = 0
         for (_, row) in rows[place] ?? [:] { open += Int64(bitPattern: row.accepted &- row.ended) }
@@ -45,12 +45,12 @@ struct CountingModel {
         return "counters say that \(queued) blocks of a bucket are queued, \(blocks[place] ?? 0) are stored"
     }
 
-    /// One of the counts besides acceptances and ends, all buckets, apps and days together.
+    /// Returns the sum of one extra counter over all buckets, apps and days.
     func sum(of extra: CountersRow.Extra) -> Int {
         rows.values.reduce(0) { $1.values.reduce($0) { $0 + Int($1.extra[extra]) } }
     }
 
-    /// What is wrong with an app's counters, all buckets and days together.
+    /// Returns the first error in an app's counters over all buckets and days.
     func fault(ofApp index: Int, _ app: AppKey) -> String? {
         var counted: UInt64 = 0
         var sums = [UInt64](repeating: 0, count: 10)
@@ -70,7 +70,6 @@ struct CountingModel {
     }
 }
 
-// Counters, held against the messages.
 extension Oracle {
     private func place(of record: Record) -> UInt64 {
         CountingModel.place(record.identity.bucket, world.plan.apps[record.identity.app].key)
@@ -78,14 +77,14 @@ extension Oracle {
 
     func notePending(_ record: Record, _ change: Int) { counting.changePending(at: place(of: record), by: change) }
 
-    /// What a message counts among its app's queued bytes from here on: the charge of its queue, in blocks of 64 bytes.
+    /// Records the message's share of its app's queued bytes: its queue charge in blocks of 64 bytes.
     func noteQueued(_ record: Record, charge: Int) {
         let blocks = (charge + 63) / 64
         counting.changeBlocks(at: place(of: record), by: blocks - record.durableBlocks)
         record.durableBlocks = blocks
     }
 
-    /// What the shards of a process have in memory is what the disk has: asked where nothing waits to be written.
+    /// Checks that the shards' queued bytes in memory equal those on disk; called when no write is pending.
     func checkQueuedBytes() {
         for app in world.plan.apps {
             let told = world.loops.reduce(0) { $0 + $1.shard.statistics(of: [app.key])[0].queuedBytes }

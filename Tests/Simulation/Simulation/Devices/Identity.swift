@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// One cid that the gateway was asked to mint.
 final class Identity {
     let index: Int
     let cid: DeviceID
@@ -9,12 +8,12 @@ final class Identity {
     let app: Int
     let secret: [UInt8]
     let device: Int
-    /// False: the device lies, and what it acks need not have been handled.
+    /// False for a device that sends acks for messages it has not handled.
     let isHonest: Bool
 
-    // As the gateway was told, on the connection that counts.
+    // The connection of the current session, as reported to the gateway.
     var liveLink: Link?
-    /// The one before it: what the shard did in the same call went to that one first.
+    /// The previous connection, to which the shard sent first in the same call.
     var formerLink: Link?
     var formerUntil = 0
     var state = ApplicationState.terminated
@@ -22,22 +21,22 @@ final class Identity {
     var pushModeOff = false
     var isBlacklisted = false
     var wasBlacklisted = false
-    /// Steps for this device that have reached its loop and are not answered.
+    /// The steps for this device that have reached its loop and have no answer.
     var openSteps: [Int] = []
     var isSuspect = false
-    /// When an update or the blacklist last made it unreachable.
+    /// The time at which an update or the blacklist last made it unreachable.
     var leftAt: GatewayTime = -1
-    /// Connections whose Hello the shard is looking at.
+    /// Connections whose Hello the shard is verifying.
     var callers: [Link] = []
     var tokens: [String] = []
-    /// Those that some sender service called bad after it had got them.
+    /// The tokens that a sender service reported as invalid after it had received them.
     var badTokens: Set<String> = []
 
-    // As rows say.
+    // The device's state according to its rows.
     var isRegistered = false
-    /// When its first row was written, in the simulation's time; 0: never.
+    /// The simulation time at which its first row was written; 0 if never.
     var registeredAt: Int64 = 0
-    /// A crash took its first row with it.
+    /// Whether a crash lost its first row.
     var wasLost = false
     var tags: [TagName] = []
     var tagsChangedAt: Int64 = 0
@@ -46,7 +45,7 @@ final class Identity {
     var durableGeneration: UInt64 = 0
     var badge: Int32 = 0
     var durableBadge: Int32 = 0
-    /// Counts what set the badge, as the row has it.
+    /// The number of times the badge was set, as in the row.
     var badgeRound: UInt8 = 0
     var durableBadgeRound: UInt8 = 0
     var reserved: UInt64 = 0
@@ -68,7 +67,7 @@ final class Identity {
         (self.secret, self.device, self.isHonest) = (secret, device, isHonest)
     }
 
-    /// As docs/Semantics.md, "Reachability and fallback", has it, from what the gateway was told.
+    /// Whether docs/Semantics.md, "Reachability and fallback", calls the device reachable, given the gateway's information.
     var isReachable: Bool {
         guard liveLink != nil, !isSuspect, !pushModeOff, !isBlacklisted else { return false }
         return state == .foreground || state == .background && keepsRunning

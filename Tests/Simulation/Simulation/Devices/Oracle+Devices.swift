@@ -2,7 +2,7 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-// Devices: their rows, their sessions, what they say of themselves.
+// Checks of devices: their rows, sessions and reported state.
 extension Oracle {
     // MARK: Rows
 
@@ -31,9 +31,9 @@ extension Oracle {
         }
     }
 
-    /// The shard made one of the callers the device's session: the row tells whose Hello it was.
+    /// Makes one of the callers the device's session; the row identifies the Hello.
     func admit(_ identity: Identity, _ timestamp: UInt64) {
-        // A registration's own clock is not taken over when it is far off.
+        // The shard ignores a registration's clock that deviates too far.
         guard
             let index = identity.callers.firstIndex(where: {
                 $0.hello.timestamp == timestamp || $0.hello.registration
@@ -66,7 +66,7 @@ extension Oracle {
         identity.durableTokens = row.tokens
     }
 
-    /// After a crash a device is what the disk says of it.
+    /// Resets each device to its durable state after a crash.
     func identitiesFellBack() {
         for identity in world.identities {
             identity.generation = identity.durableGeneration
@@ -108,7 +108,7 @@ extension Oracle {
     }
 
     func take(_ tokens: [VendorToken], _ identity: Identity) {
-        // Messages are for alerts here: tokens of other kinds must make no difference.
+        // The messages here are alerts, so tokens of other kinds must make no difference.
         let tokens = tokens.filter { $0.kind == .alert }
         guard !tokens.isEmpty else { return }
         identity.tokens = tokens.map(\.token).filter { !$0.isEmpty }

@@ -2,26 +2,26 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-/// A phone: the real client core, what its app does with messages, and a storage that survives the app.
+/// A phone: the real client core, the app's message handler, and storage that survives the app.
 final class SimulatedDevice {
     let index: Int
     let app: Int
     let isLiar: Bool
     unowned let world: World
     var core: ClientCore
-    /// What a start of the app finds.
+    /// The state that the app finds at its start.
     private var stored: ClientState?
     var link: Link?
-    /// Handled, and not yet stored as handled.
+    /// Messages that are handled, but not yet stored as handled.
     private var unstored: [Record] = []
     var isFrozen = false
-    /// How far its clock is off.
+    /// The offset of its clock.
     private var skew: Int64 = 0
     private var wakeAt: Int64 = .max
     private var tokenNumber = 0
-    /// Alerts on its screen that nobody has tapped.
+    /// Alerts on the screen that the user has not tapped.
     var alerts: [Record] = []
-    /// Messages it was sent, for liars to choose from.
+    /// Received messages, from which dishonest devices choose.
     private(set) var seen: [Record] = []
     var badge: Int32 = 0
 
@@ -43,7 +43,7 @@ final class SimulatedDevice {
     }
 
     private var token: VendorToken { VendorToken(token: "token-\(index)-\(tokenNumber)") }
-    /// A token of another kind: activities begin and end, and calls have a token, too.
+    /// A token of another kind; activities start and end, and calls have a token, too.
     private var otherToken: VendorToken {
         let text = tokenNumber % 7 == 0 ? "" : "other-\(index)-\(tokenNumber)"
         return switch tokenNumber % 4 {
@@ -67,7 +67,7 @@ final class SimulatedDevice {
         turn()
     }
 
-    /// As long as a frame lets it be, and more than a row takes.
+    /// The longest reason that a frame allows, which exceeds the limit of a row.
     private static let longReason = String(repeating: "r", count: Wire.Limits.reasonByteCount)
 
     func connectionLost(_ reason: String) {
@@ -76,7 +76,7 @@ final class SimulatedDevice {
         turn()
     }
 
-    /// Bytes for the socket; a frozen app's wait in the kernel.
+    /// Receives bytes on the socket; a frozen app's bytes stay in the kernel.
     func received(_ link: Link, _ bytes: [UInt8]) {
         guard self.link === link else { return }
         world.log.note(world.now, "client received", Int64(index), Int64(link.number), Int64(bytes.count))
@@ -92,7 +92,7 @@ final class SimulatedDevice {
     func hungUp(_ link: Link) {
         link.isOpenAtClient = false
         guard self.link === link else { return }
-        if isFrozen { return }  // found out at the resume
+        if isFrozen { return }  // The app notices at its resume.
         connectionLost("closed")
     }
 
@@ -112,7 +112,7 @@ final class SimulatedDevice {
         turn()
     }
 
-    /// The system stops the app; the socket stays open and its buffers fill.
+    /// Suspends the app; the socket stays open and its buffers fill.
     func freeze(announced: Bool) {
         guard !isFrozen else { return }
         world.eventCount += 1
@@ -130,7 +130,7 @@ final class SimulatedDevice {
         guard isFrozen else { return }
         world.eventCount += 1
         isFrozen = false
-        // The app is told that it is in front before or after its thread reads the socket.
+        // The foreground notification may arrive before or after the app's thread reads the socket.
         let readsFirst = world.chance.perMille(500)
         if !readsFirst { perform(.applicationState(.foreground, keepsRunning: core.configuration.keepsRunning)) }
         if let link, !link.unread.isEmpty {
@@ -146,7 +146,7 @@ final class SimulatedDevice {
         if readsFirst { perform(.applicationState(.foreground, keepsRunning: core.configuration.keepsRunning)) }
     }
 
-    /// The app dies and is started again; what was not stored is forgotten.
+    /// Kills and restarts the app, which loses its unstored state.
     func crash(tapping opened: Record? = nil) {
         world.eventCount += 1
         world.faults.note(.clientCrashed)
@@ -167,7 +167,7 @@ final class SimulatedDevice {
         start()
     }
 
-    /// The app connects anew while the gateway still holds its older session.
+    /// Reconnects while the gateway still has the older session.
     func reconnectOverLive() {
         guard let link, !isFrozen else { return }
         world.faults.note(.clientReconnectedOverLive)
@@ -273,7 +273,7 @@ final class SimulatedDevice {
         }
     }
 
-    /// The app reports, asks for a Pong, ends its half of the connection, and reads on.
+    /// Reports, sends a Ping, closes the sending half of the connection, and continues to read.
     func halfClose(reporting opened: Record?, updates: Bool, pings: Bool) {
         guard let link, link.isOpenAtClient, link.phase == .open, !isFrozen, !link.isHalfClosed else { return }
         world.eventCount += 1
@@ -294,7 +294,7 @@ final class SimulatedDevice {
 
     private func handle(_ message: ReceivedMessage) -> MessageVerdict {
         guard let record = world.oracle.handled(message, by: self) else { return .processed }
-        // Its lies are about stream 0.
+        // Dishonest devices only lie about stream 0.
         if isLiar, record.broadcast == nil { seen.append(record) }
         world.log.note(world.now, "handled", Int64(index), Int64(record.index), Int64(message.sequence))
         if !world.isHealing, world.chance.perMille(world.plan.handlerTrouble) {
@@ -327,7 +327,7 @@ final class SimulatedDevice {
                 if let old = record.revokes, world.task(of: old) == task { record.wasHandled = true }
             }
         case .stopped(let error):
-            // Told not to come back by itself: the app starts it again.
+            // The gateway's Close forbids reconnects, so the app starts the client again.
             world.oracle.clientStopped(self, error)
         case .queueReset(let from, let to):
             guard !world.rare.isLater(to, than: from) else { return }
@@ -338,7 +338,7 @@ final class SimulatedDevice {
 
     // MARK: Lies
 
-    /// What a liar sends in place of an ack; `nil`: nothing.
+    /// Returns a dishonest device's frame in place of an ack; `nil` sends nothing.
     private func lie(_ bytes: [UInt8]) -> [UInt8]? {
         var ack = Ack()
         switch world.chance.below(6) {
@@ -355,7 +355,7 @@ final class SimulatedDevice {
             ]
         case 3:
             world.faults.note(.lyingAck)
-            // The numbers of an earlier registration are other messages' now.
+            // The numbers of an earlier registration now belong to other messages.
             let own = seen.filter { $0.identity === identity }
             guard !own.isEmpty else { return bytes }
             let record = world.chance.one(of: own)
@@ -379,7 +379,7 @@ final class SimulatedDevice {
         return frame
     }
 
-    /// Forgets where it stood, as a restored backup does.
+    /// Loses its positions, as a restored backup does.
     func forgetPositions() {
         guard isLiar, !isFrozen else { return }
         world.faults.note(.forgetfulHello)

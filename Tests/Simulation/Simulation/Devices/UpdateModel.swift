@@ -1,11 +1,11 @@
 internal import Delivery
 
-/// The batches that the result of a device's update must wait for.
+/// The batches that must be durable before a device's update is answered.
 struct UpdateModel {
     private var before: Ticket = 0
-    /// Since the update began.
+    /// The batches written since the update began.
     private var written: Set<Ticket> = []
-    /// Those that the device's stream wrote or that accept a broadcast's message: of these the result says nothing.
+    /// Batches of the device's stream or of an accepted broadcast message; the answer does not depend on them.
     private var ofStreams: Set<Ticket> = []
 
     mutating func begin(after ticket: Ticket) { (before, written, ofStreams) = (ticket, [], []) }

@@ -2,7 +2,7 @@ internal import Cryptography
 internal import Delivery
 internal import Wire
 
-// The gateway's edge: what `DeviceHandshake`, `DeviceSessions` and `EventLoopHost` do between the bytes of a connection and
+// The gateway's edge: the work of `DeviceHandshake`, `DeviceSessions` and `EventLoopHost` between the bytes of a connection and
 // the shard.
 extension World {
     private static let frameLimit = 64 << 10
@@ -21,7 +21,7 @@ extension World {
         cutFrames(link)
     }
 
-    /// Takes whole frames while the phase lets it.
+    /// Parses complete frames as long as the phase allows.
     func cutFrames(_ link: Link) {
         var offset = 0
         let bytes = link.received
@@ -156,13 +156,13 @@ extension World {
         loop.perform()
     }
 
-    /// An eavesdropper sends a Hello again.
+    /// Replays a recorded Hello, as an eavesdropper does.
     func replayHello() {
         guard isUp else { return }
         let (epoch, began) = (history.epoch(Self.queueEpoch), history.began / 1_000)
         let heard = links.suffix(80).filter {
-            // One from before a restore is refused unless its device's clock was ahead, or gateway time is behind the
-            // beginning of the history: documented.
+            // A Hello from before a restore is refused, with two documented exceptions. Its device's clock may have been ahead,
+            // or gateway time may be before the start of the history.
             $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged
                 && ($0.hello.queueEpoch == epoch || $0.hello.timestamp <= began && began < UInt64(gatewayNow))
         }
@@ -311,7 +311,7 @@ extension World {
 
     // MARK: Ends
 
-    /// The edge's own decision.
+    /// Closes the connection on the edge's own decision.
     func close(_ link: Link, _ code: CloseCode) {
         guard link.phase != .closed else { return }
         sendClose(link, code)
@@ -349,7 +349,7 @@ extension World {
         }
     }
 
-    /// The peer, or the path to it, has gone.
+    /// Handles the loss of the peer or of the path to it.
     func gatewayEndHungUp(_ link: Link) {
         guard link.isOpenAtGateway, link.life == life else { return }
         log.note(now, "hung up at the gateway", Int64(link.number))
@@ -357,7 +357,7 @@ extension World {
         finish(link, isForgotten: false)
     }
 
-    /// The process that held this end is dead.
+    /// Handles the death of the process that held this end.
     func gatewayEndDied(_ link: Link, isSilent: Bool) {
         link.phase = .closed
         link.isKnownToShard = false

@@ -1,28 +1,27 @@
 internal import Delivery
 internal import Wire
 
-/// The feeds of a run: who sends upstream, who follows, and what is known of each item.
+/// The feeds of a run: devices that send upstream, consumers, and the state of each item.
 struct FeedModel {
-    /// What happens next.
     enum Step {
         /// A device's turn to send.
         case send(Int)
-        /// A command comes out of its home's mailbox.
+        /// A command leaves its home's mailbox.
         case carry(Int)
-        /// A loop's tick: it takes what is durable to the feeds.
+        /// A loop's tick, which forwards durable items to the feeds.
         case tell(loop: Int, life: Int)
-        /// A loop learns what became of a batch.
+        /// The result of a batch reaches its loop.
         case told(Int, isTold: Bool)
         /// A consumer's turn.
         case follow(Int)
     }
 
-    /// A device's messages: one at a time, each again until it is taken, as the SDK sends them.
+    /// A device's upstream messages, one at a time; each is repeated until it is accepted, as the SDK does.
     struct Sender {
         let identity: Identity
-        /// Messages that were taken and that a restore of the store has lost.
+        /// Accepted messages that a restore of the store has lost.
         var lost: Set<UInt32> = []
-        /// The message under way, or the next one.
+        /// The message in flight, or the next one.
         var number: UInt32 = 1
         var isOpen = false
         var askedAt: Int64 = -1
@@ -32,15 +31,15 @@ struct FeedModel {
     struct Follower {
         let feed: FeedName
         let app: Int
-        /// The last item that it has; `nil`: it asks the gateway.
+        /// The last item read; `nil` if the consumer must ask the gateway.
         var cursor: UInt64? = 0
         var acked: UInt64 = 0
-        /// The command that it waits for.
+        /// The pending command.
         var asked: Int?
         var askedAt: Int64 = 0
-        /// What it has read, by number: a number stands for one thing for ever.
+        /// The items read so far, by number; a number identifies one item permanently.
         var items: [UInt64: FeedItem] = [:]
-        /// As rows say.
+        /// The last number in durable rows.
         var durableLast: UInt64 = 0
     }
 
@@ -62,10 +61,10 @@ struct FeedModel {
         var number: UInt32
     }
 
-    /// Draws of its own.
+    /// The generator of this part only.
     var chance: Chance
     var senders: [Sender] = []
-    /// By identity.
+    /// The index of the sender by identity.
     var places: [Int: Int] = [:]
     var followers: [Follower] = []
     var asks: [Ask] = []
@@ -76,7 +75,7 @@ struct FeedModel {
 
     mutating func isTime() -> Bool { chance.perMille(200) }
 
-    /// Every app has both feeds; what devices send is held back by small limits, what happened is never left out.
+    /// Gives every app both feeds; small limits throttle upstream messages, but events are never omitted.
     mutating func configure(_ apps: inout [AppSettings]) {
         for index in apps.indices {
             var limits = FeedLimits()
@@ -91,7 +90,7 @@ struct FeedModel {
         }
     }
 
-    /// The store is what it was then: consumers keep their cursors, devices go on with their numbers.
+    /// Restores the feed rows; consumers keep their cursors, and devices keep their numbers.
     mutating func putBack(_ backup: FeedModel) {
         for index in followers.indices {
             let (now, then) = (followers[index], backup.followers[index])
@@ -100,7 +99,7 @@ struct FeedModel {
         }
         durableUpstream = backup.durableUpstream
         for place in senders.indices {
-            // One that is not known to be taken is sent again.
+            // A message without a known acceptance is sent again.
             let (cid, next) = (senders[place].identity.cid, senders[place].number)
             senders[place].lost = Set(
                 (1..<next).filter { !durableUpstream.contains(Upstream(cid: cid, number: $0)) })

@@ -1,8 +1,8 @@
 internal import Delivery
 internal import Wire
 
-// Feeds, held against what devices sent and what became of messages: each thing at least once, in order, on disk before
-// anybody learns of it, and under its number for ever.
+// Compares feeds with the devices' messages and the final states. Each item appears at least once, in order, durable before it is
+// announced, and permanently under its number.
 extension Oracle {
     func feedBecameDurable(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) {
         guard world.hasFeeds, key.item > 0, let kind = FeedKind(rawValue: UInt8(truncatingIfNeeded: key.ownerLow)),
@@ -23,7 +23,7 @@ extension Oracle {
             guard world.feeds.durableUpstream.contains(.init(cid: sender.identity.cid, number: number)) else {
                 return fail(.beforeSync, "\(name) was taken before it was durable")
             }
-            // Of an earlier one it is the second answer.
+            // Otherwise this is a repeated answer for an earlier message.
             guard number == sender.number, sender.isOpen else { return }
             world.feeds.senders[place].number += 1
             (world.feeds.senders[place].isOpen, world.feeds.senders[place].askedAt) = (false, -1)
@@ -86,7 +86,7 @@ extension Oracle {
 
     // MARK: The end
 
-    /// All faults have ended and time has passed: everything was read, and nothing is left.
+    /// Checks that all items were read and nothing is left, after all faults have ended.
     func checkFeeds() {
         guard world.hasFeeds else { return }
         for loop in world.loops {
@@ -110,7 +110,7 @@ extension Oracle {
         }
     }
 
-    /// Each device's messages once, in the order in which it sent them.
+    /// Checks that each device's messages appear once, in sending order.
     private func checkUpstream(_ items: [FeedItem], app: Int) {
         var next: [DeviceID: UInt32] = [:]
         for item in items {
@@ -128,18 +128,18 @@ extension Oracle {
         }
     }
 
-    /// The number of a device's next upstream message in the feed.
+    /// Returns the number of a device's next upstream message in the feed.
     private func due(behind number: UInt32, of cid: DeviceID) -> UInt32 {
         let lost = world.feeds.senders.first { $0.identity.cid == cid }?.lost ?? []
         return ((number + 1)...).first { !lost.contains($0) } ?? 0
     }
 
-    /// Every end of a message at least once, none that did not happen, and each device's events in their order.
+    /// Checks that every final state appears at least once, that none is invented, and that each device's events are in order.
     private func checkEvents(_ items: [FeedItem], app: Int) {
         var told: Set<Told> = []
         var last: [DeviceID: GatewayTime] = [:]
         for item in items {
-            // A batch that came twice is told twice.
+            // A batch that was sent twice appears twice.
             guard told.insert(Told(cid: item.cid, message: item.message, kind: item.kind, at: item.at)).inserted else {
                 continue
             }

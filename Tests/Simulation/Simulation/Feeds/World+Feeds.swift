@@ -1,12 +1,12 @@
 internal import Delivery
 internal import Wire
 
-// Messages from devices and events, on their way to feeds and to those who read them. Mailboxes delay commands, answers get
-// lost, consumers restart and stay away. Draws from its own generator.
+// Upstream messages and events, their delivery to feeds, and the feeds' consumers. Mailboxes delay commands, answers get lost,
+// and consumers restart or pause. Uses its own generator.
 extension World {
     static let feedRoute: UInt64 = 40
 
-    /// Some device has something to say.
+    /// Lets some device send an upstream message.
     func sendUpstream() {
         guard !identities.isEmpty else { return }
         let identity = feeds.chance.one(of: identities)
@@ -44,7 +44,7 @@ extension World {
 
     // MARK: Commands
 
-    /// A mailbox's delay, and now and then that of a loop which is busy, or of a link between gateways.
+    /// The delay of a mailbox; in 10 % of the cases it includes a busy loop or a link between gateways.
     private func mailbox() -> Int64 { feeds.chance.time(0, feeds.chance.perMille(100) ? 4_000 : 6) }
 
     @discardableResult
@@ -65,7 +65,7 @@ extension World {
         loop.perform()
     }
 
-    /// Within the performing of effects: what follows from it comes a little later.
+    /// Called while effects are performed: the consequences follow after a short delay.
     func feedAnswered(_ origin: Origin, _ answer: TaskAnswer) {
         let number = Int(origin.request)
         let ask = feeds.asks[number]
@@ -83,7 +83,7 @@ extension World {
         case .append(let batch):
             switch answer {
             case .feed(.taken):
-                // The answer of another gateway may get lost: the batch comes a second time.
+                // Another gateway's answer may get lost. The batch is then sent a second time.
                 let isLost = !isHealing && feeds.chance.perMille(80)
                 if isLost { faults.note(.feedAnswerLost) }
                 queue.add(.feed(.told(batch, isTold: !isLost)), at: now + (isLost ? 1_000 : mailbox()))
@@ -147,7 +147,7 @@ extension World {
         defer { queue.add(.feed(.follow(index)), at: now + pause) }
         guard isUp else { return }
         if let asked = follower.asked {
-            // A long poll's time, and all delays of the way; a process that died answers nothing.
+            // The timeout of a long poll plus all network delays. A process that died does not answer.
             guard feeds.asks[asked].life != life || now - follower.askedAt > 60_000 else { return }
             feeds.followers[index].asked = nil
         }

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// Jobs: their rows, their leases, their results.
+// Checks of jobs: their rows, leases and results.
 extension Oracle {
     // MARK: Rows
 
@@ -34,8 +34,9 @@ extension Oracle {
         record.job = job
     }
 
-    /// The vendor's refusal takes back what the first lease did, an acceptance after all does it again; not once a
-    /// caller has set the badge.
+    /// Adjusts the badge: the vendor's refusal reverts the first lease's change, and a later acceptance applies it again.
+    ///
+    /// Neither applies once a caller has set the badge.
     func moveBadge(_ record: Record, isTakenBack: Bool) {
         guard let job = record.job, job.isBadgeTakenBack != isTakenBack, job.badgeRound == record.identity.badgeRound
         else { return }
@@ -43,7 +44,7 @@ extension Oracle {
         record.identity.badge = max(0, record.identity.badge + change)
     }
 
-    /// What the live channel may still bring is not leased.
+    /// Checks that no message is leased that the live channel may still deliver.
     func checkHeld(_ record: Record) {
         let identity = record.identity
         guard identity.callers.isEmpty else { return }
@@ -54,7 +55,7 @@ extension Oracle {
         guard record.strategy == .liveElseVendor, record.table != .vendorMessage, identity.isReachable,
             record.timeToLive > 0, !identity.isSuspect
         else { return }
-        // A message that ends soon is missed a second before its end.
+        // The live deadline of a message that expires soon is one second before its expiry.
         var missedAt = record.sentAt + world.plan.limits.backgroundLiveDeadline
         if record.expiresAt - 1_000 > record.sentAt { missedAt = min(missedAt, record.expiresAt - 1_000) }
         if record.flightLink < 0 || now < missedAt {
@@ -71,7 +72,7 @@ extension Oracle {
         noteResult(record, job.settledLease.1, job.settledOutcome)
     }
 
-    /// Remembers a result that is durable.
+    /// Records a durable result.
     func noteResult(_ record: Record, _ lease: UInt64, _ outcome: UInt8) {
         guard outcome != 0, record.durableResults.last.map({ $0.lease != lease || $0.outcome != outcome }) ?? true
         else { return }
@@ -132,7 +133,7 @@ extension Oracle {
         if record.openLease == job.leaseID.1 { record.openLease = 0 }
     }
 
-    /// Remembers what is reported; the verdicts come under this number.
+    /// Records the reported results and returns the number under which their verdicts arrive.
     func willSettle(_ results: [JobResult]) -> Int {
         for result in results {
             guard let record = record(result.job) else { continue }

@@ -1,11 +1,11 @@
 internal import Delivery
 
-/// Results on their way, until their verdicts are there.
+/// Reported results whose verdicts are pending.
 struct SettlementModel {
     private var open: [Int: [JobResult]] = [:]
     private var count = 0
 
-    /// - Returns: the number under which the verdicts come.
+    /// - Returns: the number under which the verdicts arrive.
     mutating func begin(_ results: [JobResult]) -> Int {
         count += 1
         open[count] = results

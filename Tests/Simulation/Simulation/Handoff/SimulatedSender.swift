@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// A sender service, with the vendor behind it.
+/// A sender service and the vendor that it calls.
 final class SimulatedSender {
     enum Character: CaseIterable { case honest, slow, liar, mortal }
 
@@ -9,7 +9,7 @@ final class SimulatedSender {
     var character: Character
     let leaseMilliseconds: Int64
     var leaseCount: UInt64 = 0
-    /// Leases on their way back from the gateway, and jobs being worked on.
+    /// Leased batches in flight from the gateway, and jobs in progress.
     var batches: [[Job]] = []
     var past: [Job] = []
 
@@ -20,7 +20,7 @@ final class SimulatedSender {
     }
 }
 
-// Sender services: they lease, ask the vendor, and tell the results, or not, or something else.
+// Sender services: they lease jobs, call the vendor, and report correct results, wrong results or none.
 extension World {
     func step(_ sender: SimulatedSender) {
         queue.add(.senderStep(sender: sender.index), at: now + (isHealing ? 500 : chance.time(50, plan.senderGap)))
@@ -66,7 +66,7 @@ extension World {
         queue.add(.senderResults(sender: sender.index, batch: sender.batches.count - 1), at: now + delay)
     }
 
-    /// Shows the alerts, then tells the gateway.
+    /// Shows the alerts, then reports the results to the gateway.
     func report(_ sender: SimulatedSender, batch: Int) {
         guard isUp else { return }
         eventCount += 1
@@ -133,7 +133,7 @@ extension World {
         extensionSaw(record)
     }
 
-    /// Results of jobs it does not hold.
+    /// Reports results of jobs that the sender has not leased.
     private func lie(_ sender: SimulatedSender) {
         guard !records.isEmpty else { return }
         var id: MessageID

@@ -2,7 +2,7 @@ internal import Delivery
 internal import Directory
 internal import Wire
 
-/// A step of the directory that a shard has been asked for, or is about to be.
+/// A step of the directory that is queued for a shard or was sent to it.
 struct SimulatedStep {
     enum Purpose {
         /// Part of an operation on aliases.
@@ -17,26 +17,26 @@ struct SimulatedStep {
     var step: DirectoryStep
     var purpose: Purpose
     var identity: Identity?
-    /// The row that shows it was carried out, and when that row becomes durable.
+    /// The ticket of the row that shows the step's effect.
     var seenAt: Ticket?
     var reply: DirectoryReply?
 }
 
-/// What the app's server asks of the directory.
+/// The directory calls of the app's server.
 struct NamesModel {
-    /// Draws of its own.
+    /// The generator of this part only.
     fileprivate var chance: Chance
     fileprivate var operations: [(app: Int, operation: DirectoryOperation)] = []
     fileprivate var steps: [SimulatedStep] = []
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0xD19E_C704) }
 
-    /// The server makes a call now.
+    /// Whether the server makes a call now.
     mutating func isTime() -> Bool { chance.perMille(80) }
 }
 
-// An app's server: names, blacklist, badge. It draws from its own generator, so that it does not change what the others
-// draw; steps travel through mailboxes, so those of several operations interleave.
+// An app's server: names, blacklist, badge. It uses its own generator, so that it does not change the draws of other parts. Steps
+// pass through mailboxes, so those of several operations interleave.
 extension World {
     func alias(_ app: Int, _ number: Int) -> AliasName {
         AliasName(
@@ -86,7 +86,7 @@ extension World {
         post(steps, of: names.operations.count - 1)
     }
 
-    /// The gateway has the rows of a device's tokens follow.
+    /// Updates the token rows after a change of a device's tokens, as the gateway does.
     func followTokens(_ news: TokenNews) {
         guard let app = plan.apps.firstIndex(where: { $0.key == news.app }) else { return }
         begin(.tokens(news), app: app)
@@ -107,7 +107,7 @@ extension World {
         queue.add(.directoryStep(names.steps.count - 1, life: life), at: now + names.chance.time(0, 60))
     }
 
-    /// The step's loop takes it from its mailbox.
+    /// Delivers the step from its loop's mailbox.
     func carryOut(_ number: Int) {
         let step = names.steps[number]
         log.note(now, "step", Int64(number), Int64(step.identity?.index ?? -1))
@@ -120,7 +120,7 @@ extension World {
         loop.perform()
     }
 
-    /// Within the performing of effects: the reply travels back first.
+    /// Called while effects are performed: the reply is delivered after a delay.
     func directed(_ number: Int, _ reply: DirectoryReply, _ loop: Loop) {
         if names.steps[number].reply != nil { fail(.request, "step \(number) was answered twice") }
         names.steps[number].reply = reply
@@ -139,14 +139,14 @@ extension World {
 
     // MARK: The end
 
-    /// Nobody stays blacklisted, so that the others' end can be judged as ever.
+    /// Removes every device from the blacklist, so that the final checks apply to all devices.
     func clearBlacklists() {
         for identity in identities where identity.isDurable {
             send(.setBlacklisted(identity.cid, false), .blacklist(false), to: identity)
         }
     }
 
-    /// An alias alone, and again while it is refused: few steps may wait for a device.
+    /// Checks one alias, and retries refused calls, because few steps may be queued per device.
     private func checkAlias(_ name: AliasName, _ app: Int) {
         for _ in 0..<4 where violation == nil {
             begin(.resolve([name]), app: app)
@@ -165,7 +165,7 @@ extension World {
         fail(.progress, "alias \(name.text) was not resolved")
     }
 
-    /// Aliases resolve to exactly those devices whose rows have them, and counts are what the rows say.
+    /// Checks that aliases resolve to exactly the devices whose rows have them, and that counts match the rows.
     func checkDirectory() {
         guard violation == nil else { return }
         pass(milliseconds: 40_000)
@@ -195,7 +195,7 @@ extension World {
 }
 
 extension Oracle {
-    /// A device row changed what only a server's step can change: one that was asked for must have done it.
+    /// Handles a change in a device row that only a server's step can make; a requested step must account for it.
     func serverChanged(_ identity: Identity, _ row: RowInspection.Device, ticket: Ticket) {
         if row.isBlacklisted != identity.isBlacklisted {
             let step = identity.openSteps.first { number in
@@ -224,7 +224,7 @@ extension Oracle {
                 case .add(let value): return row.badge == max(0, identity.badge + value)
                 }
             }
-            // Otherwise the badge is wrong, as the caller finds.
+            // Without a matching step the badge is wrong. The caller reports it.
             guard let step else { return }
             world.names.steps[step].seenAt = ticket
             identity.badge = row.badge
@@ -239,7 +239,8 @@ extension Oracle {
         if let ticket = step.seenAt, reply == .failed || ticket > loop.store.durableTicket,
             let other = identity.openSteps.first(where: { isLike(step, $0) && mayHaveDone($0, reply, loop) })
         {
-            // Its answer was on the way when the other one did the same, and what that one had done was this one's.
+            // Two steps had the same effect and the other one's answer was in flight, so the row change belongs to the other
+            // step.
             world.names.steps[other].seenAt = ticket
         } else if let ticket = step.seenAt {
             if reply != .done { fail(.request, "step \(number) was carried out, but answered \(reply)") }
@@ -248,13 +249,13 @@ extension Oracle {
             }
         }
     }
-    /// The other one is not known to have done anything, or did what this reply tells of.
+    /// Whether the other step has no known effect, or has the effect that this reply reports.
     private func mayHaveDone(_ other: Int, _ reply: DirectoryReply, _ loop: Loop) -> Bool {
         guard let ticket = world.names.steps[other].seenAt else { return true }
         return reply == .done && ticket <= loop.store.durableTicket
     }
 
-    /// What the row showed may as well have been the other step's doing.
+    /// Whether the other step could have caused the same row change.
     private func isLike(_ step: SimulatedStep, _ other: Int) -> Bool {
         switch (step.purpose, world.names.steps[other].purpose) {
         case (.badge, .badge): return true

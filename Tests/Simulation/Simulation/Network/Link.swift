@@ -1,22 +1,22 @@
 internal import Delivery
 internal import Wire
 
-/// One direction of a connection: a stream of bytes cut into segments that may arrive in any order, or twice.
+/// One direction of a connection: a byte stream cut into segments that may arrive reordered or duplicated.
 struct Direction {
     var sentOffset = 0
     var arrivedOffset = 0
-    /// What the application has taken; the rest fills the buffers in between.
+    /// The number of bytes that the application has read; all later bytes are in buffers.
     var consumedOffset = 0
     var stash: [(offset: Int, bytes: [UInt8])] = []
-    /// No segment in order arrives before this.
+    /// The earliest arrival time of the next segment in order.
     var nextTime: Int64 = 0
-    /// Where an orderly end stands; −1: none yet.
+    /// The offset of an orderly close; −1 if there is none yet.
     var endOffset = -1
-    /// Everything sent from now on vanishes.
+    /// Whether everything sent from now on is lost.
     var isDead = false
 }
 
-/// One TCP connection: its two directions, the gateway's end (what `DeviceHandshake` and `DeviceSessions` keep), the
+/// One TCP connection: its two directions, the gateway's end (the state of `DeviceHandshake` and `DeviceSessions`) and the
 /// client's end.
 final class Link {
     enum Phase { case awaitingHello, awaitingWelcome, open, closed }
@@ -38,29 +38,29 @@ final class Link {
     var isDirty = false
     var isKnownToShard = false
     var isAnnounced = false
-    /// The device sends no more, and is still owed answers.
+    /// Whether the device has closed its sending half and still waits for answers.
     var isEnding = false
     var identity: Identity?
     var hello = Hello()
-    /// A byte of its Hello was changed on the way: it may never be welcomed.
+    /// Whether a byte of its Hello was changed in transit; such a Hello must never be welcomed.
     var helloWasDamaged = false
     var helloBody: [UInt8] = []
     var wasWelcomed = false
-    /// Its Hello was overheard on another connection: it may never be welcomed.
+    /// Whether its Hello was recorded on another connection; such a Hello must never be welcomed.
     var isReplay = false
 
-    // What the oracle keeps of the session.
+    // The oracle's state of the session.
     var window = 0
     var lastSequence: UInt64 = 0
     var lastBroadcast: UInt64 = 0
     var inFlight: [Record] = []
     var inFlightBytes = 0
-    /// Updates under way: whether they make the stream begin anew.
+    /// Pending updates, and whether each restarts the stream.
     var updates: [(request: UInt32, recalls: Bool, leaves: Bool, ticket: Ticket)] = []
     var lastAck: UInt64 = 0
-    /// In flight when an update began the stream anew: to be sent again before anything later.
+    /// The messages in flight when an update restarted the stream; they must be sent again before any later message.
     var recalled: [Record] = []
-    /// Pings that have no Pong yet.
+    /// The number of Pings without a Pong.
     var owedPongs = 0
 
     // The client's end.
@@ -70,7 +70,7 @@ final class Link {
     init(number: Int, device: Int) { (self.number, self.device) = (number, device) }
 }
 
-/// Slots of one loop's sessions, with stamps as in the gateway's table.
+/// The slots of one loop's sessions, with stamps as in the gateway's table.
 struct SessionTable {
     private var links: [Link?] = []
     private var stamps: [UInt32] = []

@@ -1,9 +1,9 @@
 internal import Wire
 
-// The network: connections of segments that are late, split, lost and sent again, doubled or overtaken; each end puts
-// them together by their offsets, as TCP does. Whole connections break, on one side or on both.
+// The network: segments are delayed, split, lost and retransmitted, duplicated or reordered. Each end reassembles them by offset,
+// as TCP does. Connections break at one end or at both.
 extension World {
-    /// A client dials.
+    /// Opens a client connection.
     func dial(_ device: SimulatedDevice) -> Link {
         let link = Link(number: links.count, device: device.index)
         links.append(link)
@@ -36,7 +36,7 @@ extension World {
         device.connected()
     }
 
-    /// Sends bytes on their way.
+    /// Sends bytes.
     func transmit(_ link: Link, toGateway: Bool, _ bytes: [UInt8]) {
         guard !bytes.isEmpty else { return }
         if toGateway {
@@ -64,7 +64,7 @@ extension World {
                     time += chance.time(100, 4_000)
                 }
                 if chance.perMille(plan.lossShare) {
-                    // It comes when it is sent again; what is behind it waits at the receiver.
+                    // The segment arrives with its retransmission. Later segments wait at the receiver.
                     faults.note(.segmentLost)
                     queue.add(
                         segment(link, toGateway, start + from, bytes[from..<to]), at: time + chance.time(200, 3_000))
@@ -96,7 +96,7 @@ extension World {
         eventCount += 1
         if toGateway ? link.toGateway.isDead : link.toClient.isDead { return }
         guard toGateway ? link.isOpenAtGateway : link.isOpenAtClient else {
-            // The other end is told that nobody is here.
+            // The other end receives a reset, because this end is closed.
             if toGateway ? link.isOpenAtClient : link.isOpenAtGateway {
                 queue.add(
                     .hangUp(link: link.number, toGateway: !toGateway, offset: -1),
@@ -113,7 +113,7 @@ extension World {
         endIfReached(link, toGateway: toGateway)
     }
 
-    /// Puts a segment in its place and takes out what is whole now.
+    /// Inserts a segment and returns the bytes that are now complete.
     private static func reassemble(_ direction: inout Direction, _ offset: Int, _ bytes: [UInt8]) -> [UInt8] {
         guard offset <= direction.arrivedOffset else {
             direction.stash.append((offset, bytes))
@@ -142,7 +142,7 @@ extension World {
 
     // MARK: Ends
 
-    /// One end closes in order: the other is told behind the last byte.
+    /// Closes one end in order; the other end is notified after the last byte.
     func sendEnd(_ link: Link, toGateway: Bool) {
         let direction = toGateway ? link.toGateway : link.toClient
         guard !direction.isDead else { return }
@@ -190,7 +190,7 @@ extension World {
             faults.note(.connectionReset)
             reset(link, tellsGateway: true, tellsClient: true)
         case 2:
-            // The client's side has gone; the gateway is not told.
+            // The client's side is gone, but the gateway is not notified.
             faults.note(.halfOpenTowardsGateway)
             reset(link, tellsGateway: false, tellsClient: true)
         case 3:
@@ -200,14 +200,14 @@ extension World {
         }
     }
 
-    /// Everything under way is lost.
+    /// Resets the connection; all bytes in flight are lost.
     func reset(_ link: Link, tellsGateway: Bool, tellsClient: Bool) {
         (link.toGateway.isDead, link.toClient.isDead) = (true, true)
         if tellsClient, link.isOpenAtClient { devices[link.device].hungUp(link) }
         if tellsGateway { gatewayEndHungUp(link) }
     }
 
-    /// Bytes that no protocol of ours produces: the gateway must hang up.
+    /// Sends bytes that violate the protocol; the gateway must close the connection.
     private func damage(_ link: Link) {
         guard link.isOpenAtGateway, link.phase == .open, link.received.isEmpty, link.toGateway.stash.isEmpty else {
             return
@@ -221,7 +221,7 @@ extension World {
             // An Ack whose body ends within a field.
             bytes = [7, 0, 0, 2, 10, 200]
         default:
-            // A type that only a gateway sends.
+            // A frame type that only a gateway sends.
             bytes = [6, 0, 0, 0]
         }
         link.toGateway.isDead = true

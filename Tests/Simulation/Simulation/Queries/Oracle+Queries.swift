@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// The traces that the gateway told of.
+/// The traces that the gateway returned.
 struct TraceModel {
     private var told: [Int: MessageTrace?] = [:]
 
@@ -10,11 +10,11 @@ struct TraceModel {
     subscript(record: Int) -> MessageTrace? { told[record] ?? nil }
 }
 
-// What the gateway answers when it is asked about messages.
+// Checks of the gateway's answers about messages.
 extension Oracle {
     func traced(_ number: Int, _ trace: MessageTrace?) { traces.take(trace, of: number) }
 
-    /// What the gateway tells of messages that ended is what was seen when they did.
+    /// Checks that the traces of finished messages match the observed final states.
     func checkTraces() {
         let ended = world.records.filter { $0.durableFinal != nil }
         guard !requests.areForgotten, !ended.isEmpty else { return }

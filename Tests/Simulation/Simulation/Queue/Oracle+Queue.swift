@@ -2,7 +2,7 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-// A device's messages: their rows, their way to the device, their ends.
+// Checks of a device's messages: their rows, delivery and final states.
 extension Oracle {
     // MARK: Rows
 
@@ -67,7 +67,7 @@ extension Oracle {
             guard let record = record(RowInspection.tracedMessage(key)) else {
                 return fail(.content, "a late event of an unknown message")
             }
-            // What users did is recorded beside a pending message, too.
+            // User actions are also recorded for a pending message.
             let isVendors = event == .vendorAccepted || event == .alertedTwice
             if record.final == nil, isVendors { fail(.books, "\(event) came as a late event of a pending message") }
             return
@@ -85,7 +85,7 @@ extension Oracle {
         if trace.finalState == .overflowed, record.flightLink >= 0 {
             overflows.note(message: record.index, link: record.flightLink)
         }
-        // The stream, which the result of an update opens, ends what it finds to be over.
+        // The result of an update opens the stream, which ends messages that are already finished.
         if [.expired, .handedOff, .collapsed].contains(trace.finalState) { updates.streamWrote(ticket) }
         record.final = trace.finalState
         record.finalReason = trace.reason
@@ -98,7 +98,7 @@ extension Oracle {
         checkReason(record, trace, wasStored)
     }
 
-    /// Only a full queue drops its oldest message: one without room for another message, whatever that one's size.
+    /// Checks that only a full queue drops its oldest message; a full queue has no room for another message of any size.
     func checkFull(_ record: Record) {
         let (identity, app) = (record.identity, world.plan.apps[record.identity.app])
         guard record.table != nil, identity.pendingCount < app.queuedMessageLimit else { return }
@@ -111,17 +111,17 @@ extension Oracle {
         }
     }
 
-    /// Above what any message of this world counts.
+    /// An upper bound of the charge of any message in this world.
     private static let largestCharge = 1_500
 
-    /// A session that ended before the overflow, in the same turn, is told after it.
+    /// Checks that the session of an overflowed message has ended; its end is reported after the overflow of the same turn.
     func checkOverflowed() {
         for (message, link) in overflows.takeAll() where world.links[link].phase != .closed {
             fail(.bounds, "message \(message) overflowed while it was in flight")
         }
     }
 
-    /// Takes a message out of its session's window.
+    /// Removes a message from its session's window.
     func land(_ record: Record) {
         guard record.flightLink >= 0 else { return }
         let link = world.links[record.flightLink]
@@ -135,7 +135,7 @@ extension Oracle {
         switch trace.finalState {
         case .delivered, .deliveredOffline:
             if record.strategy == .vendorOnly { fail(.strategy, "\(name) with strategy 2") }
-            // Its SDK keeps from the app what the user has opened, and cannot always tell.
+            // The SDK withholds messages that the user has opened, and cannot always report that.
             let isKept = record.carriesAll && (record.wasSuppressedAsOpened || record.openedByUser)
             let isKnown = record.wasHandled || isKept
             if record.identity.isHonest, !isKnown {
@@ -211,7 +211,7 @@ extension Oracle {
             record.durableTable = nil
             batch.removed.append(record)
         case .vendorMessage:
-            // The item of a repeated request is no part of the message's id: what was written tells whose it is.
+            // The item in the key of a repeated request is not part of the message id, so the record is found by its key.
             guard let record = vendorRows.removeValue(forKey: key), record.durableTable == .vendorMessage else {
                 return
             }
@@ -239,7 +239,7 @@ extension Oracle {
         record.durableFinal = trace.finalState
         noteFirstAck(record, trace.finalState)
         if record.durableTable == .broadcast {
-            // It has no row that could be deleted.
+            // Broadcast messages have no row to delete.
             record.durableTable = nil
             batch.removed.append(record)
         }
@@ -268,7 +268,7 @@ extension Oracle {
         }
     }
 
-    /// After a crash a message is what the disk says of it.
+    /// Resets each message to its durable state after a crash.
     func recordsFellBack() {
         for record in world.records where record.durableFinal == nil && (record.table != nil || record.final != nil) {
             record.final = nil
@@ -289,7 +289,7 @@ extension Oracle {
 
     // MARK: Deliver
 
-    /// It was in flight beyond its ack deadline: its next Deliver says so.
+    /// Marks the next Deliver as offline if the ack deadline has passed.
     func missIfOverdue(_ record: Record) {
         if now > record.sentAt + world.plan.limits.liveDeadline { record.mustBeOffline = true }
     }
@@ -344,7 +344,7 @@ extension Oracle {
         record.wasSent = true
     }
 
-    /// Nothing comes that the Hello named as processed, and nothing before what is to be sent again.
+    /// Checks that the Hello did not list the message as processed, and that no recalled message is skipped.
     func checkPlace(_ record: Record, _ sequence: UInt64, _ link: Link, _ name: String) {
         if record.timeToLive > 0, link.hello.queueEpoch == world.history.epoch(record.identity.queueEpoch),
             let position = link.hello.positions.first(where: { $0.stream == (record.broadcast == nil ? 0 : 1) }),
@@ -353,7 +353,7 @@ extension Oracle {
             fail(.order, "\(name) was sent although the Hello had named it")
         }
         link.recalled.removeAll { left in
-            // A stopped broadcast's end may be under way while its rows still say pending.
+            // The end of a stopped broadcast may be in progress while its rows are still pending.
             left === record || !left.isPending || left.expiresAt <= now || left.timeToLive <= 0
                 || left.broadcast?.isStopped == true
         }
@@ -364,7 +364,7 @@ extension Oracle {
         }
     }
 
-    /// An ack above everything that can have been given closes the session.
+    /// Checks that an ack above every assigned number closes the session.
     func didAcknowledge(_ link: Link, _ ack: AckView) {
         guard link.phase == .open, let identity = link.identity, identity.liveLink === link else { return }
         let highest = ack.withRanges { $0.reduce(ack.sequence) { max($0, $1.last) } }
@@ -375,7 +375,7 @@ extension Oracle {
 
     func checkFlag(_ record: Record, _ deliver: DeliverEffect, _ link: Link, _ name: String) {
         if record.wasAcceptedOffline || record.mustBeOffline {
-            // Without a fallback only memory knows of a device that left before the deadline in the row.
+            // Without a fallback job, only memory records that a device disconnected before the deadline in the row.
             let mayBeForgotten = !record.wasAcceptedOffline && record.jobDueAt == 0 && now < record.fallbackAt
             if !deliver.isOffline, !mayBeForgotten { fail(.offlineFlag, "\(name) came as fresh, but it is not") }
         } else if !record.wasSent, deliver.isOffline, record.rowLife == world.life,
@@ -387,7 +387,7 @@ extension Oracle {
         }
     }
 
-    /// An app's handler is called.
+    /// Records that an app's handler was called.
     func handled(_ message: ReceivedMessage, by device: SimulatedDevice) -> Record? {
         guard let record = record(message.messageID) else {
             fail(.content, "a device handled a message that nobody published")

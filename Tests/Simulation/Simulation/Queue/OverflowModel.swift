@@ -1,4 +1,4 @@
-/// Messages that overflowed while they were in flight: their session must have ended by the end of the call.
+/// Messages that overflowed in flight; their session must end before the end of the call.
 struct OverflowModel {
     private var inFlight: [(message: Int, link: Int)] = []
 

@@ -1,58 +1,58 @@
 internal import Delivery
 internal import Wire
 
-/// What the simulator itself knows of one publish, whatever the gateway says.
+/// The simulator's own record of one publish, independent of the gateway's answers.
 final class Record {
     let index: Int
     let identity: Identity
     let strategy: Strategy
-    /// What a broadcast is dealt out with has less of it the later that is.
+    /// The TTL; for a dealt-out broadcast it decreases until the message is created.
     var timeToLive: Int64
     let hasVendor: Bool
     let badge: VendorContent.Badge
     let collapse: UInt8
     let isBulk: Bool
-    /// Records with the same number are attempts at one request; 0: not deduplicated.
+    /// The request number, shared by all attempts; 0: not deduplicated.
     let request: Int
     let digest: UInt64
     let payloadCount: Int
 
-    /// The list it belongs to; later attempts of a list's call have the digest of the first.
+    /// The list of the message; later attempts of a list call have the digest of the first.
     var task: SimulatedTask?
-    /// The broadcast that it is a device's message of, and whether the device has met it.
+    /// The broadcast of which this is one device's message, and whether the device has received it.
     var broadcast: SimulatedBroadcast?
     var everMet = false
-    /// The broadcast of strategy 2 or 4 that was dealt to its device as a message of its own, and by which scan.
+    /// The broadcast of strategy 2 or 4 that created this message, and the number of its scan.
     var dealt: SimulatedBroadcast?
     var dealStamp = 0
-    /// The run of the process in which the first ack of its task ended it, or kept it out; 0: it has not.
+    /// The process run in which the first ack of the task ended or blocked this message; 0 if none.
     var endedBySiblingIn = 0
-    /// When it became durable, in the simulation's time.
+    /// The simulation time at which the message became durable.
     var durableSince: Int64 = 0
-    /// When it was first published.
+    /// The time of the first publish.
     var askedAt: Int64 = 0
-    /// What it withdraws.
+    /// The message that this one revokes.
     var revokes: Record?
-    /// A caller stopped or revoked it.
+    /// Whether a caller stopped or revoked the message.
     var mayBeRevoked = false
 
     var outcome: PublishOutcome?
-    /// A later attempt of the same request got this record's message.
+    /// Whether a later attempt of the same request received this record's message.
     var isSuperseded = false
 
-    // As rows say, visible and durable.
+    // The state according to the rows, visible and durable.
     var id = MessageID.none
     var acceptedAt: GatewayTime = 0
     var expiresAt: GatewayTime = 0
     var byteCount = 0
-    /// What its queue counts for it.
+    /// The charge to its queue.
     var charge = 0
     var wasAcceptedOffline = false
-    /// The device's connection at acceptance; −1: none.
+    /// The device's connection at acceptance; −1 if none.
     var acceptedLink = -1
-    /// Since when its row implies a due job, until a job's row says more; 0: never.
+    /// The time from which its row implies a due job, until a job row exists; 0 if never.
     var jobDueAt: GatewayTime = 0
-    /// The live deadline in its row.
+    /// The live deadline in the row.
     var fallbackAt: GatewayTime = 0
     var sequence: UInt64 = 0
     var table: StoreKey.Table?
@@ -60,7 +60,7 @@ final class Record {
     var rowLife = 0
     var durableTable: StoreKey.Table?
     var durableSequence: UInt64 = 0
-    /// What it counts among its app's queued bytes while its row is there.
+    /// The share of the app's queued bytes while the row exists, in blocks.
     var durableBlocks = 0
     var everDurable = false
     var job: RowInspection.Job?
@@ -77,31 +77,31 @@ final class Record {
     var openLease: UInt64 = 0
     var openLeaseUntil: GatewayTime = 0
     var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
-    /// By how much its first lease moved the badge.
+    /// The badge change of the first lease.
     var badgeChange: Int32 = 0
     var tokensAtLease: [String] = []
-    /// Leases that another history of the store gave: they settle nothing in this one.
+    /// Leases from another history of the store; they settle nothing in the current history.
     var foreignLeases: Set<UInt64> = []
-    /// By lease: the token that went out with it.
+    /// The token sent with each lease.
     var leaseTokens: [UInt64: String] = [:]
-    /// Some sender said that the vendor took it.
+    /// Whether a sender reported that the vendor accepted it.
     var wasReportedAccepted = false
-    /// A verdict confirmed that to the sender.
+    /// Whether a verdict confirmed that report.
     var acceptWasRecorded = false
     var alertCount = 0
 
     // The live channel.
-    /// The connection in which it is in flight, as far as it was sent and is not settled; −1: none.
+    /// The connection in which the message is in flight, sent and not settled; −1 if none.
     var flightLink = -1
     var sentAt: GatewayTime = 0
     var wasSent = false
-    /// The next Deliver of it must carry the offline flag.
+    /// Whether its next Deliver must carry the offline flag.
     var mustBeOffline = false
 
     // The device.
     enum Handling { case none, volatile, persisted }
     var handling = Handling.none
-    /// The queue epoch under which its app handled it.
+    /// The queue epoch under which the app handled the message.
     var handledUnder: UInt64 = 0
     var wasHandled = false
     var wasSuppressedAsOpened = false
@@ -117,13 +117,13 @@ final class Record {
         (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
     }
 
-    /// The alert of some messages leaves out what the live channel carries.
+    /// Whether the alert contains everything that the live channel carries.
     var carriesAll: Bool { ((broadcast ?? dealt)?.index ?? identity.device) % 3 != 2 }
-    /// The ledger lets its device have it once, however often the call is repeated.
+    /// Whether the ledger limits the message to one delivery per device, even for repeated calls.
     var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }
 
-    /// Its job may be leased, as far as rows say.
+    /// Returns whether its job may be leased according to the rows.
     func isDue(at time: GatewayTime) -> Bool {
         job.map { $0.state == .due } ?? (jobDueAt > 0 && jobDueAt <= time)
     }

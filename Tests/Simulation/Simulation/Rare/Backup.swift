@@ -1,9 +1,9 @@
 internal import Delivery
 internal import Wire
 
-/// A copy of a store's rows, with all that the oracle knew of them.
+/// A copy of a store's rows and of the oracle's knowledge about them.
 ///
-/// What devices, callers and senders know is not in it: they remember what the store forgets.
+/// Devices, callers and senders are not included: they keep state that the store loses.
 struct Backup {
     let rows: [StoreKey: SimulatedStore.Value]
     private let world: (World) -> Void
@@ -22,7 +22,7 @@ struct Backup {
         broadcasts = world.broadcasting.all.map(Self.copy)
     }
 
-    /// What came later was never there.
+    /// Restores the rows and removes all knowledge of later events.
     func putBack(into current: World) {
         world(current)
         oracle(current.oracle)
@@ -173,7 +173,7 @@ struct Backup {
 }
 
 extension Record {
-    /// The same publish before any shard had it.
+    /// Returns the same publish before any shard received it.
     fileprivate var unpublished: Record {
         Record(
             index: index, identity: identity, strategy: strategy, timeToLive: timeToLive, hasVendor: hasVendor,

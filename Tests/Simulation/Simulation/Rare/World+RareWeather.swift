@@ -1,30 +1,30 @@
 internal import Delivery
 internal import Wire
 
-/// Rare things that happen to a gateway: its store goes back, its loops start without apps, its devices half-close.
+/// Rare events of a gateway: store restores, loops that start without apps, and half-closed connections.
 struct RareWeather {
-    /// Draws of its own.
+    /// The generator of this part only.
     var chance: Chance
     fileprivate var backups: [Backup] = []
-    /// Reports that were asked for.
+    /// The requested reports.
     var reports: [SimulatedReport] = []
-    /// The next start finds a backup.
+    /// Whether the next start finds a backup.
     fileprivate(set) var wantsRestore = false
-    /// The queue epochs of the histories, in their order.
+    /// The queue epochs of the histories, in order.
     fileprivate var epochs = [StoreHistory(ofNewStore: 1).epoch(World.queueEpoch)]
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0x4A4E_0B5E) }
 
     mutating func isTime() -> Bool { chance.perMille(30) }
 
-    /// Whether one queue epoch belongs to a later history than another.
+    /// Returns whether one queue epoch belongs to a later history than another.
     func isLater(_ epoch: UInt64, than other: UInt64) -> Bool {
         guard let place = epochs.firstIndex(of: epoch), let before = epochs.firstIndex(of: other) else { return false }
         return place > before
     }
 }
 
-// Draws from its own generator, so that other weather stays as it is.
+// Uses its own generator, so that other faults do not change.
 extension World {
     func disturbRarely() {
         switch rare.chance.below(9) {
@@ -54,7 +54,7 @@ extension World {
         rare.backups.append(Backup(of: self, rows: rows))
     }
 
-    /// The process is down, and its store is replaced with older content: another history begins.
+    /// Replaces the store of a stopped process with older content, which starts another history.
     func restoreSomeBackup() {
         rare.wantsRestore = false
         let backup = rare.chance.one(of: rare.backups)
@@ -69,9 +69,9 @@ extension World {
 
     // MARK: Unknown apps
 
-    /// The apps that a loop knows at its start; the others come later.
+    /// Returns the apps that a loop knows at its start; it receives the others later.
     func appsAtStart(of loop: Int) -> [AppSettings] {
-        // Without an app its feed has gaps, which the followers do not expect.
+        // Without an app its feed would have gaps that the consumers do not expect.
         guard hasRareWeather, life > 1, !isHealing, !hasFeeds, rare.chance.perMille(400) else { return plan.apps }
         faults.note(.startedWithoutApps)
         queue.add(.appsKnown(loop: loop, life: life), at: now + rare.chance.time(1, 20_000))
@@ -87,9 +87,9 @@ extension World {
 
     // MARK: Half-closed connections, as in `DeviceSessions`
 
-    /// The device has ended its half.
+    /// Handles a half-close by the device.
     ///
-    /// - Returns: whether the connection stays, since the device is owed answers.
+    /// - Returns: whether the connection stays open for pending answers.
     func peerEnded(_ link: Link) -> Bool {
         guard link.isOpenAtGateway, link.life == life else { return false }
         guard !link.isEnding else { return true }
@@ -111,7 +111,7 @@ extension World {
         loops[link.loop].perform()
     }
 
-    /// A part of what the device is owed is out.
+    /// Ends a half-closed connection once all pending answers are sent.
     func settled(_ link: Link) {
         guard link.isEnding, !loops[link.loop].shard.owesAnswers(link.session) else { return }
         queue.add(.endHalfClosed(link: link.number, isTimeout: false), at: now)
@@ -130,7 +130,7 @@ extension World {
 }
 
 extension Oracle {
-    /// A half-closed connection ends: every update and every Ping that came over it is answered.
+    /// Checks at the end of a half-closed connection that all its updates and Pings were answered.
     func checkOwed(_ link: Link) {
         guard link.phase == .open, link.identity?.liveLink === link else { return }
         if !link.updates.isEmpty || link.owedPongs > 0 {

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// Receipts, held against the rows and the counters.
+// Checks of receipts against the rows and the counters.
 extension Oracle {
     func receiptAnswered(_ number: Int, _ answer: ReceiptAnswer) {
         let call = world.receipts.calls[number]
@@ -43,13 +43,13 @@ extension Oracle {
         if !isNew, !requests.areForgotten { fail(.books, "\(name) was recorded twice") }
     }
 
-    /// A row beside a message's trace became durable.
+    /// Records a durable row beside a message's trace.
     func eventBecameDurable(_ event: TraceEvent, _ message: MessageID) {
         guard let record = record(message) else { return }
         world.receipts.becameDurable(ReceiptModel.Event(record: record.index, event: event))
     }
 
-    /// What was shown and opened counts once each, by whichever way and however often it was told.
+    /// Checks that each shown or opened message counts once, regardless of the channel and the number of reports.
     func checkReported() {
         guard !requests.areForgotten else { return }
         let opened = world.records.count { $0.durableFinal == .opened } + world.receipts.count(of: .opened)

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// One call of a device's service extension, or of a stranger.
+/// One HTTPS call of a device's service extension, or a forged one.
 struct SimulatedReceipt {
     enum Character { case honest, forged, skewed }
 
@@ -10,21 +10,21 @@ struct SimulatedReceipt {
     let character: Character
 }
 
-/// The receipts of a run, and what the gateway has said of them.
+/// The receipts of a run and the gateway's answers.
 struct ReceiptModel {
-    /// An event of a message; an action is one by its number.
+    /// An event of a message; actions are identified by number.
     struct Event: Hashable {
         var record: Int
         var event: TraceEvent
         var action: UInt32 = 0
     }
 
-    /// Draws of its own.
+    /// The generator of this part only.
     var chance: Chance
     private(set) var calls: [SimulatedReceipt] = []
-    /// What the gateway has called recorded.
+    /// The events that the gateway reported as recorded.
     var recorded: Set<Event> = []
-    /// What has a durable row beside its message's trace.
+    /// The events that have a durable row beside the message's trace.
     var durable: Set<Event> = []
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0x5EE2_4EC7) }
@@ -39,9 +39,9 @@ struct ReceiptModel {
 
     func isDurable(_ event: Event) -> Bool { durable.contains(event) }
 
-    /// - Returns: false when it had been recorded before.
+    /// - Returns: false if the event was recorded before.
     mutating func record(_ event: Event) -> Bool { recorded.insert(event).inserted }
 
-    /// How many messages have a durable event.
+    /// Returns the number of messages with this durable event.
     func count(of event: TraceEvent) -> Int { durable.count { $0.event == event } }
 }

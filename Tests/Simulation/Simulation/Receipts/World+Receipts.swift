@@ -2,10 +2,10 @@ internal import Cryptography
 internal import Delivery
 internal import Wire
 
-// Receipts: a device's service extension tells over HTTPS what it showed, whatever the device's connection does. Calls are
-// repeated, come out of order, hold several events, and some are not the device's at all.
+// Receipts: a device's service extension reports shown alerts over HTTPS, independent of the device's connection. Calls are
+// repeated, reordered or forged, and contain several events.
 extension World {
-    /// The vendor showed an alert.
+    /// Lets the extension report an alert that the vendor showed.
     func extensionSaw(_ record: Record) {
         guard hasReceipts, !isHealing, receipts.chance.perMille(400) else { return }
         var events: [(record: Record, kind: Feedback.Kind, action: UInt32)] = [(record, .shown, 0)]
@@ -58,7 +58,7 @@ extension World {
         }
         let transcript = Array("\(app.appID) \(number) \(timestamp)".utf8)
         let events = call.events.map { event in
-            // A message that nobody has accepted yet has no id, so that of one that never will is named.
+            // An unaccepted message has no id yet. The id of a message that does not exist takes its place.
             let id =
                 event.record.id.isNone
                 ? MessageID(bucket: identity.bucket, acceptedAt: gatewayNow, digest: 1) : event.record.id

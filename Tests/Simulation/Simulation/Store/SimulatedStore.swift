@@ -1,19 +1,19 @@
-// The store seam in memory, made for long runs: no operation costs more the more rows there are, but for a restart.
+// An in-memory shard store for long runs: the cost of an operation, except a restart, does not grow with the number of rows.
 //
-// The world decides when a batch becomes durable, when a reader answers and which rows turn cold. The rules of rows are
-// those of the embedded store; the suite in TestKit holds this one to them, too.
+// The world decides when a batch becomes durable, when a read is answered and which rows become cold. The rules for rows are
+// those of the embedded store; the conformance suite in TestKit checks this store, too.
 
 package import Delivery
 package import Wire
 
-/// What watches a store's rows from outside.
+/// An observer of a store's rows.
 package protocol StoreWitness: AnyObject {
-    /// A row was written and is visible; it is durable only once `batchBecameDurable` names it.
+    /// Reports a written, visible row; it is durable only after `batchBecameDurable` names its ticket.
     func rowWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, ticket: Ticket)
     func batchBecameDurable(_ operations: [SimulatedStore.Operation], ticket: Ticket)
 }
 
-/// A shard's store whose time passes by hand.
+/// A shard's store whose progress the world controls.
 package final class SimulatedStore: WorldStore {
     package weak var observer: (any ShardStoreObserver)?
     package weak var witness: (any StoreWitness)?
@@ -22,23 +22,23 @@ package final class SimulatedStore: WorldStore {
     package var batchByteCount = StoreBounds.smallestBatchByteCount
     package var isShortOfRoom = false
     package private(set) var committedTicket: Ticket = 0
-    /// Batches up to this one survive a crash; the shard is told later.
+    /// The last batch that survives a crash; the shard is notified later.
     package private(set) var durableTicket: Ticket = 0
-    /// Breaches of the seam's contract by the caller.
+    /// The caller's violations of the store contract.
     package private(set) var violations: [String] = []
-    /// Tables whose absence is known without the disk.
+    /// The tables for which `isCertainlyAbsent` is exact.
     package var filteredTables: Set<StoreKey.Table> = [.request]
-    /// Called for each read, with its token.
+    /// Called for each read with its token.
     package var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)?
 
     package enum Operation {
         case put(StoreKey, Value)
         case delete(StoreKey)
-        /// The witness gets it as `.put` of the sum.
+        /// The witness receives it as `.put` of the sum.
         case add(StoreKey, CounterChange)
     }
 
-    /// Bytes that nobody changes any more.
+    /// An immutable value.
     package final class Value {
         let wakeAt: Int64
         let bytes: UnsafeRawBufferPointer
@@ -53,7 +53,7 @@ package final class SimulatedStore: WorldStore {
         deinit { bytes.deallocate() }
     }
 
-    /// All that is known under one key.
+    /// The state of one key.
     private final class Cell {
         let key: StoreKey
         var durable: Value?
@@ -66,7 +66,7 @@ package final class SimulatedStore: WorldStore {
         var mayBeCold = false
         var ticket: Ticket = 0
         var order = 0
-        /// When a row appeared here that was not here before.
+        /// The alarm that was already reported for the row; 0 if none.
         var reportedAlarm: Int64 = 0
 
         init(_ key: StoreKey) { self.key = key }
@@ -102,7 +102,7 @@ package final class SimulatedStore: WorldStore {
         var group: AlarmGroup
         var until: Int64
     }
-    /// The largest row of each table, as a start of the gateway multiplies it out (`RowBounds`).
+    /// The largest row of each table, for the check against `RowBounds`.
     package var rowByteCounts: [UInt8: Int] = [:]
     private var leftAlarms: [StoreKey: Left] = [:]
 
@@ -111,7 +111,7 @@ package final class SimulatedStore: WorldStore {
     private var youngOrder: [(cell: Cell, order: Int)] = []
     private var youngHead = 0
     private var alarms: [Alarm] = []
-    /// Reads that a fresh start answers without an alarm, since it has not looked everywhere yet.
+    /// The alarm reads that a fresh start answers without an alarm, because its scan is not complete.
     private var alarmReadsInVain = 0
     private var blocks: [UnsafeMutableRawBufferPointer?] = [nil]
     private var freeBlocks: [UInt32] = []
@@ -137,7 +137,7 @@ package final class SimulatedStore: WorldStore {
 
     // MARK: The world's handles
 
-    /// Makes every closed batch up to `ticket` durable, without telling the shard.
+    /// Makes every closed batch up to `ticket` durable without notifying the shard.
     package func makeDurable(upTo ticket: Ticket) {
         while waitingHead < waiting.count, waiting[waitingHead].ticket <= ticket {
             let batch = waiting[waitingHead]
@@ -149,7 +149,7 @@ package final class SimulatedStore: WorldStore {
                 case .put(let key, let value): cell(key).durable = value
                 case .delete(let key): cells[key]?.durable = nil
                 case .add(let key, let change):
-                    // As a start does: from what the batches have, not from the sum in memory.
+                    // Adds to the durable row, as recovery does, and not to the sum in memory.
                     let cell = cell(key)
                     let sum = change.added(to: cell.durable.map { [UInt8]($0.bytes) }, key)
                     let value = sum.withUnsafeBytes { Value(copying: $0, wakeAt: 0) }
@@ -166,7 +166,7 @@ package final class SimulatedStore: WorldStore {
         }
     }
 
-    /// Tells the shard that everything up to `ticket` is durable.
+    /// Notifies the shard that everything up to `ticket` is durable.
     package func complete(upTo ticket: Ticket) {
         bury()
         guard ticket > committedTicket else { return }
@@ -174,12 +174,12 @@ package final class SimulatedStore: WorldStore {
         observer?.storeCommitted(upTo: ticket)
     }
 
-    /// Batches that are closed and not durable.
+    /// The number of closed batches that are not durable.
     package var waitingBatchCount: Int { waiting.count - waitingHead }
     package var waitingTokens: [ReadToken] { requests.keys.sorted() }
     package var youngCount: Int { youngOrder.count - youngHead }
 
-    /// Answers one read, with the rows as they are now.
+    /// Answers one read with the current rows.
     package func answer(_ token: ReadToken, failing: Bool) {
         bury()
         guard let request = requests.removeValue(forKey: token) else { return }
@@ -197,9 +197,9 @@ package final class SimulatedStore: WorldStore {
         observer?.storeReplied(StoreReply(token: token, results: results, owner: kept))
     }
 
-    /// Turns committed young rows cold, oldest first, at most `limit`; those that `isSpared` names stay.
+    /// Makes at most `limit` committed young rows cold, oldest first, except those that `isSpared` selects.
     ///
-    /// - Returns: how many turned cold.
+    /// - Returns: the number of rows that became cold.
     @discardableResult
     package func cool(limit: Int, isSpared: (StoreKey) -> Bool = { _ in false }) -> Int {
         bury()
@@ -242,7 +242,8 @@ package final class SimulatedStore: WorldStore {
         if Self.isReportedWhenCooled(cell.key) { observer?.storeCooled(cell.key) }
     }
 
-    /// What a crash leaves: the durable rows and the first `keepingTail` batches that were written, not synced.
+    /// Returns the rows that survive a crash: the durable rows and the first `keepingTail` batches that were written, but not
+    /// synced.
     func survivors(keepingTail: Int) -> [StoreKey: Value] {
         if keepingTail > 0, waitingHead < waiting.count {
             let last = waiting[min(waiting.count, waitingHead + keepingTail) - 1].ticket
@@ -253,7 +254,7 @@ package final class SimulatedStore: WorldStore {
 
     var durableRows: [StoreKey: Value] { cells.compactMapValues(\.durable) }
 
-    /// The store as a restart finds it.
+    /// Returns the store that a restart finds.
     package func reopened() -> SimulatedStore {
         let store = SimulatedStore()
         store.rowByteCounts = rowByteCounts
@@ -261,7 +262,7 @@ package final class SimulatedStore: WorldStore {
         return store
     }
 
-    /// Fills an empty store with rows, all cold.
+    /// Fills an empty store with cold rows.
     func load(_ rows: [StoreKey: Value]) {
         for key in rows.keys.sorted() {
             guard let value = rows[key] else { continue }
@@ -273,7 +274,7 @@ package final class SimulatedStore: WorldStore {
         alarmReadsInVain = alarms.isEmpty ? 0 : 2
     }
 
-    /// Drops the rows of ephemeral tables, as the embedded store does with those past a day.
+    /// Drops all ephemeral rows; the embedded store drops those older than a day.
     @discardableResult
     package func dropEphemeralRows() -> Bool {
         bury()
@@ -287,14 +288,14 @@ package final class SimulatedStore: WorldStore {
         return true
     }
 
-    /// Rows of a table as the owner sees them.
+    /// Returns the number of rows of a table that the owner sees.
     package func rowCount(_ table: StoreKey.Table) -> Int {
         var count = 0
         for (key, cell) in cells where key.table == table && cell.isPresent { count += 1 }
         return count
     }
 
-    /// Visits the durable rows of a table in the order of their keys.
+    /// Visits the durable rows of a table in key order.
     package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
         for key in cells.keys.filter({ $0.table == table }).sorted() {
             guard let value = cells[key]?.durable else { continue }
@@ -340,7 +341,7 @@ package final class SimulatedStore: WorldStore {
         return location
     }
 
-    /// Gives a cell its new young value.
+    /// Sets a cell's new young value.
     private func enter(
         _ cell: Cell, _ prior: PriorRow, _ buffer: UnsafeMutableRawBufferPointer, byteCount: Int, wakeAt: Int64
     ) -> ValueLocation {
@@ -383,7 +384,7 @@ package final class SimulatedStore: WorldStore {
         makeYoung(cell, prior)
         cell.block = 0
         if !cell.mayBeCold {
-            cell.isYoung = false  // never cold: nothing is left to tell the disk
+            cell.isYoung = false  // The row was never cold, so no deletion has to be recorded.
             if cell.durable == nil { dropIfEmpty(cell) }
         }
         openOperations.append(.delete(key))
@@ -402,7 +403,7 @@ package final class SimulatedStore: WorldStore {
         openOperations = []
     }
 
-    /// What does not fit the open batch goes on in another one.
+    /// Closes the open batch and starts another if the operation does not fit.
     private func reserve(_ byteCount: Int, _ key: StoreKey) {
         if openOperations.count == StoreBounds.operationCount || openByteCount + byteCount > batchByteCount {
             breach(.longBatch(operationCount: openOperations.count, byteCount: openByteCount), key)
@@ -493,7 +494,7 @@ package final class SimulatedStore: WorldStore {
         return UnsafeRawBufferPointer(rebasing: buffer[0..<cell.byteCount])
     }
 
-    /// Overwrites a dead value at once, so that a stale pointer shows, and frees it at the world's next step.
+    /// Overwrites a dead value at once to expose stale pointers; the buffer is freed in the world's next step.
     private func retire(_ cell: Cell) {
         guard let buffer = blocks[Int(cell.block)] else { return }
         blocks[Int(cell.block)] = nil
@@ -514,7 +515,7 @@ package final class SimulatedStore: WorldStore {
     // MARK: Reading
 
     package func value(at location: ValueLocation) -> UnsafeRawBufferPointer {
-        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // it was not taken
+        guard location.block > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }  // The write was refused.
         guard let buffer = blocks[Int(location.block)] else {
             preconditionFailure("this location is no longer valid: its row was overwritten, deleted or cooled")
         }
@@ -574,7 +575,7 @@ package final class SimulatedStore: WorldStore {
         for (key, left) in leftAlarms where left.group == group && key.bucket == bucket { leftAlarms[key]?.until = 0 }
     }
 
-    /// What was left and is still as it was, oldest first.
+    /// Returns the alarms left in groups whose rows are unchanged, oldest first.
     private func currentLeft() -> [(StoreKey, Left)] {
         guard !leftAlarms.isEmpty else { return [] }
         leftAlarms = leftAlarms.filter { key, left in
@@ -584,7 +585,7 @@ package final class SimulatedStore: WorldStore {
         return leftAlarms.sorted { ($0.value.time, $0.key) < ($1.value.time, $1.key) }
     }
 
-    /// True when another row has the alarm.
+    /// Returns whether the row's successor has the alarm.
     private func isSucceeded(_ key: StoreKey, _ row: Value, _ request: AlarmRequest) -> Bool {
         request.successor(of: key, row.bytes).map { cells[$0]?.isPresent == true } ?? false
     }
@@ -650,7 +651,7 @@ package final class SimulatedStore: WorldStore {
         }
     }
 
-    /// The rows from a place on; most tables have one row a partition.
+    /// Returns the rows from a key on; most tables have one row per partition.
     private func partition(_ start: StoreKey) -> ArraySlice<Cell> {
         guard Self.hasPartitions(start) else {
             guard let cell = cells[start], cell.isPresent else { return [] }
@@ -722,7 +723,7 @@ package final class SimulatedStore: WorldStore {
         }
     }
 
-    /// Keeps the bytes of a reply's rows.
+    /// The owner of the value bytes of a reply.
     private final class Kept {
         private var values: [Value] = []
         func row(_ key: StoreKey, _ value: Value) -> StoredRow {

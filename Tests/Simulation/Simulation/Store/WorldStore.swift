@@ -1,38 +1,38 @@
 package import Delivery
 internal import Wire
 
-/// A loop's store with the handles that the world turns.
+/// A loop's store with the controls that the world needs.
 package protocol WorldStore: ShardStore {
-    /// Gets the rows as they are written and as they become durable.
+    /// The observer of written and durable rows.
     var witness: (any StoreWitness)? { get set }
-    /// Called for each read, with its token: the world then answers it.
+    /// Called for each read with its token; the world answers the read later.
     var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)? { get set }
-    /// The world fills the store up and empties it.
+    /// False simulates a full store.
     var acceptsWrites: Bool { get set }
-    /// The last batch that is closed.
+    /// The last closed batch.
     var lastTicket: Ticket { get }
-    /// The last batch that is known to survive a crash; the shard is told later.
+    /// The last batch that survives a crash; the shard is notified later.
     var durableTicket: Ticket { get }
-    /// Batches that are closed and not durable.
+    /// The number of closed batches that are not durable.
     var waitingBatchCount: Int { get }
-    /// What the store or its user got wrong.
+    /// Errors of the store or its caller.
     var violations: [String] { get }
 
-    /// The loop's turn is over: batches may leave.
+    /// Ends the loop's turn, so that batches may be sent.
     func turnEnded()
-    /// Moves batches up to a ticket towards the disk or the servers, without telling the shard.
+    /// Moves batches up to a ticket towards the disk or the servers without notifying the shard.
     func makeDurable(upTo ticket: Ticket)
-    /// Tells the shard what is durable, up to a ticket at least if it is.
+    /// Notifies the shard of durable batches, at least up to `ticket` if that is durable.
     func complete(upTo ticket: Ticket)
-    /// Answers a read, or asks for it again; `failing` where the store itself has no failures.
+    /// Answers a read or requests it again; `failing` applies to stores without read failures of their own.
     func answer(_ token: ReadToken, failing: Bool)
-    /// Turns committed young rows cold, but for those that `isSpared` names where the store can tell them apart.
+    /// Makes committed young rows cold, except those that `isSpared` selects if the store can distinguish rows.
     func cool(limit: Int, isSpared: (StoreKey) -> Bool) -> Int
-    /// Drops the rows of ephemeral tables; false for a store that does not.
+    /// Drops the rows of ephemeral tables; returns false if the store does not support that.
     func dropEphemeralRows() -> Bool
-    /// Rows of a table as the owner sees them.
+    /// Returns the number of rows of a table that the owner sees.
     func rowCount(_ table: StoreKey.Table) -> Int
-    /// Visits the durable rows of a table in the order of their keys.
+    /// Visits the durable rows of a table in key order.
     func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void)
 }
 
@@ -41,34 +41,34 @@ extension WorldEngine {
     package func restore(_ rows: [StoreKey: SimulatedStore.Value]) {}
 }
 
-/// What keeps the rows of all loops from one start of the simulated gateway to the next.
+/// The storage that keeps all loops' rows across restarts of the simulated gateway.
 package protocol WorldEngine: AnyObject {
-    /// How many loops each start has; `nil`: any number.
+    /// The number of loops of each start; `nil` allows any number.
     var loopCount: Int? { get }
-    /// Reads fail because the world says so.
+    /// Whether the world injects read failures.
     var hasReadFailures: Bool { get }
-    /// Milliseconds by which its calls are ahead of the world's time.
+    /// The milliseconds by which the engine's clock is ahead of the world's.
     var lead: Int64 { get }
 
-    /// Makes the stores of a start, with what has survived.
+    /// Creates the stores of a start with the surviving rows.
     func makeStores(count: Int, in world: World) -> [any WorldStore]
-    /// The gateway has lost its parts, and is to take them anew.
+    /// Whether the gateway has lost its partitions and must claim them again.
     var hasLostParts: Bool { get }
-    /// The process dies: on return witnesses know all that has survived.
+    /// Ends the process; on return the witnesses know all surviving rows.
     func crash(in world: World)
-    /// A copy of the durable rows; `nil` for an engine whose rows are not put back.
+    /// Returns a copy of the durable rows; `nil` for an engine without restores.
     func backup() -> [StoreKey: SimulatedStore.Value]?
-    /// The next start finds these rows and no others.
+    /// Replaces all rows for the next start.
     func restore(_ rows: [StoreKey: SimulatedStore.Value])
-    /// Something may happen to its servers.
+    /// May inject a server fault.
     func disturb()
-    /// Nothing happens to its servers any more.
+    /// Ends all server faults.
     func heal()
-    /// What is wrong with its rows in the end.
+    /// Returns an error in the engine's rows at the end, or `nil`.
     func checkEnd() -> String?
 }
 
-/// The simulated stores, of which the world itself decides everything.
+/// The simulated stores, which the world controls completely.
 package final class SimulatedStores: WorldEngine {
     private var stores: [SimulatedStore] = []
     private var survivors: [StoreKey: SimulatedStore.Value] = [:]
@@ -94,7 +94,7 @@ package final class SimulatedStores: WorldEngine {
         return stores
     }
 
-    /// Synced rows stay, of the rest nothing, or the front part that had reached the disk.
+    /// Keeps synced rows; of the unsynced batches it keeps none, or the first ones that had reached the disk.
     package func crash(in world: World) {
         if stores.contains(where: { $0.durableTicket > $0.committedTicket }) {
             world.faults.note(.crashBetweenSyncAndCompletion)

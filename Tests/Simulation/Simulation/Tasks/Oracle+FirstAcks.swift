@@ -2,7 +2,7 @@ internal import Delivery
 internal import Wire
 
 extension Oracle {
-    /// The gateway says that siblings are to be ended: a device has acked, and that is durable.
+    /// Checks the gateway's report of a first ack, which must be durable before the siblings are ended.
     func firstAckTold(_ first: FirstAck) -> SimulatedTask? {
         guard let record = record(first.message), let task = record.task, task.firstAckWins, task.id == first.task
         else {
@@ -26,7 +26,7 @@ extension Oracle {
         world.faults.note(.firstAckWon)
     }
 
-    /// A shard said that nothing is pending for this device any more.
+    /// Handles a shard's report that no message is pending for this device.
     func siblingEnded(_ record: Record) {
         if record.durableTable != nil {
             fail(.finalState, "message \(record.index) is pending though the first ack of its task has ended it")
@@ -34,7 +34,7 @@ extension Oracle {
         record.endedBySiblingIn = world.life
     }
 
-    /// What a message that is new to its device must not be.
+    /// Checks a message that is accepted for its device.
     func checkLetIn(_ record: Record, _ identity: Identity) {
         if record.endedBySiblingIn == world.life {
             fail(.finalState, "message \(record.index) was accepted after the first ack of its task had ended it")
@@ -53,7 +53,7 @@ extension Oracle {
 
     private var areAlarmsPrompt: Bool { world.plan.limits.alarmBatch > 100 }
 
-    /// A message ends otherwise than by the first ack of its task, long after that: nobody was told of it again.
+    /// Checks that no sibling ends in another way long after the first ack.
     func checkOvertaken(_ record: Record, _ state: FinalState) {
         guard let task = record.task, task.wonAt > 0, state != .revoked, areAlarmsPrompt,
             record.durableTable != nil, record.durableSince <= task.wonAt,
@@ -64,7 +64,7 @@ extension Oracle {
             "message \(record.index) ended as \(state) \(world.now - task.wonAt) ms after the first ack of its task")
     }
 
-    /// Minutes after a first ack nothing that was there by then is pending for its siblings, whatever died in between.
+    /// Checks that minutes after a first ack no earlier message of its siblings is pending, whichever process died.
     func checkWinners() {
         guard areAlarmsPrompt else { return }
         for task in world.tasks where task.wonAt > 0 {
@@ -76,7 +76,7 @@ extension Oracle {
         }
     }
 
-    /// Of every first ack its shard has heard that the siblings are seen to.
+    /// Checks that every first ack is marked as settled in its shard.
     func checkSettled() {
         for loop in world.loops {
             loop.store.loadAll(table: .taskMessage) { stored in

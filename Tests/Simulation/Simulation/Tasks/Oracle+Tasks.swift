@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// What the gateway reported of each task.
+/// The gateway's report of each task.
 struct ReportModel {
     private var totals: [Int: TaskTotals] = [:]
 
@@ -11,17 +11,17 @@ struct ReportModel {
 }
 
 extension Oracle {
-    /// A stop was answered: nothing of the task is left to be delivered.
+    /// Checks after an answered stop that no message of the task is pending.
     func stopped(_ task: SimulatedTask) {
         for record in task.records where record.durableTable != nil {
             fail(.finalState, "message \(record.index) is pending though its task was stopped")
         }
     }
 
-    /// A revoke was answered: what it withdraws is over.
+    /// Checks after an answered revoke that the revoked message has ended.
     func revoked(_ record: Record, _ old: Record) {
         if !old.isOnce, requests.areForgotten { return }
-        // A list that is still being dealt out may reach the device after a revoke of its task.
+        // A list that is still being sent may reach the device after a revoke of its task.
         if old.everDurable, old.durableTable != nil, old.durableSince < record.askedAt {
             fail(.finalState, "message \(old.index) is pending though message \(record.index) revoked it")
         }
@@ -31,7 +31,7 @@ extension Oracle {
         reports.add(totals, of: task.index)
     }
 
-    /// Every task's report is the sum of its messages' ends.
+    /// Checks that every task's report is the sum of its messages' final states.
     func checkTaskTotals() {
         world.askTotals()
         for task in world.tasks {

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// A task of several messages as the simulator knows it.
 final class SimulatedTask {
     let index: Int
     let id: TaskID
@@ -11,13 +10,13 @@ final class SimulatedTask {
     var records: [Record] = []
     var isStopped = false
     var isWithdrawn = false
-    /// The first device that acks ends the others' messages.
+    /// Whether the first ack ends the messages of all other devices.
     var firstAckWins = false
-    /// Its calls, the first and those that repeat it.
+    /// The first call and its retries.
     var calls: [[Record]] = []
-    /// When the first ack was durable, in the simulation's time; 0: nobody has acked.
+    /// The simulation time at which the first ack was durable; 0 if there is none.
     var wonAt: Int64 = 0
-    /// Shards that have not said yet that nothing of it is pending, and the run in which they were asked.
+    /// The number of shards that have not confirmed that no message is pending, and the process run in which they were asked.
     var sweepsMissing = 0
     var sweepLife = 0
     var hasSweepFailed = false

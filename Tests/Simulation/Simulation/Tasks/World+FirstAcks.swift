@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// A first ack that the gateway was told of, and how far the coordinator is with the siblings.
+/// A first ack and the coordinator's progress with its siblings.
 struct SimulatedWin {
     let first: FirstAck
     let task: SimulatedTask
@@ -9,21 +9,21 @@ struct SimulatedWin {
     var isWhole = true
 }
 
-/// Pushes of which the first ack wins, as the coordinator sees them.
+/// The coordinator's state for pushes that the first ack ends.
 struct FirstAckModel {
-    /// Draws of its own.
+    /// The generator of this part only.
     fileprivate var chance: Chance
-    /// First acks that the gateway was told of.
+    /// The first acks reported to the gateway.
     fileprivate var wins: [SimulatedWin] = []
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0xF125_7ACC) }
 
-    /// The server makes such a push now.
+    /// Whether the server makes such a push now.
     mutating func isTime() -> Bool { chance.perMille(12) }
 }
 
-// Pushes to several devices of which the first ack wins, as to an alias, and what the gateway's coordinator does for them. Draws
-// from its own generator.
+// Pushes to several devices that the first ack ends, as to an alias, and the gateway's coordinator for them. Uses its own
+// generator.
 extension World {
     private static let routes = (keep: UInt64(13), targets: UInt64(14), end: UInt64(15), settle: UInt64(16))
 
@@ -62,7 +62,7 @@ extension World {
         queue.add(.retryList(task: task.index, attempt: 1), at: now + firstAcks.chance.time(0, 8_000))
     }
 
-    /// Keeps whom the task is for, then sends to each of them.
+    /// Stores the devices of the task, then sends to each of them.
     func call(_ task: SimulatedTask, _ attempts: [Record]) {
         guard isUp else { return }
         task.calls.append(attempts)
@@ -77,12 +77,12 @@ extension World {
         loop.perform()
     }
 
-    /// A mailbox's delay, and now and then that of a loop which is busy.
+    /// The delay of a mailbox; in 10 % of the cases it includes a busy loop.
     private func mailbox() -> Int64 { firstAcks.chance.time(0, firstAcks.chance.perMille(100) ? 4_000 : 6) }
 
     // MARK: The coordinator
 
-    /// Within the performing of effects: the coordinator begins a little later.
+    /// Called while effects are performed: the coordinator starts after a short delay.
     func firstAckTold(_ first: FirstAck) {
         guard let task = oracle.firstAckTold(first) else { return }
         firstAcks.wins.append(SimulatedWin(first: first, task: task))
@@ -138,7 +138,7 @@ extension World {
                 oracle.siblingEnded(records[Int(origin.request >> 32)])
             }
             firstAcks.wins[number].missing -= 1
-            // What could not be done now stays: the shard tells of the ack again.
+            // Unfinished work stays pending: the shard reports the ack again.
             guard firstAcks.wins[number].missing == 0, firstAcks.wins[number].isWhole else { return }
             queue.add(.settleFirstAck(win: number, life: life), at: now + mailbox())
         case (Self.routes.settle, .done): break

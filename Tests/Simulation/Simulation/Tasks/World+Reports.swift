@@ -1,13 +1,13 @@
 internal import Delivery
 internal import Wire
 
-/// A report that was asked for in the midst of everything, of one loop.
+/// A report requested during the run, from one loop.
 struct SimulatedReport {
     let name: String
-    /// More may come until the answer.
+    /// The records; more may be added before the answer.
     let records: () -> [Record]
     let life: Int
-    /// What was durable when it was asked for.
+    /// The number of durable messages at the request.
     let accepted: Int
     let ends: [Int]
 
@@ -18,7 +18,7 @@ struct SimulatedReport {
         ends = FinalState.allCases.map { state in records.count { $0.durableFinal == state } }
     }
 
-    /// What is wrong with the answer: it has what was durable before, and nothing that no row has shown by now.
+    /// Returns an error if the totals omit a message that was durable at the request, or include one that has no row yet.
     func fault(of totals: TaskTotals) -> String? {
         let records = records()
         let shown = records.count { $0.everDurable || $0.table != nil || $0.final != nil }
@@ -35,7 +35,7 @@ struct SimulatedReport {
     }
 }
 
-// Reports in the midst of everything. Draws from the generator of rare weather.
+// Reports during the run. Uses the generator of rare events.
 extension World {
     static let reportRoute: UInt64 = 41
 

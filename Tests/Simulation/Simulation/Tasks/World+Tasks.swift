@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// Lists to several devices, calls made again, stops and revokes.
+// Lists to several devices, retries, stops and revokes.
 extension World {
     func publishList() {
         let app = chance.below(2)
@@ -33,7 +33,7 @@ extension World {
         queue.add(.retryList(task: task.index, attempt: 1), at: now + chance.time(0, 8_000))
     }
 
-    /// The same list call once more: a device that has it must not get it again.
+    /// Repeats a list call; a device that already has the message must not receive it again.
     func retry(_ task: SimulatedTask, attempt: Int) {
         guard !isHealing, !task.isStopped, !task.isWithdrawn, isUp else { return }
         faults.note(.listRetried)
@@ -71,7 +71,7 @@ extension World {
         }
     }
 
-    /// Withdraws one message, of a list or a single push, that was published not long ago.
+    /// Revokes one recent message of a list or a single push.
     func revokeSomething() {
         let known = records.suffix(60).filter {
             $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0 && isFoundByTask($0)
@@ -91,7 +91,7 @@ extension World {
         submit(record, conflicting: false)
     }
 
-    /// The record that a message of this one would be found under: of a list, the first attempt.
+    /// Returns the record under which a message of this record is found; for a list it is the first attempt.
     private func first(of record: Record) -> Record { records[Int(record.digest & 0xFFFF_FFFF)] }
 
     func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
@@ -116,7 +116,7 @@ extension World {
         LoopShare(index: loop.index, count: loops.count, bucketCount: World.bucketCount)
     }
 
-    /// Asks what became of every task, for the comparison at the end.
+    /// Requests every task's totals for the final comparison.
     func askTotals() {
         for task in tasks {
             for loop in loops {

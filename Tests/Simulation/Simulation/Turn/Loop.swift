@@ -3,20 +3,20 @@ internal import Delivery
 internal import TestKit
 internal import Wire
 
-/// One event loop of the simulated gateway: a real shard over the simulated store.
+/// One event loop of the simulated gateway: a real shard on the simulated store.
 final class Loop: ShardStoreObserver {
     let index: Int
     let life: Int
     let store: any WorldStore
     unowned let world: World
     private var ownShard: Shard
-    /// Calls that wait until all effects are performed.
+    /// Calls deferred until all effects are performed.
     private var waitingCalls: [(inout Shard) -> Void] = []
     private var isPerforming = false
     var sessions = SessionTable()
     /// Apps that the gateway has not sent to this loop yet.
     var unknownApps: Set<AppKey>
-    /// The time of the tick that counts; others are stale.
+    /// The time of the current tick; ticks at other times are stale.
     var tickAt: Int64 = .max
     private var effects: [Effect] = []
 
@@ -47,7 +47,7 @@ final class Loop: ShardStoreObserver {
 
     func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 
-    /// The shard; a call of it ends what its last effects point to, so none may come amid them.
+    /// The shard; a call invalidates the pointers of the previous effects, so none may happen while effects are performed.
     var shard: Shard {
         _read { yield ownShard }
         _modify {
@@ -56,16 +56,16 @@ final class Loop: ShardStoreObserver {
         }
     }
 
-    /// Calls the shard and performs what it wants done; amid effects, once all of these are performed.
+    /// Calls the shard and performs its effects; defers the call while effects are performed.
     ///
-    /// For calls that an answer leads to: the gateway keeps answers of a loop for itself until then, too.
+    /// For calls that follow from an answer. The gateway defers a loop's own answers in the same way.
     func call(_ body: @escaping (inout Shard) -> Void) {
         guard !isPerforming else { return waitingCalls.append(body) }
         body(&shard)
         perform()
     }
 
-    /// Performs what the shard wants done, then makes the calls that waited for the end of that.
+    /// Performs the shard's effects, then the deferred calls.
     func perform() {
         guard !isPerforming else { return }
         performEffects()
@@ -86,7 +86,7 @@ final class Loop: ShardStoreObserver {
     }
 }
 
-/// The gateway's way to check a proof.
+/// Verifies proofs as the gateway does.
 private final class Verifier: ProofVerifier {
     private unowned let world: World
     init(_ world: World) { self.world = world }

@@ -1,4 +1,4 @@
-/// The one source of randomness of a run: a small generator whose sequence is its seed's alone.
+/// The only source of randomness of a run: a small generator whose sequence depends only on the seed.
 package struct Chance: RandomNumberGenerator {
     private var state: UInt64
 
@@ -12,7 +12,7 @@ package struct Chance: RandomNumberGenerator {
         return word ^ word >> 31
     }
 
-    /// A number below `bound`; the slight bias of a remainder does not matter here.
+    /// Returns a number below `bound`; the slight bias of the remainder does not matter here.
     mutating func below(_ bound: Int) -> Int { bound <= 1 ? 0 : Int(truncatingIfNeeded: (next() >> 33)) % bound }
 
     mutating func between(_ low: Int, _ high: Int) -> Int { low + below(high - low + 1) }

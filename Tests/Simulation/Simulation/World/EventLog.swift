@@ -1,4 +1,4 @@
-/// The last events of a run, kept as numbers; text is made only when a run fails.
+/// The last events of a run as numbers; text is only created when a run fails.
 struct EventLog {
     private struct Line {
         var time: Int64

@@ -1,9 +1,9 @@
-/// What can happen next in the simulated world.
+/// An event of the simulated world.
 enum Event {
-    /// The next thing that a device or a caller does or that goes wrong, drawn when it is due.
+    /// The next random action or fault, chosen when it is due.
     case operation
     case segment(link: Int, toGateway: Bool, offset: Int, bytes: [UInt8])
-    /// One end learns that the other has gone; orderly after all bytes up to `offset`, or at once when it is negative.
+    /// One end learns that the other has closed: after all bytes up to `offset`, or at once if `offset` is negative.
     case hangUp(link: Int, toGateway: Bool, offset: Int)
     case connectDone(link: Int)
     case connectFailed(link: Int)
@@ -26,7 +26,7 @@ enum Event {
     case broadcastStep(Int, life: Int)
     case broadcastAdvance(Int, life: Int)
     case stopBroadcast(Int, life: Int)
-    /// A message that the coordinator has sent to a device's loop arrives there.
+    /// A message from the coordinator reaches a device's loop.
     case submit(record: Int, life: Int)
     case endSiblings(win: Int, life: Int)
     case endSibling(win: Int, record: Int, life: Int)
@@ -34,16 +34,16 @@ enum Event {
     /// A device's HTTPS call reaches the gateway.
     case receipt(Int)
     case feed(FeedModel.Step)
-    /// A loop gets the apps that it started without.
+    /// A loop receives the apps that it started without.
     case appsKnown(loop: Int, life: Int)
-    /// The shard gets to know that a device sends no more.
+    /// The shard learns that a device has closed its sending half.
     case finishSession(link: Int)
     case endHalfClosed(link: Int, isTimeout: Bool)
     case crash(life: Int)
     case restart
 }
 
-/// Events in the order of their times, and of their making where times are equal.
+/// A queue of events, ordered by time, then by insertion.
 struct EventQueue {
     private struct Entry {
         var time: Int64

@@ -2,13 +2,13 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-/// Watches rows, effects and clients, and holds them against the promises.
+/// Checks rows, effects and clients against the promises.
 ///
-/// What it knows comes from the simulator: what was published, what devices said, what reached them. It reads rows only
-/// to learn when something became durable.
+/// Its expectations come from the simulator: published messages, device reports, received messages. It reads rows only to learn
+/// when something became durable.
 final class Oracle: StoreWitness {
     unowned(unsafe) var world: World!
-    /// What the parts know, a type each.
+    /// The state of each part.
     var counting = CountingModel()
     var requests = RequestModel()
     var settlements = SettlementModel()
@@ -16,7 +16,7 @@ final class Oracle: StoreWitness {
     var reports = ReportModel()
     var updates = UpdateModel()
     var overflows = OverflowModel()
-    /// Durable messages of the vendor table, by the keys they were written under.
+    /// The durable messages of the vendor table by key.
     var vendorRows: [StoreKey: Record] = [:]
 
     func record(_ id: MessageID) -> Record? {
@@ -46,12 +46,12 @@ final class Oracle: StoreWitness {
 
     // MARK: Rows as they become durable
 
-    /// What a batch did, for the checks once all of it is known.
+    /// The changes of a batch, for checks after all of them are known.
     struct DurableBatch {
         var removed: [Record] = []
         var ended: [Record] = []
         var sequences: [(Identity, UInt64)] = []
-        /// Where counters changed.
+        /// The place of changed counters.
         var counted: UInt64?
     }
 
@@ -88,7 +88,7 @@ final class Oracle: StoreWitness {
         case .message, .vendorMessage: messageDeletionBecameDurable(key, &batch)
         case .job: record(MessageID(high: key.ownerHigh, low: key.ownerLow))?.durableJob = nil
         case .device:
-            // Never seen again within a day, and so forgotten.
+            // A device that was not seen again within a day, so the store dropped it.
             world.identity(DeviceID(high: key.ownerHigh, low: key.ownerLow))?.wasLost = true
         default: break
         }
@@ -118,7 +118,7 @@ final class Oracle: StoreWitness {
 
     // MARK: The end
 
-    /// Everything accepted has come to one end, nothing is left, all books agree.
+    /// Checks at the end that every accepted message has one final state, nothing is pending, and all counters agree.
     func checkEnd() {
         for loop in world.loops {
             for table in [StoreKey.Table.message, .vendorMessage, .job] {

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// What one run is like, drawn from its seed: how many take part, how small the limits are, how bad the weather.
+/// The parameters of one run, drawn from its seed: the number of participants, the limits and the fault rates.
 struct Plan {
     var limits = ShardLimits()
     var apps: [AppSettings] = []
@@ -13,7 +13,7 @@ struct Plan {
     var syncTime: Int64 = 8
     var readTime: Int64 = 12
     var operationGap: Int64 = 60
-    /// Shares out of a thousand.
+    /// Per mille.
     var lossShare = 0
     var splitShare = 0
     var duplicateShare = 0
@@ -24,7 +24,7 @@ struct Plan {
     var readTrouble = 0
     var readStall = 0
     var syncStall = 0
-    /// How likely each sort of operation is; see `World.operation`.
+    /// The weight of each kind of operation; see `World.operation`.
     var crashWeight = 2
     var networkWeight = 20
     var clientWeight = 60
@@ -35,10 +35,10 @@ struct Plan {
     var collapses = true
     var vendorTrouble = 100
     var senderCount = 2
-    /// The longest pause between two leases of a sender service.
+    /// The longest pause between two leases of a sender service, in milliseconds.
     var senderGap: Int64 = 3_000
 
-    /// The second app has no sender service before the healing.
+    /// Whether the second app has no sender service until the faults end.
     var lacksSender: Bool { senderCount == 1 }
 
     init(_ chance: inout Chance) {

@@ -1,12 +1,12 @@
 internal import TextForms
 
-/// What a number of runs covered and found.
+/// The coverage and findings of several runs.
 package struct SoakSummary: Sendable {
     package private(set) var seeds = 0
     package private(set) var events = 0
     package private(set) var states = Set<UInt64>()
     package private(set) var faults = FaultCounts()
-    /// One line a failed seed.
+    /// One line for each failed seed.
     package private(set) var failures: [String] = []
     package var seconds = 0.0
 

@@ -1,42 +1,42 @@
-/// Which promise was seen broken.
+/// The promise that was broken.
 package enum ViolationKind: String, CaseIterable, Sendable {
-    /// Within one session and round sequences must rise.
+    /// Sequences did not increase within one session and round.
     case order
-    /// A message was sent, or leased, after it had ended.
+    /// A message was sent or leased after its final state.
     case sentAfterEnd, leasedAfterEnd
-    /// An app's handler saw a message twice, outside the gap between handler and persist.
+    /// An app's handler received a message twice, outside the gap between handler and persist.
     case handledTwice
-    /// A message was sent, or leased, after its time.
+    /// A message was sent or leased after its expiry.
     case sentAfterExpiry, leasedAfterExpiry
-    /// Two live sessions of one device, or an old session's frame that changed something.
+    /// Two live sessions of one device, or a frame of an old session that had an effect.
     case fencing
-    /// A sequence was used twice, or did not rise.
+    /// A sequence was used twice or did not increase.
     case sequence
-    /// Window, bytes in flight, queue limits, attempts.
+    /// A limit was exceeded: window, bytes in flight, queue or attempts.
     case bounds
-    /// Something left before the batch it depends on was durable.
+    /// An effect left before the batch that it depends on was durable.
     case beforeSync
-    /// The offline flag is not what the device's state makes it.
+    /// The offline flag contradicts the device's state.
     case offlineFlag
     case badge
-    /// Books do not add up: counters, rows, traces.
+    /// Counters, rows and traces do not add up.
     case books
-    /// A final state changed, or came without its reason in the world.
+    /// A final state changed or has no cause.
     case finalState
     case strategy
-    /// Two leases of one job at a time, or a lease against the rules of its token.
+    /// Two concurrent leases of one job, or a lease that violates its token's rules.
     case lease
-    /// A message that reached a device it is not for, or with other content.
+    /// A message reached the wrong device or has wrong content.
     case content
-    /// A damaged connection went on as if nothing had happened.
+    /// A damaged connection stayed open.
     case damage
-    /// The caller's contract with the store.
+    /// The caller violated the store's contract.
     case storeContract
-    /// After the faults: something is left, waits, or never came.
+    /// Pending work did not finish after the faults ended.
     case progress
     /// A request id was answered in two ways.
     case request
-    /// The gateway turned away a client that did nothing wrong, or the client gave up.
+    /// The gateway refused a correct client, or the client gave up.
     case refusal
 }
 

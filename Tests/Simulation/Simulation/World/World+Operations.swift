@@ -2,7 +2,7 @@ internal import Delivery
 internal import LongwireClient
 internal import Wire
 
-// What happens next: a device or a caller does something, or something goes wrong.
+// The next operation: an action of a device or a caller, or a fault.
 extension World {
     func operate() {
         let sum = plan.crashWeight + plan.networkWeight + plan.clientWeight + plan.publishWeight + plan.coolWeight + 6
@@ -88,7 +88,7 @@ extension World {
             faults.note(.clockSlewed)
             slew(chance.time(-50_000, 50_000))
         case 9:
-            // A call that looks for its request's row meanwhile would make its task a second time, under the same id.
+            // A call in flight that looks for its request's row would create its task a second time under the same id.
             guard !broadcasting.hasOpenCalls, loops.count(where: { $0.store.dropEphemeralRows() }) > 0 else { return }
             faults.note(.ephemeralRowsDropped)
             oracle.ephemeralRowsDropped()
@@ -100,20 +100,20 @@ extension World {
         }
     }
 
-    /// A sender service will ask about the millisecond in which a message expires.
+    /// Schedules a sender's lease request for the millisecond in which a message expires.
     private func meetSomeEnd() {
         let open = records.suffix(200).filter {
             $0.isPending && $0.expiresAt > gatewayNow + 1 && $0.isDue(at: gatewayNow)
         }
         guard !open.isEmpty else { return }
         let record = chance.one(of: open)
-        // The gateway's clock may be slewed meanwhile: looked at again from shortly before on.
+        // The gateway's clock may be slewed until then, so the time is checked again shortly before.
         queue.add(.endMet(record: record.index), at: now + (record.expiresAt - gatewayNow) * 9 / 10)
     }
 
     func meetEnd(of record: Record) {
         guard isUp, !isHealing, record.isPending, record.expiresAt >= gatewayNow else { return }
-        // A sync may lie between the lease and its answer, so the ask comes in that millisecond or just before.
+        // A sync may happen between the lease and its answer, so the request is made in that millisecond or just before.
         let rest = record.expiresAt - gatewayNow
         guard rest <= Int64(chance.below(5)) else {
             return queue.add(.endMet(record: record.index), at: now + max(1, rest * 9 / 10))
@@ -122,7 +122,7 @@ extension World {
         lease(senders[0], limit: 1_000)
     }
 
-    /// A frame of a session that is over reaches the shard late: nothing may change.
+    /// Passes a late frame of a closed session to the shard; nothing may change.
     private func sendStaleFrame() {
         guard isUp, let link = links.last(where: { $0.phase == .closed && $0.life == life && $0.session != .none })
         else { return }
@@ -131,7 +131,7 @@ extension World {
         faults.note(.staleSessionFrame)
         eventCount += 1
         let ticket = loop.store.lastTicket
-        // Over Redis a refused Hello's may wait for the next turn.
+        // On Redis the effects of a refused Hello may be deferred to the next turn.
         let hadEffects = loop.shard.hasEffects
         switch chance.below(5) {
         case 0:
@@ -155,7 +155,7 @@ extension World {
 
     // MARK: Healing
 
-    /// The faults stop, everybody comes back, time passes beyond every time to live; then the books are closed.
+    /// Stops the faults, reconnects all devices, advances time beyond every TTL, then runs the final checks.
     func heal() {
         isHealing = true
         engine.heal()
@@ -166,9 +166,9 @@ extension World {
         for loop in loops { loop.store.acceptsWrites = true }
         for sender in senders { sender.character = .honest }
         if hasServer { clearBlacklists() }
-        // Calls that are under way come to their end first.
+        // Calls in flight complete first.
         if engine.lead > 0 { pass(milliseconds: engine.lead) }
-        // While the devices are still where they were, time alone must end what is over.
+        // Time alone must end expired messages while the devices keep their state.
         pass(milliseconds: 30_000)
         coolLedger()
         pass(milliseconds: 120_000)
@@ -180,18 +180,18 @@ extension World {
             device.perform(.pushModeOff(false))
             device.perform(.applicationState(.foreground, keepsRunning: false))
         }
-        // Reconnecting may take five minutes of backoff and more.
+        // Reconnect backoff may exceed five minutes.
         pass(milliseconds: 900_000)
         for device in devices where device.core.isStopped { device.start() }
         coolLedger()
-        // The faults may have left a job with a retry far off, so wait for the longest thing there is.
+        // The faults may have scheduled a late retry, so the wait covers the longest TTL.
         pass(milliseconds: plan.maximumTimeToLive + 200_000)
         if violation == nil { oracle.checkEnd() }
         if hasServer { checkDirectory() }
         if violation == nil, let text = engine.checkEnd() { fail(.storeContract, text) }
     }
 
-    /// A ledger row that its device has left behind comes due once it is cold, which every row is within minutes.
+    /// Makes all rows cold except ledger rows, whose alarms come due only when cold, as every row is within minutes.
     private func coolLedger() {
         for loop in loops { _ = loop.store.cool(limit: .max) { $0.table != .taskMessage } }
     }

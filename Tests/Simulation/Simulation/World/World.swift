@@ -1,13 +1,12 @@
-// The simulated world: everything in one thread, from one seed, in the order of the event queue.
+// The simulated world: one thread, one seed, in the order of the event queue.
 //
-// Real are the shards, the frames and the clients; simulated are the store, the network, the clock, the vendor, the
-// publishers and the sender services. `Oracle` watches and says what is wrong.
+// The shards, the frames and the clients are real. The store, the network, the clock, the vendor, the publishers and the sender
+// services are simulated. `Oracle` checks the run.
 
 package import Delivery
 internal import Directory
 internal import Wire
 
-/// One run.
 package final class World {
     static let queueEpoch: UInt64 = 7
     static let bucketCount = 24
@@ -21,13 +20,13 @@ package final class World {
     var log = EventLog(capacity: 400)
     package internal(set) var eventCount = 0
     package internal(set) var violation: Violation?
-    /// Digests of the abstract states that devices and messages were in.
+    /// Digests of the abstract states of devices and messages.
     package private(set) var states = Set<UInt64>()
     let oracle = Oracle()
 
     /// True time in milliseconds since the run began.
     var now: Int64 = 0
-    /// Gateway time is a line through this point; its slope is changed by slewing.
+    /// The start point of gateway time, which is linear; slewing changes its slope.
     private var clockStart: (now: Int64, time: GatewayTime) = (0, World.gatewayStart)
     private var partsPerMillion: Int64 = 0
 
@@ -39,48 +38,48 @@ package final class World {
     var loops: [Loop] = []
     let engine: any WorldEngine
     var isSyncing = false
-    /// A disk that answers no read until then.
+    /// The time until which the disk answers no read.
     var readsFailUntil: Int64 = 0
     var syncUpTo: [Ticket] = []
-    /// Connections with bytes to send, or to be told about, when the event is over.
+    /// Connections to flush or to notify at the end of the event.
     var dirtyLinks: [Link] = []
 
-    // Everybody else.
+    // The other participants.
     var links: [Link] = []
     var devices: [SimulatedDevice] = []
     var identities: [Identity] = []
     var records: [Record] = []
     var tasks: [SimulatedTask] = []
     var requestCount = 0
-    /// An app's server with its calls about names, blacklist and badge.
+    /// Whether an app's server makes calls about names, blacklist and badge.
     let hasServer: Bool
     var names: NamesModel
     let hasBroadcasts: Bool
     var broadcasting: BroadcastModel
     var firstAcks: FirstAckModel
-    /// Devices report over HTTPS what their extensions showed.
+    /// Whether devices send receipts over HTTPS.
     let hasReceipts: Bool
     var receipts: ReceiptModel
-    /// Devices send upstream, and servers follow what they sent and what happened.
+    /// Whether devices send upstream and servers read feeds.
     let hasFeeds: Bool
     var feeds: FeedModel
-    /// The store goes back to older content, loops start without some apps, and devices half-close.
+    /// Whether restores, loops without some apps, and half-closes happen.
     let hasRareWeather: Bool
     var rare: RareWeather
-    /// The store's history that is in force.
+    /// The store's current history.
     var history = StoreHistory(ofNewStore: 1)
     var senders: [SimulatedSender] = []
-    /// Faults have stopped.
+    /// Whether the faults have stopped.
     var isHealing = false
 
     /// - Parameters:
-    ///   - seed: names the run.
-    ///   - hasServer: an app's server takes part, with names, blacklist and badge.
-    ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
-    ///   - hasReceipts: devices report over HTTPS, too.
-    ///   - hasFeeds: servers follow their feeds; `nil`: with every fourth seed.
-    ///   - hasRareWeather: restores, unknown apps and half-closes happen; `nil`: with every third seed.
-    ///   - engine: keeps the rows.
+    ///   - seed: the run's seed.
+    ///   - hasServer: whether an app's server takes part, with names, blacklist and badge.
+    ///   - hasBroadcasts: whether the server sends broadcasts and pushes that the first ack ends.
+    ///   - hasReceipts: whether devices also report over HTTPS.
+    ///   - hasFeeds: whether servers read their feeds; `nil`: with every fourth seed.
+    ///   - hasRareWeather: whether restores, unknown apps and half-closes happen; `nil`: with every third seed.
+    ///   - engine: the storage of the rows.
     ///   - adjust: changes the shards' limits, to plant a fault.
     package init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, hasReceipts: Bool = true,
@@ -116,7 +115,7 @@ package final class World {
         if self.hasFeeds { beginFollowing() }
     }
 
-    /// Links, identities, records and tasks name each other.
+    /// Breaks the reference cycles between links, identities, records and tasks.
     deinit {
         for identity in identities { (identity.liveLink, identity.callers, identity.bySequence) = (nil, [], [:]) }
         for link in links { (link.identity, link.inFlight, link.recalled) = (nil, [], []) }
@@ -141,7 +140,7 @@ package final class World {
 
     // MARK: Running
 
-    /// Runs until `events` events have happened, then lets the world heal and checks the end.
+    /// Runs `events` events, then ends all faults and checks the result.
     package func run(events: Int) {
         while violation == nil, eventCount < events { step() }
         if violation == nil { heal() }
@@ -155,7 +154,7 @@ package final class World {
         if eventCount & 7 == 0, let record = records.last { visit(record) }
     }
 
-    /// Notes the abstract state of a device and of a message of it: what a rule could depend on, sizes as classes.
+    /// Records the abstract state of a device and one of its messages; sizes are reduced to classes.
     private func visit(_ newest: Record) {
         let record = records[max(0, newest.index - Int(eventCount >> 3) % 24)]
         let identity = record.identity
@@ -257,7 +256,7 @@ package final class World {
         }
     }
 
-    /// What a loop does at the end of a turn: flush connections, hand batches to the committer, set timers.
+    /// Ends a loop's turn: flushes connections, passes batches to the committer and sets timers.
     private func endTurn() {
         while let link = dirtyLinks.popLast() { flush(link) }
         guard isUp else { return }
@@ -290,7 +289,7 @@ package final class World {
         queue.add(.sync(life: life), at: now + max(duration, engine.lead))
     }
 
-    /// The group is on disk; each shard is told a little later.
+    /// The batches are on disk; each shard is notified after a short delay.
     private func sync() {
         isSyncing = false
         eventCount += 1
@@ -372,7 +371,7 @@ package final class World {
         queue.add(.reply(loop: loop, life: life, token: token, fails: fails), at: now + max(delay, engine.lead))
     }
 
-    /// The process dies, and the engine has what has survived.
+    /// Ends the process; the engine keeps the surviving rows.
     func crash() {
         guard isUp else { return }
         faults.note(.processCrashed)
@@ -382,7 +381,7 @@ package final class World {
         engine.crash(in: self)
         life += 1
         oracle.processDied()
-        // A process that dies resets its connections; a machine that dies leaves them half open.
+        // A process that dies resets its connections. A machine that dies leaves them half-open.
         let isMachine = chance.perMille(300)
         for link in links where link.isOpenAtGateway { gatewayEndDied(link, isSilent: isMachine) }
         queue.add(.restart, at: now + chance.time(1, chance.perMille(200) ? 30_000 : 2_000) + engine.lead)
@@ -410,7 +409,7 @@ package final class World {
 }
 
 extension World {
-    /// What went wrong and how to see it again; `nil` when nothing did.
+    /// The violation and the command that reproduces it, or `nil`.
     package var report: String? {
         guard let violation else { return nil }
         return "seed \(seed), event \(eventCount): \(violation)\n"
@@ -420,7 +419,7 @@ extension World {
 }
 
 extension World {
-    /// A digest of all that was published and how it ended.
+    /// A digest of all messages and their final states.
     package var fingerprint: UInt64 {
         records.reduce(UInt64(now)) { sum, record in
             (sum ^ UInt64(record.durableFinal?.rawValue ?? 0) &+ record.sequence << 8) &* 0x9E37_79B9_7F4A_7C15

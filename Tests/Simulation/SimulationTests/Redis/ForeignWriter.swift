@@ -2,16 +2,16 @@ import SimulatedRedis
 
 @testable import MessageStore
 
-/// Another program that writes to parts' logs, seldom and with some seeds only: what an operator's hand or a script may do.
+/// Another program that rarely writes to partitions' logs, as an operator or a script may do; active with some seeds.
 ///
-/// It has draws of its own, so that the other seeds stay as they are without it.
+/// It has its own generator, so that the other seeds do not change.
 struct ForeignWriter {
     var chance: SimulatedRedis.Chance
     private let share: Double
     private(set) var count = 0
     /// `stream id` of each entry.
     private(set) var ids: Set<String> = []
-    /// The epochs of its entries that were above those of the stream.
+    /// The epochs of its entries that exceeded the stream's epoch.
     private(set) var epochs: Set<UInt64> = []
 
     init(seed: UInt64) {
@@ -19,16 +19,17 @@ struct ForeignWriter {
         share = seed % 3 == 2 ? 0.15 : 0
     }
 
-    /// Whether it writes now, where something happens anyway.
+    /// Returns whether it writes now.
     mutating func isDue() -> Bool { share > 0 && chance.happens(share) }
 
-    /// Adds an entry to a part's log; returns of what kind, `nil` when the stream is not there or does not take it.
+    /// Adds an entry to a partition's log; returns its kind, or `nil` if the stream is missing or refuses it.
     mutating func write(_ part: Int, _ cluster: SimulatedCluster) -> String? {
         let stream = String(decoding: GroupKeys.log("world", part: part), as: UTF8.self)
         guard let last = Self.lastID(stream, cluster), !last.isBeyondEpochs else { return nil }
         let far = last.epoch + UInt64(1 + chance.below(1_000))
         let bytes = String(repeating: "x", count: 200)
-        // An operator's copy of a log has the highest number as its last: the server refuses one that wraps around.
+        // An operator's copy of a log has the maximum number as its last entry. The server refuses an entry that would wrap
+        // around.
         let (kind, id, field, value) =
             switch chance.below(8) {
             case 0, 1: ("the next number", "\(last.epoch)-\(last.number &+ 1)", "b", bytes)

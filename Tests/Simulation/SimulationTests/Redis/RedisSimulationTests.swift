@@ -21,8 +21,8 @@ import Testing
         return (world, stores.counts)
     }
 
-    /// `LONGWIRE_REDIS_SEED` is the first one, `LONGWIRE_REDIS_SEEDS` their number.
-    @Test("fixed seeds run without a violation, each start a takeover by another process")
+    /// `LONGWIRE_REDIS_SEED` is the first seed, `LONGWIRE_REDIS_SEEDS` the number of seeds.
+    @Test("fixed seeds run without a violation while each start is a takeover by another process")
     func seeds() {
         let first = UInt64(Self.environment("LONGWIRE_REDIS_SEED") ?? 1)
         let count = UInt64(Self.environment("LONGWIRE_REDIS_SEEDS") ?? 5)
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Runs without a fault, as the tests of planted faults compare with.
+    /// Runs a seed without server faults; the tests of planted faults use these runs for comparison.
     private static func runQuietly(_ seed: UInt64, fault: EngineFault? = nil, adjust: (inout ShardLimits) -> Void)
         -> String?
     {
@@ -48,19 +48,19 @@ import Testing
     }
     private static let cleanSeeds = Set([1, 3, 6].filter { runQuietly($0) { _ in } == nil } as [UInt64])
 
-    /// Those that have found something; with `LONGWIRE_REDIS_SEED` these seeds.
+    /// Seeds that have detected faults; with `LONGWIRE_REDIS_SEED` these seeds instead.
     private static let quietSeeds =
         environment("LONGWIRE_REDIS_SEED").map { first in
             (first..<first + (environment("LONGWIRE_REDIS_SEEDS") ?? 1)).map { UInt64($0) }
         } ?? [17, 20]
 
-    @Test("runs that planted faults are compared with have no violation", arguments: quietSeeds)
+    @Test("the comparison runs for planted faults have no violation", arguments: quietSeeds)
     func quietRuns(seed: UInt64) {
         if let report = Self.runQuietly(seed, adjust: { _ in }) { Issue.record("\(report)") }
     }
 
     private static func search(_ name: String, from seed: UInt64, _ run: (UInt64) -> String?) {
-        // Whatever the engine asks for in between moves the faults: then another seed shows it.
+        // A change in the engine's calls moves the faults, so another seed may detect them.
         for seed in [seed] + Array(1...40) where run(seed) != nil {
             guard !cleanSeeds.contains(seed), let report = runQuietly(seed, adjust: { _ in }) else { return }
             Issue.record("seed \(seed) fails without \(name), too: \(report)")

@@ -1,8 +1,8 @@
-// The delivery simulation's rows in the engine on Redis, over simulated servers that fail as the seed says.
+// The rows of the delivery simulation in the engine on Redis, over simulated servers with seeded faults.
 //
-// Each start of the gateway is a takeover: another process opens all parts with higher epochs, while the one that died may
-// not know it yet and goes on. The engines have no threads: the world steps them. Calls take time of the servers' clock,
-// which the world catches up with before the next call.
+// Each start of the gateway is a takeover: another process opens all partitions with higher epochs, while the previous one may be
+// unaware and still write. The engines have no threads: the world steps them. Calls advance the servers' clock, and the world
+// catches up before the next call.
 
 import Delivery
 import Platform
@@ -25,29 +25,29 @@ final class RedisStores: WorldEngine {
     private let configuration: RedisEngine.Configuration
     private let gatewayTime: Lock<Int64>
     private let rates: FaultRates
-    /// Something happens to the servers with every `calm`-th operation, on average.
+    /// The average number of operations between two server faults.
     private let calm: Int
     private var process: Process?
-    /// The one before, which may not know that it has a successor.
+    /// The previous process, which may not know that it has a successor.
     private var former: Process?
-    /// The parts of a start are open already.
+    /// Whether the partitions of this start are open.
     private var isReady = false
     private var isHealing = false
     private var isInCall = false
     private var lastEpoch: UInt64 = 0
     private var movingSlots: Set<Int> = []
     private var writer: ForeignWriter
-    /// What gateways say of entries that they did not write.
+    /// The gateways' messages about entries that they did not write.
     private let advice: Lock<[String]>
-    /// The highest epoch that was claimed for each part, as the register knows it.
+    /// The highest claimed epoch of each partition, as in the register.
     private let claims: Lock<[Int: UInt64]>
-    /// Another program's entry ended the ownership of a part; or may stand in a log that nobody has opened since.
+    /// Whether another program's entry ended the ownership of a partition, or may be in a log that no process has opened since.
     private(set) var hasLostParts = false
     private var isForeignPossible = false
     private(set) var violations: [String] = []
     private(set) var counts: [String: Int] = [:]
 
-    /// A gateway's engine with its parts.
+    /// A gateway's engine with its partitions.
     private final class Process {
         let network: ProcessNetwork
         let engine: RedisEngine
@@ -124,7 +124,7 @@ final class RedisStores: WorldEngine {
         if !isReady { takeOver() }
         isReady = false
         guard let process else {
-            // No store is there to tell of it.
+            // No store exists to report the violation.
             world.fail(.storeContract, violations.first ?? "no process has the parts")
             return []
         }
@@ -136,15 +136,15 @@ final class RedisStores: WorldEngine {
         isReady = true
     }
 
-    /// Opens all parts for another process; the one that has them may still be at work.
+    /// Opens all partitions for another process, while the current owner may still run.
     private func takeOver() {
         follow()
         former?.end()
         former = process
         process = nil
-        // A process that was killed has its last calls on their way, if any.
+        // A killed process may still have calls in flight.
         if chance.happens(0.4) { former?.network.isDead = true } else if former != nil { note("former owner goes on") }
-        // The operator reads the log, or acts when a part does not open.
+        // The operator reads the log now, or acts when a partition does not open.
         for text in advice.withLock({ $0 }) where writer.chance.happens(0.5) { follow(text) }
         advice.withLock { $0 = [] }
         (hasLostParts, isForeignPossible) = (false, false)
@@ -163,7 +163,7 @@ final class RedisStores: WorldEngine {
                 next.network.isDead = true
                 next.end()
                 note("opening failed")
-                // Another program's entry ends two tries at most: one by its epoch, one by what it is.
+                // Another program's entry fails at most two attempts: one by its epoch, one by its content.
                 guard attempt < 30 + 2 * writer.count, isMended(error) else {
                     fail("the parts were not opened: \(error)")
                     break
@@ -179,7 +179,7 @@ final class RedisStores: WorldEngine {
         cluster.rates = isHealing ? .none : rates
     }
 
-    /// Whether another try may open the parts, once the operator has done what the error asks for.
+    /// Returns whether another attempt may open the partitions after the operator has followed the error's advice.
     private func isMended(_ error: StoreError) -> Bool {
         switch error {
         case .redis: return true
@@ -189,13 +189,13 @@ final class RedisStores: WorldEngine {
         case .foreignEntry(_, _, let mending) where writer.count > 0:
             return follow(mending)
         case .damagedLog(let stream, let entry, _) where writer.ids.contains("\(stream) \(entry)"):
-            // "remove the entry with XDEL to go on without its messages"
+            // This error advises to remove the entry with XDEL.
             return follow("XDEL \(stream) \(entry)")
         default: return false
         }
     }
 
-    /// Runs the commands of an advice as it tells them; false when it tells none.
+    /// Runs the commands in an advice text; returns false if it contains none.
     @discardableResult
     private func follow(_ advice: String) -> Bool {
         let commands = OperatorAdvice.commands(in: advice)
@@ -218,11 +218,11 @@ final class RedisStores: WorldEngine {
         let open = try next.engine.openPart(part, of: partCount, epoch: lastEpoch, post: loop.post) { loss in
             losses.withLock { $0.append(loss) }
         }
-        // Nothing is on its way between two servers while the rows are looked at.
+        // Slot migrations are finished before the rows are compared.
         for slot in movingSlots { cluster.finishMove(slot: slot) }
         movingSlots.removeAll()
         let rows = storedRows(of: part)
-        // A try that failed before may have opened the part: the former owner's rows are what that one found, too.
+        // A failed attempt may have opened the partition. It found the former owner's rows, too.
         let past = former?.stores.first { $0.part == part }
         if let past, past.found == nil {
             past.succeeded(by: rows) { [self] key, value in isStored(key, value) }
@@ -231,7 +231,7 @@ final class RedisStores: WorldEngine {
         note("opened")
     }
 
-    /// While a process opens its parts, the one before it goes on and servers fail.
+    /// While a process opens its partitions, the previous one continues and servers fail.
     private func meanwhile() {
         if chance.happens(0.003) { happen() }
         guard let former, !former.network.isDead, chance.happens(0.3) else { return }
@@ -252,7 +252,7 @@ final class RedisStores: WorldEngine {
 
     // MARK: Calls of the stores
 
-    /// The servers' clock is not behind the world's.
+    /// Advances the servers' clock to at least the world's time.
     private func follow() {
         gatewayTime.withLock { $0 = world.gatewayNow }
         let behind = world.now - cluster.milliseconds
@@ -277,7 +277,7 @@ final class RedisStores: WorldEngine {
         switch process.losses.withLock({ $0.first }) {
         case nil: break
         case .foreignEntry where writer.count > 0: hasLostParts = true
-        // A server that did not answer kept the owner from looking whose entry it was.
+        // A server that did not answer prevented the owner from checking the entry's author.
         case .fenced(_, _, let successor) where writer.epochs.contains(successor): hasLostParts = true
         case let loss?: fail("the owner lost a part: \(loss)")
         }
@@ -301,7 +301,7 @@ final class RedisStores: WorldEngine {
         for store in process?.stores ?? [] { store.loop.turn() }
     }
 
-    /// Moves what is old enough, or everything that is durable, out of memory and log.
+    /// Moves old rows, or all durable rows, out of memory and log.
     func spill(isWhole: Bool) {
         guard !isInCall, let process else { return }
         follow()
@@ -309,7 +309,7 @@ final class RedisStores: WorldEngine {
         for _ in 0..<(isWhole ? 40 : 3) {
             if isWhole { _ = call(.commit) }
             moveRows()
-            // Servers in trouble may take minutes for it.
+            // Servers with faults may need minutes.
             guard lead < 2_000, process.stores.contains(where: { $0.real.youngRowCount > 0 }) else { break }
         }
     }
@@ -340,7 +340,7 @@ final class RedisStores: WorldEngine {
         return rows
     }
 
-    /// Whether an ephemeral row stands in one of its group's periods.
+    /// Returns whether an ephemeral row is in one of its group's periods.
     private func isStored(_ key: StoreKey, _ value: SimulatedStore.Value) -> Bool {
         let keys = GroupKeys(Self.name, group: RedisGroups.group(of: key.bucket))
         guard case .array(let names)? = look(Array("HKEYS".utf8), keys.marks) else { return false }
@@ -358,7 +358,7 @@ final class RedisStores: WorldEngine {
     func disturb() {
         guard !isHealing, chance.below(calm) == 0 else { return }
         follow()
-        // The world cannot wait for ever for calls that have no answer.
+        // The world limits the wait for calls without an answer.
         if lead > 20_000 { mend() }
         happen()
     }
@@ -422,7 +422,7 @@ final class RedisStores: WorldEngine {
 
     func heal() {
         isHealing = true
-        // What nobody has come upon yet shows when the parts are opened.
+        // A partition's next open reveals entries that no process has found yet.
         if isForeignPossible { hasLostParts = true }
         cluster.rates = .none
         mend()
@@ -444,19 +444,19 @@ final class RedisStores: WorldEngine {
 
 /// A deliberate fault between engine and servers.
 enum EngineFault: String, CaseIterable, Sendable {
-    /// No replica is waited for.
+    /// The engine waits for no replica.
     case waitSkipped
-    /// The end of the log is not replayed.
+    /// The last page of the log is not replayed.
     case lastPageSkipped
-    /// A row that is read is not there.
+    /// A read returns no row although it exists.
     case rowMissed
-    /// An entry that has a group's number is taken for the group, whatever its bytes are.
+    /// An entry with a group's number is accepted as the group's, whatever its bytes are.
     case foreignTaken
 
     final class Planted: CallChange {
         private let fault: EngineFault
         private var count = 0
-        /// What was sent to each log: id and bytes.
+        /// The entries sent to each log: id and bytes.
         private var groups: [[UInt8]: [(id: LogID, body: [UInt8])]] = [:]
         init(_ fault: EngineFault) { self.fault = fault }
 
@@ -474,7 +474,7 @@ enum EngineFault: String, CaseIterable, Sendable {
             groups[log] = ((groups[log] ?? []).filter { $0.id != id } + [(id, body)]).suffix(2 * Limits.groupsOfLog)
         }
 
-        /// The entries that were asked for, with the bytes that were sent in place of those that are there.
+        /// Returns the requested entries, but with the bytes that were sent instead of the stored ones.
         private func groupsInPlace(of reply: RedisReply, _ command: RedisCommand) -> RedisReply {
             let sent = groups[command.arguments[1]] ?? []
             return .array(
@@ -499,7 +499,7 @@ enum EngineFault: String, CaseIterable, Sendable {
                 default: return reply
                 }
             case .lastPageSkipped:
-                // A look at one entry has no count.
+                // A read of a single entry has no COUNT.
                 let isPage = command.name == "XRANGE" && command.argumentCount > 4 && reply.array != nil
                 return isPage ? .array([]) : reply
             case .rowMissed:

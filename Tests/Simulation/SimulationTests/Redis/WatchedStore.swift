@@ -5,10 +5,9 @@ import Wire
 @testable import MessageStore
 @testable import Simulation
 
-/// One loop's part of the engine on Redis, beside a plain dictionary of what was written.
+/// One loop's partition of the engine on Redis, with a dictionary of all written rows.
 ///
-/// The dictionary is what the oracle learns of. What the engine reads for the shard is held to it, and so is what the next
-/// owner of the part finds.
+/// The oracle observes the dictionary. The engine's reads, and the rows that the next owner finds, are compared with it.
 final class WatchedStore: WorldStore, ShardStoreObserver {
     typealias Rows = [StoreKey: SimulatedStore.Value]
 
@@ -21,7 +20,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
     private unowned let stores: RedisStores
     let epoch: UInt64
 
-    /// The rows as the loop sees them, and as they are known to be durable.
+    /// The rows that the loop sees, and those known to be durable.
     private var current: Rows
     private(set) var durable: Rows
     private var batches: [(ticket: Ticket, operations: [SimulatedStore.Operation])] = []
@@ -34,9 +33,9 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
     private var coolCount = 0
     private var isAccepting = true
     private var breaches: [String] = []
-    /// How many batches the next owner has found, once there is one.
+    /// The number of batches that the next owner found, once it exists.
     private(set) var found: Ticket?
-    /// Rows of ephemeral tables that the last batches wrote.
+    /// The ephemeral rows of the last batches.
     private var ephemeral: [(ticket: Ticket, key: StoreKey, value: SimulatedStore.Value)] = []
 
     init(_ open: RedisEngine.OpenPart, on loop: ProcessLoop, rows: Rows, of stores: RedisStores) {
@@ -46,7 +45,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         real.observer = self
     }
 
-    /// The process ends; its world has done with it.
+    /// Ends the process and removes its observers.
     func close() {
         (observer, witness, onRead) = (nil, nil, nil)
         real.close()
@@ -114,7 +113,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         return sum.withUnsafeBytes { SimulatedStore.Value(copying: $0, wakeAt: 0) }
     }
 
-    /// A row that says which batch was the last one of its bucket.
+    /// The key of a row that names the last batch of its bucket.
     static func mark(of bucket: Bucket) -> StoreKey { StoreKey(bucket, .meta, ownerHigh: .max, ownerLow: 1) }
 
     func endBatch() -> Ticket {
@@ -148,7 +147,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         return coolCount - before
     }
 
-    /// Only a day's end drops them here.
+    /// Redis drops ephemeral rows only at the end of a day.
     func dropEphemeralRows() -> Bool { false }
 
     func rowCount(_ table: StoreKey.Table) -> Int { current.keys.count { $0.table == table } }
@@ -160,7 +159,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         }
     }
 
-    /// Batches up to this one are durable.
+    /// Marks batches up to this one as durable.
     private func advance(to ticket: Ticket) {
         while let batch = batches.first, batch.ticket <= ticket {
             batches.removeFirst()
@@ -185,7 +184,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
 
     func storeCommitted(upTo ticket: Ticket) {
         if let found {
-            // This process has a successor, and none of its callers is there any more.
+            // This process has a successor, and its callers are gone.
             if ticket > found {
                 stores.fail("part \(part): batch \(ticket) of a former owner was told durable, \(found) were found")
             }
@@ -243,7 +242,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
         guard waiting.contains(token) else { return }
         stores.read()
         loop.turn()
-        // It asked for more, or waits for another read's end.
+        // The read requested more, or waits for another read.
         if waiting.contains(token) {
             onRead?(token, false)
         }
@@ -257,7 +256,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
     }
     func recallAlarms(of group: AlarmGroup, in bucket: Bucket) { real.recallAlarms(of: group, in: bucket) }
 
-    /// A reply shows the rows as they are now.
+    /// Checks a reply against the current rows.
     private func check(_ read: StoreRead, _ result: StoreReadResult) {
         switch (read, result) {
         case (.get(let key), .row(let row)):
@@ -298,7 +297,7 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
 
     // MARK: The next owner
 
-    /// Learns what the next owner has found: its rows, and those of the last ephemeral ones that are there.
+    /// Learns the rows that the next owner found, and which of the last ephemeral rows exist.
     func succeeded(by rows: Rows, has isThere: (StoreKey, SimulatedStore.Value) -> Bool) {
         var count: Ticket = 0
         for (key, value) in rows where key == Self.mark(of: key.bucket) {

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Builds the fuzzer and runs every target for a while, one after the other.
+# Builds the fuzzer and runs every target, one after another.
 #
 #   Tests/Fuzz/fuzz.sh [--seconds N] [--target NAME] [--json FILE] [--update] [--replay NAME FILE]
 #
-#   --seconds N     how long each target runs; 60 by default
+#   --seconds N     the run time of each target; 60 by default
 #   --target NAME   this target only
-#   --json FILE     where {"targets":[{"name","executions","requests","seconds","coverage","crashes"}]} goes;
-#                   requests only where an input makes many;
-#                   .build/proof/fuzz.json by default, nowhere by default with --target
-#   --update        afterwards replaces the corpora by what is needed to reach the same coverage
-#   --replay        runs one input, a file, and nothing else; of a history (.hex) all of its inputs, one after another
+#   --json FILE     the output {"targets":[{"name","executions","requests","seconds","coverage","crashes"}]};
+#                   requests only for targets whose inputs make many;
+#                   .build/proof/fuzz.json by default, none by default with --target
+#   --update        afterwards reduces the corpora to the inputs that reach the same coverage
+#   --replay        runs only one input, a file; of a history (.hex) all inputs, one after another
 #
-# Ends with 1 when a target failed, after saying how to replay the input.
+# Prints the command that replays the input and exits with 1 if a target failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -32,7 +32,7 @@ done
 scratch=.build/fuzz
 work=$scratch/work
 fuzzer=$scratch/release/longwire-fuzz
-# A corpus stays small enough to read and to replay in every test run.
+# The limit keeps a corpus readable, because every test run replays it.
 corpus_bytes=100000
 
 build() {
@@ -40,19 +40,19 @@ build() {
     library=$(swiftc -print-target-info | sed -n 's/.*"runtimeResourcePath": "\(.*\)".*/\1/p')
     library=$(find "$library/clang/lib/" -name "libclang_rt.fuzzer_no_main-$(uname -m).a" | head -n 1)
     [[ -n $library ]] || { echo "fuzz: this toolchain has no libFuzzer" >&2; exit 1; }
-    # Every module counts its edges and compares; assertions stay on though the rest is optimised.
+    # Every module is instrumented for coverage. The build is optimized, but keeps assertions.
     LONGWIRE_FUZZ=$library nice swift build -c release --scratch-path "$scratch" --product longwire-fuzz \
         --sanitize=address -Xcc -fsanitize=fuzzer-no-link -Xswiftc -assert-config -Xswiftc Debug \
         -Xswiftc -sanitize-coverage=edge,indirect-calls,trace-cmp,inline-8bit-counters,pc-table
 }
 
-# Folders of a gateway that died in the middle go with the run; memory is faster than a disk.
+# The trap also removes the folders of a gateway that crashed. Memory is faster than a disk.
 folders=$(mktemp -d "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/longwire-fuzz.XXXXXX")
 trap 'rm -rf "$folders"' EXIT
 export TMPDIR=$folders
-# The crash handler would answer instead of libFuzzer.
+# Without this the Swift crash handler would handle the signal instead of libFuzzer.
 export SWIFT_BACKTRACE=enable=no
-# An object's first weak reference is reached through a pointer that Swift keeps shifted: the leak check cannot see it.
+# Swift stores the pointer to an object's first weak-reference table shifted, so the leak check cannot follow it.
 export ASAN_OPTIONS=detect_leaks=0
 build
 if ((${#replay[@]})) && [[ ${replay[1]} == *.hex ]]; then
@@ -75,7 +75,7 @@ while read -r name limit timeout; do
         -artifact_prefix="$work/$name-crashes/")
     dictionary=Tests/Fuzz/dictionaries/$name.dict
     [[ ! -f $dictionary ]] || arguments+=(-dict="$dictionary")
-    # Once more for the rest of the time after a failure is not worth it: the first one is to be mended first.
+    # A failed target does not run again for the remaining time, because the first failure has to be fixed first.
     LONGWIRE_FUZZ_HISTORY=$work/$name-history.hex LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" "${arguments[@]}" "$folder" >"$log" 2>&1 || true
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
     coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
@@ -98,7 +98,7 @@ while read -r name limit timeout; do
         mkdir "$folder-merged"
         LONGWIRE_FUZZ_TARGET=$name nice -n 19 "$fuzzer" -set_cover_merge=1 -max_len="$limit" -rss_limit_mb=3000 \
             "$folder-merged" "$folder" >>"$log" 2>&1
-        # What was written by hand stays first, with its comments; the fuzzer's own finds follow, small ones first.
+        # Hand-written inputs stay first, with their comments. The fuzzer's finds follow, small ones first.
         {
             sed '/^# Found by the fuzzer/,$d' "$corpus"
             echo '# Found by the fuzzer: what it takes to reach the coverage of the last run.'

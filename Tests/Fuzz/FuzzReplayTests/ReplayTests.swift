@@ -1,7 +1,7 @@
 import FuzzTargets
 import Testing
 
-/// Every committed input through its target: what fuzzing found once, the ordinary run finds again.
+/// Runs every committed input through its target, so that ordinary test runs repeat the fuzzer's finds.
 @Suite("Fuzz corpora")
 struct ReplayTests {
     @Test("no committed input breaks its target", arguments: FuzzTarget.all.map(\.name))
@@ -9,7 +9,7 @@ struct ReplayTests {
         let target = try #require(FuzzTarget.named(name))
         let entries = try Corpus.read(Corpus.path(of: target))
         #expect(entries.count >= 10, "a corpus is not empty")
-        // So often that the gateway is opened in each way: as it was, without an app, on a backup.
+        // With this frequency the gateway is reopened in each way: unchanged, without an app, from a backup.
         if name == "gateway" { GatewayFuzz.inputsPerOpening = 4 }
         for entry in entries {
             do { try target.run(entry.bytes) } catch { Issue.record("\(name).hex:\(entry.line): \(error)") }
@@ -17,7 +17,7 @@ struct ReplayTests {
         try target.finish()
     }
 
-    @Test("an input is written and read as the same line")
+    @Test("an input survives encoding and decoding as a corpus line")
     func hexadecimal() {
         let bytes = Array(UInt8.min...UInt8.max)
         #expect(Corpus.decode(Array(Corpus.encode(bytes).utf8)) == bytes)

@@ -1,9 +1,9 @@
-// Many requests through a whole gateway at full speed: the fuzzer's target `gateway`, without the fuzzer's instruments,
-// from inputs made at random. It covers in minutes what libFuzzer, which learns from each input, covers in hours.
+// Runs the fuzz target `gateway` at full speed on random inputs, without the fuzzer's instrumentation. It makes in minutes as
+// many requests as libFuzzer, which learns from each input, makes in hours.
 //
 //   longwire-roam [--seed N] [--requests N] [--seconds N] [--json FILE] | --play FILE
 //
-// The inputs of the gateway that is open are in the file that LONGWIRE_FUZZ_HISTORY names; `--play` plays them again.
+// The file in LONGWIRE_FUZZ_HISTORY has the inputs of the open gateway; `--play` replays them.
 
 internal import FoundationEssentials
 internal import FuzzTargets
@@ -78,7 +78,7 @@ enum FuzzRoamer {
     }
 }
 
-/// Inputs from a seed: known ones with changes, two of them joined, or bytes at random, most of them small.
+/// A seeded source of inputs: mutations of known inputs, two joined inputs, or random bytes; most are small.
 private struct InputMaker {
     private var state: UInt64
     private let known: [[UInt8]]
@@ -113,9 +113,9 @@ private struct InputMaker {
             default: input.remove(at: place)
             }
         }
-        // An opening with another configuration costs what hundreds of requests cost.
+        // Opening another configuration costs as much as hundreds of requests.
         if !input.isEmpty, draw(256) > 0 { input[0] &= 0xEF }
-        // Few of them may take tens of thousands of publishes: the others are to be many.
+        // Only a few inputs may contain tens of thousands of publishes, so that many inputs run.
         if input.count > 1, draw(16) > 0 { input[1] &= 0xDF }
         return Array(input.prefix(byteLimit))
     }

@@ -1,5 +1,5 @@
-// One executable for all targets. libFuzzer starts itself anew for some of its work (merging), with its own
-// arguments only, so the target's name comes in the environment: LONGWIRE_FUZZ_TARGET.
+// One executable for all targets. libFuzzer restarts itself for some work, such as merging, and passes only its own arguments.
+// The environment variable LONGWIRE_FUZZ_TARGET therefore names the target.
 //
 //   longwire-fuzz --list                 names, byte limits, timeouts in seconds
 //   longwire-fuzz --play TEXT            a corpus or a history, one input after another, without the fuzzer
@@ -23,7 +23,7 @@ nonisolated(unsafe) private var isEndArranged = false
 
 private let target = getenv("LONGWIRE_FUZZ_TARGET").flatMap { FuzzTarget.named(String(cString: $0)) }
 
-/// What libFuzzer calls with every input.
+/// The entry point that libFuzzer calls with every input.
 @c(LLVMFuzzerTestOneInput)
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     guard let target else { fatalError("LONGWIRE_FUZZ_TARGET names no target") }
@@ -33,7 +33,7 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     } catch {
         fatalError("\(target.name): \(error)")
     }
-    // Behind the first input: what the libraries have made by then is still there when the process ends.
+    // Registered after the first input. `atexit` handlers run in reverse order, so the libraries' state still exists in `end`.
     if !isEndArranged {
         isEndArranged = true
         atexit { FuzzRunner.end() }
@@ -64,7 +64,7 @@ enum FuzzRunner {
         }
     }
 
-    /// The last word of the process: what outlives the inputs ends, and what they asked in all is told.
+    /// Ends the state that outlives inputs and logs the number of requests.
     fileprivate static func end() {
         guard let target else { return }
         let count = target.requestCount?()
@@ -93,13 +93,13 @@ enum FuzzRunner {
         fclose(file)
     }
 
-    /// The folder's files, small ones first, so that a corpus reads from simple to involved.
+    /// Returns the folder's files by size, so that a corpus starts with simple inputs.
     private static func names(_ folder: String) throws -> [String] {
         guard let stream = opendir(folder) else { fatalError("\(folder) cannot be read") }
         defer { closedir(stream) }
         var names: [(name: String, count: Int)] = []
         while let entry = readdir(stream) {
-            // In place: a copy of the whole field would read past the entry, which is only as long as its name.
+            // Read in place: the entry is only as long as its name, so a copy of the whole field would read past it.
             guard let offset = MemoryLayout<dirent>.offset(of: \dirent.d_name) else { continue }
             let name = String(cString: (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self))
             guard !name.hasPrefix(".") else { continue }

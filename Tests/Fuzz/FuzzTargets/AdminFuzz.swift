@@ -3,9 +3,9 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// The admin listener's requests, a hook's answers, and what is rendered from texts that strangers chose.
+/// Requests to the admin listener, answers of a hook, and renderings of untrusted text.
 ///
-/// Input: a byte for the part, then its own script.
+/// Input: a byte for the part, then its script.
 enum AdminFuzz {
     static let token = "0123456789abcdef"
     static let job = MessageID("0123456789abcdef0123456789abcdef")!

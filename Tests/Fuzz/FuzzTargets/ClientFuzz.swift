@@ -1,11 +1,11 @@
 internal import LongwireClient
 internal import Wire
 
-/// A client in the hands of a hostile gateway and of an app that calls in any order.
+/// A client with a hostile gateway and an app that calls in any order.
 ///
-/// Input: a script of frames, bytes, calls, time and failures. Held to: the client sends only what a gateway can read;
-/// it acks what its handler returned from and nothing else, after it stored it; it never shows what it stored as
-/// processed; its state survives being written.
+/// Input: a script of frames, bytes, calls, time and failures. Invariants: the client sends only frames that a gateway can read.
+/// It acks exactly the messages whose handlers returned, after it stored them. It never shows a message stored as processed. Its
+/// state survives encoding.
 enum ClientFuzz {
     static func run(_ input: [UInt8]) throws {
         var script = Script(input)
@@ -19,9 +19,9 @@ private struct ClientWorld {
     private var core: ClientCore
     private var now = ClientTime(monotonic: 1_000_000, wall: 1_700_000_000_000)
     private var stored: ClientState?
-    /// What was shown and whose handler has not returned: `finish` comes in a later step.
+    /// Shown messages whose handlers have not returned; `finish` ends them in a later step.
     private var open: [ReceivedMessage] = []
-    /// Received in this session and neither processed nor rejected.
+    /// The sequences received in this session that are neither processed nor rejected.
     private var unfinished: [UInt32: Set<UInt64>] = [:]
     private(set) var steps = 0
     private var storeFails = false
@@ -65,7 +65,7 @@ private struct ClientWorld {
         case 11, 12: command(&script)
         case 13: finishOne(&script)
         case 14:
-            // A session that is up at once, so that scripts reach the interesting part early.
+            // The session is connected at once, so that scripts reach most of the code early.
             core.connected(at: now)
             try turn()
             var welcome = Welcome()
@@ -77,7 +77,7 @@ private struct ClientWorld {
         try turn()
     }
 
-    /// Every handler returns, the disk works again: the state written last is the one in memory.
+    /// Ends every handler and repairs the disk; the last state written must equal the one in memory.
     mutating func finish() throws {
         storeFails = false
         unfinished = [:]
@@ -123,7 +123,7 @@ private struct ClientWorld {
         deliver.sequence = script.number()
         deliver.messageID = MessageID(high: 9, low: UInt64(script.choice(8)))
         deliver.attempt = 1
-        // One sequence for two messages, the second opened already: settled by the second, a gateway's own fault.
+        // If a faulty gateway uses one sequence for two messages, the second of which was opened, the second settles it.
         if core.state.opened.contains(deliver.messageID) { unfinished[deliver.stream]?.remove(deliver.sequence) }
         return deliver
     }
@@ -135,7 +135,7 @@ private struct ClientWorld {
         case 2:
             var revoke = Revoke()
             (revoke.sequence, revoke.revokedTaskID) = (script.number(), TaskID(high: 1, low: 2))
-            // A gateway that gives one sequence twice has both settled by the first.
+            // If a faulty gateway uses one sequence twice, the first message settles both.
             unfinished[0]?.remove(revoke.sequence)
             return revoke
         case 3:
@@ -193,12 +193,12 @@ private struct ClientWorld {
         repeat {
             rounds += 1
             try require(rounds < 1_000, "a turn has no end")
-            // A failed write throws away what follows it, as the runner does.
+            // A failed write discards the following actions, as in the runner.
             let actions = core.takeActions()
             actions: for (index, action) in actions.enumerated() {
                 switch action {
                 case .connect:
-                    // Handlers of the old session may still be running: their messages stay open.
+                    // Handlers of the old session may still run. Their messages stay open.
                     unfinished = [:]
                 case .disconnect, .report, .withdraw: break
                 case .send(let bytes): try check(bytes)
@@ -215,7 +215,7 @@ private struct ClientWorld {
                 }
             }
             core.endTurn(at: now)
-            // With a disk that stays full every turn would fail again; the next step is a new one.
+            // On a disk that stays full each turn would fail again, so the next turn is the next step.
         } while core.hasActions
     }
 

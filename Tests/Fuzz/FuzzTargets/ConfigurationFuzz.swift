@@ -2,9 +2,9 @@ import Configuration
 internal import Gateway
 internal import TextForms
 
-/// A configuration file: read or refused with reasons that name a place in it, the same each time.
+/// Parses a configuration file twice: both results are equal, and each error names a place in the file.
 ///
-/// Input: the file. The folder it stands in does not exist, so the files it names are missing.
+/// Input: the file. Its folder does not exist, so all referenced files are missing.
 enum ConfigurationFuzz {
     private static let file = "/nonexistent/longwire.json5"
 
@@ -53,7 +53,7 @@ enum ConfigurationFuzz {
         }
     }
 
-    /// The parsers of single values, and of the command line.
+    /// Runs the parsers of single values and of the command line.
     private static func words(_ input: [UInt8]) throws {
         let text = String(decoding: input.prefix(256), as: UTF8.self)
         if let address = ListenAddress(text) { try check(address) }

@@ -1,8 +1,7 @@
-// Corpora as text: one input a line, in hexadecimal; a line that begins with # says what the next ones are.
+// Corpora as text: one hexadecimal input per line. A line that starts with # describes the following inputs.
 
 internal import Glibc
 
-/// The committed inputs of one target.
 package enum Corpus {
     package struct Entry: Sendable {
         /// Counts from 1.
@@ -10,7 +9,7 @@ package enum Corpus {
         package let bytes: [UInt8]
     }
 
-    /// Where the corpora stand, seen from this source file.
+    /// Returns the path of a target's corpus, relative to this source file.
     package static func path(of target: FuzzTarget, file: String = #filePath) -> String {
         let folders = file.split(separator: "/", omittingEmptySubsequences: false).dropLast(2)
         return folders.joined(separator: "/") + "/corpora/\(target.name).hex"
@@ -18,13 +17,13 @@ package enum Corpus {
 
     /// Reads a corpus.
     ///
-    /// - Throws: `FuzzFailure` when the file is missing or a line is no hexadecimal.
+    /// - Throws: `FuzzFailure` if the file is missing or a line is not hexadecimal.
     package static func read(_ path: String) throws -> [Entry] {
         guard let bytes = contents(path) else { throw FuzzFailure(description: "\(path) cannot be read") }
         var entries: [Entry] = []
         let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         for (index, line) in lines.enumerated() where line.first != UInt8(ascii: "#") {
-            // An empty line but the last one is the empty input.
+            // An empty line is the empty input, except at the end of the file.
             if line.isEmpty, index == lines.count - 1 { continue }
             guard let input = decode(line) else {
                 throw FuzzFailure(description: "\(path):\(index + 1) is no hexadecimal")
@@ -54,7 +53,7 @@ package enum Corpus {
         return high == nil ? bytes : nil
     }
 
-    /// A file's bytes; `nil` when it cannot be read.
+    /// Returns a file's bytes, or `nil` if it cannot be read.
     package static func contents(_ path: String) -> [UInt8]? {
         guard let file = fopen(path, "rb") else { return nil }
         defer { fclose(file) }

@@ -2,7 +2,7 @@ internal import Gateway
 internal import LongwireClient
 internal import Wire
 
-/// A byte stream becomes frames: however it arrives in pieces, both ends cut the same frames out of it.
+/// Splits a byte stream into frames: both ends must find the same frames for every division into pieces.
 ///
 /// Input: the gateway's limit and rule, the number of pieces, a byte for the length of each, then the stream.
 enum FrameFuzz {
@@ -25,7 +25,7 @@ enum FrameFuzz {
 
         let read = try Self.read(stream, pieces: [])
         try require(try Self.read(stream, pieces: pieces) == read, "pieces change what the client reads")
-        // Both ends keep to the same header; a client stops early only at a body it cannot decode.
+        // Both ends parse the same headers. Only the client also stops at a body that it cannot decode.
         let same = cut(stream, pieces: [], limit: 64 << 10, mustBeHello: false)
         try require(read.types == same.frames.prefix(read.types.count).map(\.type), "the ends cut different frames")
         if read.types.count < same.frames.count {
@@ -45,13 +45,13 @@ enum FrameFuzz {
         var consumed = 0
     }
 
-    /// What a connection of the gateway does with what arrives.
+    /// Parses received bytes as a gateway connection does.
     private static func cut(_ stream: [UInt8], pieces: [Int], limit: Int, mustBeHello: Bool) -> Cut {
         var cut = Cut()
         var received = 0
         for piece in pieces + [stream.count] {
             received = min(stream.count, received + piece)
-            // A buffer of its own, so that a read past what has arrived is one past an allocation.
+            // A separate allocation lets AddressSanitizer detect a read past the received bytes.
             let arrived = Array(stream[..<received])
             let isOver = arrived.withUnsafeBytes { bytes in
                 while true {

@@ -1,19 +1,21 @@
-// What a stranger's bytes may not do, as plain functions: the fuzzer calls them with inputs of its own making, the
-// ordinary test run with the committed ones.
+// Invariants for untrusted bytes, as plain functions. The fuzzer calls them with generated inputs, the ordinary tests with the
+// committed inputs.
 
-/// One entry for strangers' bytes, and what must hold for all of them.
+/// An entry point for untrusted bytes, with its invariants.
 package struct FuzzTarget: Sendable {
-    /// Names the target, its corpus and its dictionary.
+    /// The name of the target, its corpus and its dictionary.
     package let name: String
-    /// The longest input that is worth trying.
+    /// The maximum length of a useful input.
     package let byteLimit: Int
-    /// Throws `FuzzFailure` when something that must hold does not; a trap is a failure as well.
+    /// Runs one input; throws `FuzzFailure` if an invariant fails.
+    ///
+    /// A trap is a failure, too.
     package let run: @Sendable ([UInt8]) throws -> Void
-    /// An input that takes longer than this has failed.
+    /// The timeout of one input.
     package let timeoutSeconds: Int
-    /// Ends what outlives an input; throws as `run` does.
+    /// Ends state that outlives an input; throws as `run` does.
     package let finish: @Sendable () throws -> Void
-    /// Requests that inputs have made so far, where one input makes many.
+    /// The number of requests so far, for targets whose inputs make many.
     package let requestCount: (@Sendable () -> Int)?
 
     init(
@@ -24,7 +26,6 @@ package struct FuzzTarget: Sendable {
         (self.run, self.finish, self.requestCount) = (run, finish, requestCount)
     }
 
-    /// Every target.
     package static let all: [FuzzTarget] = [
         FuzzTarget(name: "frames", byteLimit: 4_096, run: FrameFuzz.run),
         FuzzTarget(name: "messages", byteLimit: 4_096, run: MessageFuzz.run),
@@ -48,17 +49,17 @@ package struct FuzzTarget: Sendable {
     package static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }
 
-/// Something that must hold for every input does not hold for this one.
+/// A failed invariant.
 package struct FuzzFailure: Error, CustomStringConvertible {
     package let description: String
 }
 
-/// Throws when `condition` is false.
+/// Throws if `condition` is false.
 func require(_ condition: Bool, _ what: @autoclosure () -> String) throws(FuzzFailure) {
     if !condition { throw FuzzFailure(description: what()) }
 }
 
-/// An input read from the front as a script of small choices; past the end every choice is zero.
+/// An input read from the front as a script of small choices; past its end every choice is zero.
 struct Script {
     private let bytes: [UInt8]
     private var offset: Int
@@ -75,14 +76,14 @@ struct Script {
 
     mutating func flag() -> Bool { byte() & 1 == 1 }
 
-    /// A number below `bound`, which is at most 256.
+    /// Returns a number below `bound`, which is at most 256.
     mutating func choice(_ bound: Int) -> Int { Int(byte()) % bound }
 
     mutating func pick<Element>(_ elements: [Element]) -> Element { elements[choice(elements.count)] }
 
     mutating func word() -> UInt64 { (0..<8).reduce(0) { word, _ in word << 8 | UInt64(byte()) } }
 
-    /// Numbers that matter: small ones, the ends of every width, and any other.
+    /// Returns a small number, a limit of some integer width, or any other number.
     mutating func number() -> UInt64 {
         switch choice(8) {
         case 0...3: UInt64(byte())
@@ -93,7 +94,7 @@ struct Script {
         }
     }
 
-    /// Bytes led by their count.
+    /// Reads a count and that many bytes.
     mutating func bytes(upTo limit: Int) -> [UInt8] {
         let count = min(choice(256), limit, bytes.count - offset)
         defer { offset += count }
@@ -102,7 +103,7 @@ struct Script {
 
     mutating func text(upTo limit: Int) -> String { String(decoding: bytes(upTo: limit), as: UTF8.self) }
 
-    /// Everything that is left.
+    /// Returns all remaining bytes.
     mutating func rest() -> [UInt8] {
         defer { offset = bytes.count }
         return Array(bytes[min(offset, bytes.count)...])

@@ -2,10 +2,11 @@ internal import EventLoops
 internal import Glibc
 internal import HTTP2
 
-/// A connection of HTTP/2 in the hands of a hostile peer, as a client and as a server, with requests under way.
+/// An HTTP/2 connection with a hostile peer, as client and as server, with requests in flight.
 ///
-/// Input: the side, the way, then a script of bytes, frames, calls and cuts; or a byte stream and where it is cut. Held to:
-/// each request ends exactly once and is told nothing after that; every limit; the same bytes mean the same, whatever the pieces.
+/// Input: the side, the mode, then a script of bytes, frames, calls and cuts, or a byte stream and its division. Invariants: each
+/// request ends exactly once and receives no event after that. Every limit holds. The result does not depend on the division into
+/// pieces.
 enum HTTP2Fuzz {
     static func run(_ input: [UInt8]) throws {
         var script = Script(input)
@@ -21,7 +22,7 @@ enum HTTP2Fuzz {
 
     static var settings: HTTP2Session.Settings {
         var settings = HTTP2Session.Settings()
-        // So small that short inputs reach them.
+        // Small enough for short inputs to reach the limits.
         (settings.concurrentStreams, settings.headerByteLimit) = (4, 256)
         return settings
     }
@@ -47,7 +48,7 @@ enum HTTP2Fuzz {
             for count in [0, 10] { hand.ask(session, bodyByteCount: count) }
         }
         if isBegun {
-            // What an orderly peer says first, so that the rest is looked at.
+            // The preface of a correct peer, so that the following bytes are processed.
             let other = HTTP2Hand()
             let peer = try HTTP2Session(side == .client ? .server : .client, observer: other)
             while let bytes = session.nextOutput() { try peer.receive(bytes) }
@@ -58,7 +59,7 @@ enum HTTP2Fuzz {
         for piece in pieces + [stream.count] where failure == "none" {
             let end = min(stream.count, offset + piece)
             guard end > offset else { continue }
-            // A buffer of its own, so that a read past what has arrived is one past an allocation.
+            // A separate allocation lets AddressSanitizer detect a read past the received bytes.
             let arrived = Array(stream[offset..<end])
             offset = end
             do throws(HTTP2Failure) { try receive(arrived, session) } catch { failure = error.description }
@@ -78,9 +79,9 @@ enum HTTP2Fuzz {
     }
 }
 
-/// What became of one request.
+/// The observed events of one request.
 private final class HTTP2Facts {
-    /// Only the session keeps the request, as it promises: what it uses after the end is freed memory.
+    /// Weak: only the session retains the request, so AddressSanitizer detects a use after its end.
     weak var exchange: HTTP2Exchange?
     var id: Int32 = 0
     var endCount = 0
@@ -92,13 +93,12 @@ private final class HTTP2Facts {
     var bodySum: UInt64 = 0
     var fields: [String] = []
 
-    /// The request, as long as it is under way.
+    /// The request while it is in flight.
     var pending: HTTP2Exchange? { closedCount == 0 ? exchange.flatMap { $0.id > 0 ? $0 : nil } : nil }
 
     var text: String { "\(id) \(fields) \(bodyByteCount) \(bodySum) \(endCount) \(code.map { "\($0)" } ?? "open")" }
 }
 
-/// One request in the hands of the fuzzer.
 private final class HTTP2Exchange: HTTP2Stream {
     private unowned let hand: HTTP2Hand
     let facts: HTTP2Facts
@@ -140,7 +140,7 @@ private final class HTTP2Exchange: HTTP2Stream {
     }
 }
 
-/// What a session tells, and the requests on it.
+/// An observer of a session that keeps its requests.
 private class HTTP2Hand: HTTP2Connection {
     private(set) var requests: [HTTP2Facts] = []
     private(set) var goodbyes = 0
@@ -148,7 +148,7 @@ private class HTTP2Hand: HTTP2Connection {
     private(set) var settings = 0
     private(set) var endings = 0
     var refuses = false
-    /// What the owner of a request does when its answer is complete, and when it is over.
+    /// The owner's reactions when an answer is complete and when the request has ended.
     var ended: ((HTTP2Exchange) -> Void)?
     var closed: ((HTTP2Exchange) -> Void)?
 
@@ -160,14 +160,14 @@ private class HTTP2Hand: HTTP2Connection {
         return exchange
     }
 
-    /// As a client: begins a request of its own; one that is not taken leaves no trace.
+    /// Starts a request as a client; a refused request leaves no trace.
     func ask(_ session: HTTP2Session, bodyByteCount: Int, more: [UInt8]? = nil) {
         var headers = request()
         if let more { headers.add("x-long", more) }
         if !session.request(headers, exchange(bodyByteCount: bodyByteCount)) { requests.removeLast() }
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     var pending: [HTTP2Exchange] { requests.compactMap(\.pending) }
     func request() -> HTTP2Headers {
         var headers = HTTP2Headers()
@@ -184,7 +184,7 @@ private class HTTP2Hand: HTTP2Connection {
     override func opened() -> HTTP2Stream? { refuses ? nil : exchange(bodyByteCount: 0) }
     override func ended(_ reason: String) { endings += 1 }
 
-    /// The session is over: each request was told so once, and kept to its limits.
+    /// Checks after the session that each request ended once and kept its limits.
     func checkEnd() throws(FuzzFailure) {
         for request in requests {
             try require(
@@ -198,7 +198,7 @@ private class HTTP2Hand: HTTP2Connection {
     }
 }
 
-/// A connection on a loop, the other end of its socket, and an orderly peer whose words may be bent on their way.
+/// A connection on a loop, the other end of its socket, and a correct peer whose bytes may be altered in transit.
 private struct HTTP2World {
     private static let requestLimit = 64
     private static let bodyByteCounts = [0, 1, 100, 70_000]
@@ -207,7 +207,7 @@ private struct HTTP2World {
     private let loop: EventLoop
     private let subject = HTTP2Hand()
     private let otherHand = HTTP2Hand()
-    /// Speaks well; `nil` once it no longer understands what it gets back.
+    /// The correct peer; `nil` once it fails to parse the subject's bytes.
     private var other: HTTP2Session?
     private var end: StreamEnd
     private var now: UInt64 = 1_000
@@ -235,7 +235,7 @@ private struct HTTP2World {
     }
 
     mutating func play(_ script: inout Script) throws {
-        // The owner of a request may call from within what it is told.
+        // The owner of a request may call the session within a callback.
         let deeds = script.byte()
         let subject = subject
         if deeds & 1 != 0 { subject.ended = { subject.session?.reset($0, HTTP2Code.cancel) } }
@@ -293,7 +293,7 @@ private struct HTTP2World {
         }
     }
 
-    /// A frame with a head that fits its body, of any type and on any stream.
+    /// Returns a frame of any type and stream with the correct length.
     private func frame(_ script: inout Script) -> [UInt8] {
         let type = script.choice(12)
         let flags = script.byte()
@@ -302,14 +302,14 @@ private struct HTTP2World {
         return [0, 0, UInt8(body.count), UInt8(type), flags, 0, 0, 0, stream] + body
     }
 
-    /// What the orderly peer has to say by now.
+    /// Returns the bytes that the correct peer has to send.
     private func words() -> [UInt8] {
         var words: [UInt8] = []
         while let bytes = other?.nextOutput() { words += bytes }
         return words
     }
 
-    /// Gives bytes to the connection, in pieces.
+    /// Delivers bytes to the connection in pieces.
     private mutating func deliver(_ bytes: [UInt8], _ script: inout Script) {
         let piece = script.pick([0, 1, 7, 9, 64])
         var rest = bytes[...]
@@ -321,7 +321,7 @@ private struct HTTP2World {
         }
     }
 
-    /// Lets the connection work, and the peer read what it says.
+    /// Runs the connection, then lets the peer read its bytes.
     private mutating func step() {
         _ = end.exchange(reads: false)
         loop.step(at: now, isTick: true)
@@ -383,14 +383,14 @@ private struct HTTP2World {
         subject.flush()
     }
 
-    /// What holds at any time.
+    /// Checks the invariants that hold at any time.
     private func check() throws(FuzzFailure) {
         let streams = subject.session?.streamCount ?? 0
         let limit = side == .client ? Self.requestLimit : Int(HTTP2Fuzz.settings.concurrentStreams)
         try require(streams <= limit, "\(streams) streams are open")
         let bodies = subject.requests.reduce(0) { $0 + $1.bodyByteCount }
         try require(bodies <= deliveredByteCount, "bodies have more bytes than came")
-        // A few words for each frame that came, for each request, and what was asked for.
+        // The limit: a few bytes per received frame and per request, and the requested bytes.
         try require(
             receivedByteCount <= 4_096 + askedByteCount * 2 + deliveredByteCount * 8 + subject.requests.count * 256,
             "\(receivedByteCount) bytes came back for \(deliveredByteCount)")

@@ -1,6 +1,6 @@
 internal import EventLoops
 
-/// A byte stream becomes HTTP requests: however it arrives in pieces, the same requests come out of it and it ends alike.
+/// Parses a byte stream as HTTP requests: every division into pieces yields the same requests and the same end.
 ///
 /// Input: the limits, the number of pieces, a byte for the length of each, then the stream.
 enum HTTPFuzz {
@@ -39,14 +39,14 @@ enum HTTPFuzz {
         var refusal: Int?
     }
 
-    /// What a connection does with what arrives; each request is answered at once.
+    /// Parses received bytes as a connection does; each request is answered at once.
     private static func cut(_ stream: [UInt8], pieces: [Int], _ headerLimit: Int, _ bodyLimit: Int) -> Cut {
         var cut = Cut()
         var reader = HTTPReader(headerByteLimit: headerLimit, bodyByteLimit: bodyLimit)
         var (received, consumed) = (0, 0)
         for piece in pieces + [stream.count] {
             received = min(stream.count, received + piece)
-            // A buffer of its own, so that a read past what has arrived is one past an allocation.
+            // A separate allocation lets AddressSanitizer detect a read past the received bytes.
             let arrived = Array(stream[consumed..<received])
             var offset = 0
             while offset < arrived.count {

@@ -3,7 +3,7 @@ internal import Gateway
 internal import JSON
 internal import PushAPI
 
-/// Any bytes as a JSON document, as the push API reads one: read, written and read again it stays the same.
+/// Parses any bytes as a JSON document as the push API does: writing and reparsing yields the same document.
 enum JSONFuzz {
     static func run(_ input: [UInt8]) throws {
         let parser = JSONParser(byteLimit: 1 << 20, depthLimit: 16)
@@ -13,11 +13,11 @@ enum JSONFuzz {
             throw FuzzFailure(description: "the writer's own document cannot be read")
         }
         try require(again == written, "a document changes when it is written")
-        // There an unreadable value is an error of the whole document.
+        // In JSON5 an unreadable value makes the whole document invalid.
         guard isWhole else { return }
-        // JSON is JSON5: what this reader takes the configuration's takes, but for the rules that are its own.
+        // JSON is a subset of JSON5, so the configuration parser accepts the same documents, except for its own rules.
         do throws(JSON5Error) { _ = try JSON5Parser.parse(input) } catch {
-            // A configuration has no number beyond all doubles.
+            // The configuration parser rejects numbers that exceed a double.
             let isOwnRule = ["stands already", "nested too deeply", "is no number"].contains {
                 error.reason.contains($0)
             }
@@ -25,7 +25,7 @@ enum JSONFuzz {
         }
     }
 
-    /// Reads a document, looks at every value of it and writes it; `nil` when it is refused.
+    /// Parses a document, reads every value and writes it; `nil` if the document is refused.
     private static func rewritten(_ bytes: [UInt8], _ parser: JSONParser) throws -> [UInt8]? {
         try bytes.withUnsafeBytes { bytes in
             let value: JSONValue
@@ -50,7 +50,7 @@ enum JSONFuzz {
         }
     }
 
-    /// True when `bytes` are one JSON document.
+    /// Whether `bytes` are one JSON document.
     static func isJSON(_ bytes: [UInt8]) -> Bool {
         let parser = JSONParser(byteLimit: 8 << 20, depthLimit: 256)
         return bytes.withUnsafeBytes { bytes in
@@ -63,7 +63,7 @@ enum JSONFuzz {
         }
     }
 
-    /// An answer's status is one that the API has, and its body is JSON when it says so.
+    /// Checks that an answer's status exists in the API and that a JSON body is valid.
     static func check(_ response: APIResponse) throws {
         let known = [200, 400, 401, 403, 404, 405, 413, 429, 500, 503]
         try require(known.contains(response.status), "status \(response.status)")

@@ -2,10 +2,10 @@ internal import Glibc
 internal import Journal
 internal import Platform
 
-/// A journal segment as a disk could give it back.
+/// A journal segment as a faulty disk could return it.
 ///
-/// Input: a byte for the kind. Either the segment's bytes as they are, or a script of records that are sealed as the
-/// committer would seal them (whatever their contents), followed by a script of damage.
+/// Input: a byte for the kind. Then either the segment's bytes, or a script of records with valid checksums and any content,
+/// followed by a script of damage.
 enum JournalFuzz {
     private static let generation: UInt64 = 1
 
@@ -18,7 +18,7 @@ enum JournalFuzz {
         }
     }
 
-    /// What a start reads from a segment with these bytes; `nil`: it refuses the journal.
+    /// Returns what a start reads from a segment with these bytes; `nil` if it refuses the journal.
     private static func recover(_ bytes: [UInt8]) throws -> [Visited]? {
         let folder = try ScratchFolder()
         let segments = SegmentFolder(path: folder.path)
@@ -49,7 +49,7 @@ enum JournalFuzz {
 
     // MARK: Records
 
-    /// A segment's header; `words` replace those at 16, 24 and 32 and may be numbers that no writer has.
+    /// Returns a segment header; `words` replace those at 16, 24 and 32, with any numbers.
     private static func header(fileByteCount: Int, words: (UInt64, UInt64, UInt64)? = nil) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: SegmentHeader.byteCount)
         let header = SegmentHeader(
@@ -65,7 +65,7 @@ enum JournalFuzz {
         return bytes
     }
 
-    /// One sealed record with this body.
+    /// Returns one sealed record with this body.
     private static func record(
         _ body: [UInt8], operationCount: Int, bodyByteCount: UInt32? = nil, groupStart: UInt64
     ) -> [UInt8] {
@@ -90,8 +90,7 @@ enum JournalFuzz {
         bytes.storeBytes(of: checksum, toByteOffset: byteCount, as: UInt32.self)
     }
 
-    /// Records whose checksums are right and whose contents are not: only the reader's own checks stand between them
-    /// and the store.
+    /// Checks records with valid checksums and invalid content, which only the reader's own checks can reject.
     private static func strangeRecords(_ script: inout Script) throws {
         var bytes: [UInt8] = []
         let count = script.choice(6)
@@ -106,8 +105,7 @@ enum JournalFuzz {
         _ = try recover(header(fileByteCount: 0, words: words) + bytes)
     }
 
-    /// A journal as the committer writes it, then damaged: what is read is the beginning of what was written, and a
-    /// journal without damage is read whole.
+    /// Checks a damaged journal: the records read are a prefix of those written, and all of them without damage.
     private static func damagedRecords(_ script: inout Script) throws {
         var bytes = [UInt8](repeating: 0, count: SegmentHeader.byteCount)
         var written: [Visited] = []
@@ -153,13 +151,13 @@ enum JournalFuzz {
     }
 }
 
-/// A folder of its own for one input, gone with this value.
+/// A temporary folder for one input, removed in `deinit`.
 private final class ScratchFolder {
     let path: String
     private var files: [String] = []
 
     init() throws {
-        // In memory where there is such a place: nothing here is about the disk.
+        // A memory file system if available, because the target does not test the disk.
         let root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
         var template = Array("\(root)/longwire-fuzz-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw FuzzFailure(description: "no folder: \(errno)") }

@@ -1,6 +1,6 @@
 internal import Wire
 
-/// Bodies of all fifteen messages, their views in place, and the identifiers.
+/// Bodies of all fifteen messages, their in-place views, and the identifiers.
 ///
 /// Input: a byte for the message (0 for identifiers), then its body.
 enum MessageFuzz {
@@ -40,7 +40,7 @@ enum MessageFuzz {
         }
     }
 
-    /// What decodes must encode to bytes that decode to the same value; `nil`: the body is refused.
+    /// Checks that a decoded body encodes to bytes that decode to the same value; `nil` if the body is refused.
     @discardableResult
     private static func roundTrip<Message: WireMessage>(_ type: Message.Type, _ body: [UInt8]) throws -> Message? {
         guard let message = decode(type, body) else { return nil }
@@ -58,7 +58,7 @@ enum MessageFuzz {
     }
 
     private static func decode<Message: WireMessage>(_ type: Message.Type, _ body: [UInt8]) -> Message? {
-        // The only error is the documented one: the compiler holds the decoder to it.
+        // Typed throws guarantee that the decoder throws only the documented error.
         do throws(WireError) { return try Message(decoding: body.span.bytes) } catch { return nil }
     }
 
@@ -76,7 +76,7 @@ enum MessageFuzz {
         }
         let transcript: HelloTranscript
         do throws(WireError) { transcript = try HelloTranscript(body: body.span.bytes) } catch {
-            // The decoder takes the last of two proofs; the transcript must refuse, since one could hide the other.
+            // The decoder takes the last of two proofs. The transcript must refuse them, because one could hide the other.
             guard case .repeated = error else { throw FuzzFailure(description: "no transcript: \(error)") }
             return
         }
@@ -115,7 +115,7 @@ enum MessageFuzz {
     }
 
     private static func check(_ deliver: Deliver) throws {
-        // An alert without a text is one in the value and none in the frame.
+        // An alert without text exists in the value, but not in the frame.
         if let alert = deliver.alert, alert.title.isEmpty, alert.body.isEmpty { return }
         var expected: [UInt8] = []
         deliver.appendFrame(to: &expected)
@@ -143,7 +143,7 @@ enum MessageFuzz {
         let view: AckView
         do throws(WireError) { view = try AckView(decoding: body.span.bytes) } catch {
             guard let ack else { return }
-            // The view alone refuses a stream named twice.
+            // Only the view refuses a duplicate stream.
             guard case .repeated = error, Set(ack.positions.map(\.stream)).count < ack.positions.count else {
                 throw FuzzFailure(description: "the view refuses an Ack: \(error)")
             }

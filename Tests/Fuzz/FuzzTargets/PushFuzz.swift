@@ -7,8 +7,8 @@ internal import JSON
 internal import PushAPI
 internal import Wire
 
-/// A request on the push listener, and a trusted sender's Publish frame: whatever the bytes are, there is one answer,
-/// and what is accepted keeps every limit.
+/// A request to the push listener and a trusted sender's Publish frame: any bytes get exactly one answer, and accepted requests
+/// keep every limit.
 ///
 /// Input: method, kind of token, path, a byte for the outcomes, then the body.
 enum PushFuzz {
@@ -109,7 +109,7 @@ enum PushFuzz {
         }
     }
 
-    /// An operation to the end, whatever it is answered.
+    /// Runs an operation to its end, whatever the answers.
     private static func finished(_ work: DirectoryOperation.Work, choice: UInt8) throws -> DirectoryOperation {
         let entry = AliasEntry(cid: DeviceID(hex: cid.utf8) ?? .none, bucket: Bucket(7), stamp: now)
         let alias = AliasName(app: app.key, text: "alice")
@@ -146,7 +146,7 @@ enum PushFuzz {
         return Array("/v2/demoApp/\(path)".utf8) + (path.hasSuffix("/") ? script.bytes(upTo: 255) : [])
     }
 
-    /// What the coordinator and the shards rely on.
+    /// Checks the properties that the coordinator and the shards rely on.
     private static func check(_ action: CampaignAction) throws {
         let cid = DeviceID(high: 1, low: 2)
         func check(_ content: MessageContent, _ task: TaskID) throws {
@@ -221,7 +221,7 @@ enum PushFuzz {
         }
     }
 
-    /// What a shard relies on.
+    /// Checks the properties that a shard relies on.
     private static func check(_ command: PublishCommand) throws {
         try require(command.app == app.key && command.bucket == app.bucket(of: command.cid), "another device's bucket")
         try require(!command.cid.isNone, "no device")
@@ -243,7 +243,7 @@ enum PushFuzz {
         try checkAppleTakes(Shard.rendered(vendor, message: message, badge: 7), vendor)
     }
 
-    /// The sender's rules about contents, which must refuse nothing that was accepted.
+    /// Checks that the sender's content rules accept every accepted request.
     private static func checkAppleTakes(_ body: [UInt8], _ vendor: VendorContent) throws {
         let (type, kind) = (
             APNs.PushType(rawValue: "\(vendor.pushType.name)"), APNs.TokenKind(rawValue: "\(vendor.tokenKind.name)")

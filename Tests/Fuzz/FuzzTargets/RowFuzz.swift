@@ -3,14 +3,13 @@ internal import Gateway
 internal import LongwireClient
 internal import Wire
 
-/// Stored rows as a damaged or foreign store could hold them, and the client's state file: what is read, written and
-/// read again stays the same.
+/// Stored rows of a damaged or foreign store, and the client's state file: rereading written rows yields the same rows.
 ///
 /// Input: a byte for the kind, then the row.
 enum RowFuzz {
     static func run(_ input: [UInt8]) throws {
         guard let first = input.first else { return }
-        // A copy of its own size, so that a read past the row is one past an allocation.
+        // A separate allocation lets AddressSanitizer detect a read past the row.
         let row = Array(input.dropFirst())
         switch first % 9 {
         case 0: try message(row)
@@ -25,7 +24,7 @@ enum RowFuzz {
         }
     }
 
-    /// Reads and writes twice: what the first writing made must survive the second as it is.
+    /// Reads and writes twice; the second write must reproduce the first.
     private static func stable(
         _ row: [UInt8], _ name: String, _ rewrite: (UnsafeRawBufferPointer) throws -> [UInt8]?
     ) throws {

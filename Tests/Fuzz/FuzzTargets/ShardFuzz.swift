@@ -2,10 +2,10 @@ internal import Delivery
 internal import TestKit
 internal import Wire
 
-/// A few hostile devices, senders and sender services against one shard, over the store in memory.
+/// A few hostile devices, senders and sender services against one shard on the in-memory store.
 ///
-/// Input: a script of frames and commands. Held to after every step: accepted = Σ final states + pending; a device's
-/// sequences rise; what was acked and synced never comes again; the seam's contract. At the end everything ends.
+/// Input: a script of frames and commands. Invariants after every step: accepted = Σ final states + pending. A device's sequences
+/// increase. Acked and synced messages are never sent again. The store contract holds. At the end every message has ended.
 enum ShardFuzz {
     static func run(_ input: [UInt8]) throws {
         var script = Script(input)
@@ -18,9 +18,9 @@ enum ShardFuzz {
 private struct ShardWorld {
     private struct Device {
         var phone: Phone
-        /// Sequences by which message they carried.
+        /// The message of each sequence.
         var messages: [UInt64: MessageID] = [:]
-        /// Delivered in the session at hand and not acked yet.
+        /// The sequences delivered in the current session and not acked.
         var sent: Set<UInt64> = []
         var acked: Set<UInt64> = []
         var last: [UInt32: UInt64] = [:]
@@ -93,7 +93,7 @@ private struct ShardWorld {
             isBulk: script.flag())
     }
 
-    /// An Ack as it comes off the wire: anything that its view takes.
+    /// Sends an Ack as parsed from the wire: anything that its view accepts.
     private mutating func acknowledge(_ who: Int, _ script: inout Script) throws {
         var ack = Ack()
         var ranges: [SequenceRange] = []
@@ -111,7 +111,7 @@ private struct ShardWorld {
         ack.appendBody(to: &body)
         let view: AckView
         do throws(WireError) { view = try AckView(decoding: body.span.bytes) } catch { return }
-        // What is sent because of this ack is not covered by it, though its sequence may be.
+        // Messages sent in response to this ack are not covered by it, even if their sequences are.
         collect()
         let covered = devices[who].sent.filter { sequence in
             sequence <= cumulative || ranges.contains { ($0.first...$0.last).contains(sequence) }
@@ -122,7 +122,7 @@ private struct ShardWorld {
         }
         harness.flush()
         collect()
-        // Closed for the ack, or the session was over before: then nothing of it counts.
+        // If the ack closed the session, or the session had ended before, nothing in the ack counts.
         guard !wasClosed(phone.session) else { return }
         devices[who].acked.formUnion(covered)
         devices[who].sent.subtract(covered)
@@ -145,7 +145,7 @@ private struct ShardWorld {
         let count = harness.welcomes.count
         let before = devices[who].phone
         collect()
-        // An ack counts for what its own session was sent.
+        // An ack counts only for messages that its own session was sent.
         let sentBefore = devices[who].sent
         devices[who].sent = []
         harness.connect(&devices[who].phone) {
@@ -155,7 +155,7 @@ private struct ShardWorld {
         collect()
         let isWelcome = harness.welcomes.dropFirst(count).contains { $0.session == devices[who].phone.session }
         guard isWelcome else {
-            // The older session stays, unless it was closed as well.
+            // The older session stays unless it was closed, too.
             if !wasClosed(before.session) {
                 devices[who].phone.session = before.session
                 devices[who].sent.formUnion(sentBefore)
@@ -229,7 +229,7 @@ private struct ShardWorld {
 
     private var surprise: String?
 
-    /// Takes over what was delivered.
+    /// Records the delivered messages.
     private mutating func collect() {
         for delivery in harness.takeDelivered() {
             guard let index = devices.firstIndex(where: { $0.phone.session == delivery.session }) else { continue }
@@ -256,7 +256,7 @@ private struct ShardWorld {
         }
     }
 
-    /// The faults stop: every message ends, and nothing is left in memory.
+    /// Ends the faults; every message must end, and nothing may stay in memory.
     mutating func finish() throws {
         harness.store.failingReads = []
         for _ in 0..<4 { harness.advance(70_000) }

@@ -1,7 +1,8 @@
 internal import EventLoops
 internal import EventLoopsKit
 
-/// A client's bytes become a WebSocket and its payload: the same however they arrive, and never more than came.
+/// Parses a client's bytes as a WebSocket: every division into pieces yields the same payload, which is never longer than the
+/// input.
 ///
 /// Input: a choice, the number of pieces, a byte for the length of each, then a request or frames.
 enum WebSocketFuzz {
@@ -22,7 +23,7 @@ enum WebSocketFuzz {
         }
     }
 
-    /// Every prefix of a request that is answered waits for more or is refused, and a proof is given for a key only.
+    /// Checks that every prefix of an accepted request is incomplete or refused, and that only a key gets a proof.
     private static func greet(_ stream: [UInt8]) throws {
         let answer = greeting(stream[...])
         switch answer {
@@ -45,7 +46,7 @@ enum WebSocketFuzz {
     }
 
     private static func greeting(_ bytes: ArraySlice<UInt8>) -> WebSocketGreeting.Answer {
-        // A buffer of its own, as above.
+        // A separate allocation, so that AddressSanitizer detects a read past its end.
         Array(bytes).withUnsafeBytes {
             WebSocketGreeting.answer($0) { $0.origin == nil || $0.isSameOrigin ? .accept : .refuse(status: 403, "no") }
         }

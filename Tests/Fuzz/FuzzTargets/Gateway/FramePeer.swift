@@ -2,16 +2,16 @@ internal import Cryptography
 internal import Platform
 internal import Wire
 
-/// A device or a trusted sender as the gateway sees it: a connection that carries frames.
+/// A device or trusted sender that exchanges frames with the gateway.
 struct FramePeer {
     var end: StreamEnd
     var isWelcome = false
     var closeCode: UInt32?
-    /// Publishes that wait for their result.
+    /// Publishes without a result.
     var unanswered: Set<UInt64> = []
-    /// Updates and Pings that wait for their answer.
+    /// The number of updates and Pings without an answer.
     var owedCount = 0
-    /// The highest sequence that came in this session, by stream.
+    /// The highest sequence received in this session, by stream.
     var highest: [UInt32: UInt64] = [:]
 
     mutating func send(_ message: some WireMessage) {
@@ -25,7 +25,7 @@ struct FramePeer {
     /// Signs a Hello and sends it.
     mutating func send(_ hello: Hello, key: [UInt8]) throws {
         var hello = hello
-        // Two Hellos alike would be one that was overheard.
+        // The gateway rejects a repeated Hello as a replay, so each one gets another nonce.
         hello.nonce = Self.nonces.withLock { count in
             count += 1
             return (0..<8).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
@@ -40,7 +40,7 @@ struct FramePeer {
         send(hello)
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     mutating func next() throws -> (FrameType, [UInt8])? {
         let waiting = end.waiting
         guard waiting.count >= FrameHeader.byteCount else { return nil }
@@ -56,7 +56,7 @@ struct FramePeer {
     }
 }
 
-/// Reads a body of the gateway's own making.
+/// Decodes a body that the gateway encoded.
 func decode<Message: WireMessage>(_: Message.Type, _ body: [UInt8]) throws -> Message {
     do throws(WireError) {
         return try Message(decoding: body.span.bytes)

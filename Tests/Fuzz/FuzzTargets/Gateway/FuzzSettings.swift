@@ -2,19 +2,19 @@ import Configuration
 internal import Gateway
 internal import PushAPI
 
-/// A configuration that differs from a plain one in a few keys.
+/// A configuration that differs from the default in a few keys.
 struct FuzzSettings: Equatable {
     var limits: [String: Int64] = [:]
-    /// Keys of the first app's `queue`, `push` and its own, as they stand in the file.
+    /// The first app's keys in `queue`, in `push` and at its top level, as written in the file.
     var queue: [String: String] = ["messages": "200", "overflow": "'dropOldest'"]
     var push: [String: String] = [:]
     var app: [String: String] = [:]
     var hasSecondApp = true
 
     init() {
-        // Small enough for a few requests to meet them.
+        // Small enough for a few requests to reach the limits.
         limits = ["cachedDevices": 100, "dueJobReadAhead": 64, "waitingCommandsPerDevice": 16]
-        // The daily and minutely quotas would end most of what an input does.
+        // With daily and per-minute quotas most requests of an input would be refused.
         for key in LimitKey.all where key.name.hasSuffix("PerMinute") || key.name.hasSuffix("PerDay") {
             limits[key.name] = 0
         }
@@ -50,7 +50,7 @@ struct FuzzSettings: Equatable {
             """
     }
 
-    /// Another configuration, one step away: any limit at its ends or beyond them, any key of an app.
+    /// Returns the configuration with one change: a limit at or beyond its bounds, or a key of an app.
     func changed(_ script: inout Script) -> FuzzSettings {
         var next = self
         switch script.choice(8) {
@@ -87,7 +87,7 @@ struct FuzzSettings: Equatable {
         ("fastTagBroadcastsPerDay", 0...1_000_000_000), ("authenticationsPerMinute", 0...1_000_000_000),
     ]
 
-    /// What a gateway is opened anew with; `nil`: it stays as it is.
+    /// Returns the settings with which to reopen the gateway; `nil` keeps the current ones.
     static func profile(_ header: UInt8, _ script: inout Script) -> FuzzSettings? {
         var settings = FuzzSettings()
         switch header {
@@ -107,7 +107,7 @@ struct FuzzSettings: Equatable {
             settings.push["batchItems"] = "1000"
             settings.push["listTargets"] = "1800"
         default:
-            // Connections of the fuzzer's own need room, and their number is none of the inputs'.
+            // `httpConnections` is excluded, because the fuzzer's own connections need room.
             let keys = LimitKey.all.filter { !$0.changesAtReload && $0.name != "httpConnections" }
             let key = keys[script.choice(keys.count)]
             settings.limits[key.name] = script.edge(key.range)

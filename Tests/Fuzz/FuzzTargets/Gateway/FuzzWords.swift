@@ -2,13 +2,13 @@ internal import Delivery
 internal import Gateway
 internal import PushAPI
 
-/// What exists in the gateway, by the names that requests use, and what is allowed there now.
+/// The names of existing objects for use in requests, and the current permissions.
 final class FuzzWords {
     var configuration: GatewayConfiguration
     var time: GatewayTime
     /// By app: registered devices.
     var cids: [[String]] = [[], []]
-    /// Of registered devices, by cid.
+    /// The secrets of registered devices by cid.
     var secrets: [String: [UInt8]] = [:]
     /// By app: tokens of the push API; the first one stays valid.
     var tokens: [[String]] = [[], []]
@@ -17,7 +17,7 @@ final class FuzzWords {
     /// Leased jobs, `"jobId":"…","leaseId":"…"`.
     var leases = RecentWords()
     var requestCount = 0
-    /// Bytes that further bodies of this input may have.
+    /// The bytes left for further bodies of this input.
     var byteBudget = 0
 
     init(_ configuration: GatewayConfiguration, time: GatewayTime) {
@@ -32,7 +32,7 @@ final class FuzzWords {
         configuration.app(id: Self.appIDs[index]) ?? configuration.apps[0]
     }
 
-    /// Learns the names in an answer.
+    /// Records the names in an answer.
     func read(_ body: ArraySlice<UInt8>) {
         guard body.count < 64 << 10 else { return }
         var place = body.startIndex
@@ -59,7 +59,7 @@ final class FuzzWords {
     private var jobAt = ""
 }
 
-/// The last few names of a kind.
+/// The most recent names of one kind.
 struct RecentWords {
     private var words: [String] = []
     private var next = 0
@@ -80,7 +80,7 @@ struct RecentWords {
     }
 }
 
-/// JSON, written without a care for what it means.
+/// A JSON writer that does not check the meaning.
 struct JSONText {
     private(set) var bytes: [UInt8] = []
     private var needsComma = false
@@ -101,14 +101,14 @@ struct JSONText {
         needsComma = false
     }
 
-    /// A value as it is.
+    /// Appends a value verbatim.
     mutating func value(_ text: some StringProtocol) {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
         bytes += text.utf8
         needsComma = true
     }
 
-    /// A text; `content` is escaped already.
+    /// Appends a string; `content` is already escaped.
     mutating func text(_ content: some Sequence<UInt8>) {
         value("\"")
         bytes += content
@@ -129,7 +129,7 @@ struct JSONText {
         value("\(number)")
     }
 
-    /// The same element again and again.
+    /// Appends an array of the same element.
     mutating func repeated(_ element: String, count: Int) {
         guard count > 0 else { return }
         value(element)
@@ -140,7 +140,7 @@ struct JSONText {
 }
 
 extension Script {
-    /// Small most of the time, else at a limit or beyond it.
+    /// Returns a size that is usually small, and otherwise at or above a limit.
     mutating func size(_ limit: Int) -> Int {
         switch choice(20) {
         case 0...13: min(limit, 1 + choice(6))
@@ -153,13 +153,13 @@ extension Script {
         }
     }
 
-    /// An end of the range or just beyond it.
+    /// Returns a bound of the range or the number just outside it.
     mutating func edge(_ range: ClosedRange<Int64>) -> Int64 {
         let (low, high) = (range.lowerBound, range.upperBound)
         return pick([low, low &+ 1, low &- 1, high, high &- 1, high &+ 1, low &+ (high &- low) / 2])
     }
 
-    /// A text of a JSON string, escaped, of up to `limit` characters in all of its widths.
+    /// Returns the escaped content of a JSON string of up to `limit` characters of 1 to 4 UTF-8 bytes.
     mutating func words(_ limit: Int) -> [UInt8] {
         let unit = pick(["a", "b", "中", "\\\"", "😀", "\\u00e9", "\\ud83d\\ude00", " "])
         let count = size(limit)

@@ -1,32 +1,33 @@
 internal import Glibc
 internal import Platform
 
-/// Whole requests, frames and configurations through a running gateway, from the bytes of a connection to the rows of the
-/// embedded store and back.
+/// Sends whole requests, frames and configurations through a running gateway, from connection bytes to the rows of the embedded
+/// store and back.
 ///
-/// The gateway is the server's own (`SteppedGateway`): HTTP reader, both APIs, fronts, loops, shards, journal, RocksDB. What is
-/// not here: listening sockets, TLS, the hook, signals, the control thread's clock. It outlives an input, so that an input
-/// costs its requests only; now and then it is closed, its folder is looked through, and it is opened again.
+/// The gateway is the server's own (`SteppedGateway`): HTTP reader, both APIs, fronts, loops, shards, journal, RocksDB. Excluded
+/// are listening sockets, TLS, the hook, signals and the control thread's clock. The gateway outlives an input, so an input costs
+/// only its requests. After several inputs it is closed, its folder is checked, and it is reopened.
 ///
-/// Input: a byte for the configuration to start with, a byte for how much the input may cost, then a script of requests,
-/// frames, reloads and pauses.
+/// Input: a byte for the initial configuration, a byte for the cost limit of the input, then a script of requests, frames,
+/// reloads and pauses.
 package enum GatewayFuzz {
-    /// The admin door's bearers: one who may do all, one who may only see the second app.
+    /// The admin listener's bearer tokens: one with all permissions, one that may only view the second app.
     static let bearers = ["0123456789abcdef", "fedcba9876543210"]
 
     private static let world = Lock<GatewayWorld?>(nil)
     private static let counts = Lock((requests: 0, inputs: 0))
 
-    /// How many inputs a gateway takes before it is closed, looked through and opened again.
+    /// The number of inputs before a gateway is closed, checked and reopened.
     ///
-    /// Its folder is new at each fourth of these. An opening costs what hundreds of requests cost, so a run without the fuzzer takes more.
+    /// Each fourth time its folder is new. Opening costs as much as hundreds of requests, so a run without the fuzzer uses a
+    /// higher number.
     package static var inputsPerOpening: Int {
         get { openings.withLock { $0 } }
         set { openings.withLock { $0 = newValue } }
     }
     private static let openings = Lock(64)
 
-    /// Requests and publishes that were answered since the process began.
+    /// The number of requests and publishes answered since the process started.
     package static var requestCount: Int { counts.withLock { $0.requests } }
 
     static func run(_ input: [UInt8]) throws {
@@ -57,14 +58,14 @@ package enum GatewayFuzz {
         }
     }
 
-    /// Writes down what this gateway was given, since one input alone may not show again what it has found.
+    /// Appends an input to the gateway's history, because one input alone may not reproduce a failure.
     private static func note(_ input: [UInt8], isFirst: Bool) {
         guard let path = getenv("LONGWIRE_FUZZ_HISTORY"), let file = fopen(path, isFirst ? "w" : "a") else { return }
         fputs(Corpus.encode(input) + "\n", file)
         fclose(file)
     }
 
-    /// Closes the gateway, looks through its folder and removes it.
+    /// Closes the gateway, checks its folder and removes it.
     static func finish() throws {
         try world.withLock { world in
             defer { world = nil }
@@ -72,7 +73,7 @@ package enum GatewayFuzz {
         }
     }
 
-    /// What answers said, by code, since the process began: shows that the grammar gets past the front door.
+    /// The number of answers by code since the process started, which shows how far requests get.
     package static var answers: [String: Int] { tally.withLock { $0 } }
     static let tally = Lock<[String: Int]>([:])
 }

@@ -6,13 +6,13 @@ internal import Delivery
 internal import Gateway
 internal import PushAPI
 
-/// A production for each call of both HTTP doors: requests that mean something, around every limit.
+/// A production for each call of both HTTP listeners: meaningful requests around every limit.
 package enum GatewayGrammar {
     typealias Body = @Sendable (inout Script, FuzzWords, Int, inout JSONText) -> Void
 
-    /// What the route tables serve, by door.
+    /// The calls in the route tables, by listener.
     package static let served = (open: PublicEndpoint.table.calls, admin: AdminEndpoint.table.calls)
-    /// What there are productions for.
+    /// The calls with productions, by listener.
     package static var known: (open: [String], admin: [String]) {
         (openBodies.keys + bodiless.open, adminBodies.keys + bodiless.admin)
     }
@@ -20,14 +20,14 @@ package enum GatewayGrammar {
     private static let openCalls = placed(known.open)
     private static let adminCalls = placed(known.admin)
 
-    /// Calls by a digest of their names: one that is new moves none of the others.
+    /// Orders calls by a digest of their names, so that a new call does not move the others.
     private static func placed(_ calls: [String]) -> [(place: Int, call: String)] {
         calls.map { call in
             (call.utf8.reduce(0x1505) { ($0 &* 33 ^ Int($1)) & 0xFFFF }, call)
         }.sorted { $0 < $1 }
     }
 
-    /// The next request, of any call.
+    /// Returns the next request, of any call.
     static func request(_ script: inout Script, _ words: FuzzWords) -> FuzzRequest {
         let isAdmin = script.choice(6) == 0
         let calls = isAdmin ? adminCalls : openCalls
@@ -52,7 +52,7 @@ package enum GatewayGrammar {
         if let body = (isAdmin ? adminBodies : openBodies)[call] {
             var json = JSONText()
             if script.choice(32) == 0 {
-                // A body of the input's own.
+                // A body of raw bytes from the input.
                 json.value(script.text(upTo: 255))
             } else {
                 body(&script, words, app, &json)
@@ -69,7 +69,7 @@ package enum GatewayGrammar {
         return request
     }
 
-    /// The proof of the device that the body names, if there is one.
+    /// Signs the request with the secret of the device in the body, if the device exists.
     private static func prove(_ request: inout FuzzRequest, _ app: Int, _ words: FuzzWords) {
         let cid = String(decoding: request.body.dropFirst(8).prefix(32), as: UTF8.self)
         let transcript = ReceiptRequest.transcript(appID: FuzzWords.appIDs[app], body: request.body)
@@ -101,11 +101,11 @@ package enum GatewayGrammar {
     private static func parameter(
         _ name: String, _ call: String, _ app: Int, _ script: inout Script, _ words: FuzzWords
     ) -> [UInt8] {
-        // Anything at all, percent-encoded where it must be.
+        // Arbitrary bytes, percent-encoded.
         if script.choice(32) == 0 { return script.bytes(upTo: 64).flatMap { Array("%\(hexDigits($0))".utf8) } }
         let limits = words.configuration.limits
         switch name {
-        // Apps of the file are not changed.
+        // Apps of the configuration file are never changed.
         case "appId" where changesApp(call) && script.choice(8) != 0: return Array(script.pick(madeApps).utf8)
         case "appId": return Array((script.choice(32) == 0 ? "none" : FuzzWords.appIDs[app]).utf8)
         case "token": return Array((words.tokens[app].dropFirst().last ?? "gone").utf8)
@@ -155,7 +155,7 @@ package enum GatewayGrammar {
     ) -> [UInt8] {
         let different = (0..<min(count, 3)).map { _ in element(&script) }
         guard count > 3 else { return Array(different.joined(separator: ",").utf8) }
-        // Beyond a few each is one of its own that nobody has.
+        // All cids after the first few are unregistered and distinct.
         let others = (3..<count).map { number in
             let digits = String(number, radix: 16)
             return String(repeating: "e", count: 32 - digits.count) + digits
@@ -173,7 +173,7 @@ package enum GatewayGrammar {
         words.tasks.pick(&script, otherwise: "RASL_1118_000000000000000000000000")
     }
 
-    /// Ids of apps that the calls make, change and delete.
+    /// Ids of apps that calls create, change and delete.
     private static let madeApps = ["made-0", "made-1", "made-2"]
 
     private static func changesApp(_ call: String) -> Bool {
@@ -183,7 +183,7 @@ package enum GatewayGrammar {
         return ends.contains { call.hasSuffix($0) }
     }
 
-    /// Settings of an app, right and wrong.
+    /// Writes valid and invalid settings of an app.
     private static func settings(_ script: inout Script, _ json: inout JSONText) {
         for _ in 0..<script.choice(4) {
             let number = script.edge(1...1_000)
@@ -443,7 +443,7 @@ package enum GatewayGrammar {
             }
         },
         "POST /v1/backup": { script, _, _, json in
-            // Few names: a second one of a name is refused, and a run makes no heap of them.
+            // A few names, so that duplicates are refused and the number of objects stays small.
             let name = ["one", "two", "..", "a/b"][script.choice(4)]
             json.object { $0.member("name", name) }
         },
@@ -558,7 +558,7 @@ package enum GatewayGrammar {
             json.key("msg_list")
             json.array { json in
                 for index in 0..<count {
-                    // The first three are of the input's making, the rest say little.
+                    // The input chooses only the first three. The others are minimal.
                     guard index >= 3 else {
                         json.object { push(&script, words, app, &$0, audience: audience) }
                         continue
@@ -643,7 +643,7 @@ package enum GatewayGrammar {
         }
     }
 
-    /// `tag`: conditions in numbers that no person writes, each of one tag or many.
+    /// Writes `tag` with up to thousands of conditions, each with one tag or many.
     private static func conditions(_ script: inout Script, _ words: FuzzWords, _ json: inout JSONText) {
         let counts =
             [1, 2, 3, TagExpression.tagLimit - 1, TagExpression.tagLimit, TagExpression.tagLimit + 1, 1_000]
@@ -776,7 +776,7 @@ package enum GatewayGrammar {
 }
 
 extension GatewayGrammar {
-    /// A body that gets a token.
+    /// Returns a body that obtains a token.
     static func authentication(_ words: FuzzWords, _ app: Int) -> [UInt8] {
         let known = words.app(app)
         let secret = known.masterSecrets.first?.exposed ?? ""

@@ -7,7 +7,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// A gateway in a folder of its own, with devices, senders and callers that know what they were answered.
+/// A gateway in its own folder, with devices, senders and callers that check its answers.
 final class GatewayWorld {
     private struct Device {
         var cid: DeviceID
@@ -15,17 +15,17 @@ final class GatewayWorld {
         var app: Int
         var peer: FramePeer?
         var received: [UInt64] = []
-        /// The device was welcomed after its registration, so the gateway never deletes it.
+        /// Whether the device was welcomed after its registration, so that the gateway never deletes it.
         var hasReturned = false
-        /// Why the gateway ended the last connection.
+        /// The Close of the last connection.
         var close: Close?
-        /// The state that an app keeps of its queue.
+        /// The queue state that an app keeps.
         var epoch: UInt64 = 0
         var positions: [UInt32: UInt64] = [:]
     }
 
     private static let firstTime: GatewayTime = 1_795_000_000_000
-    /// Registered for each app.
+    /// The number of registered devices of each app.
     private static let deviceCounts = [6, 2]
     private static let callerCount = 16
 
@@ -37,7 +37,7 @@ final class GatewayWorld {
     private let words: FuzzWords
     private var callers: [HTTPCaller?] = []
     private var adminCallers: [HTTPCaller?] = []
-    /// Connections of one request each.
+    /// Connections with one request each.
     private var strangers: [HTTPCaller] = []
     private var devices: [Device] = []
     private var senders: [FramePeer?] = [nil, nil]
@@ -46,7 +46,7 @@ final class GatewayWorld {
     private var requestCount = 0
     private var pendingAtOpening: Int64 = 0
     private var publishBudget = 0
-    /// Requests that look into every bucket; one costs what thousands of others cost.
+    /// The budget for requests that read every bucket; one costs as much as thousands of others.
     private var wideBudget = 0
     private var isOverload = false
 
@@ -107,7 +107,7 @@ final class GatewayWorld {
         gateway = nil
     }
 
-    /// Closes, counts what is in the folder, and opens again: as it is, without an app, or with older content.
+    /// Closes the gateway, counts the rows in its folder, and reopens it unchanged, without an app, or from a backup.
     func reopen(round: Int) throws {
         switch round % 4 {
         case 1: try reopen(nil) { [self] in _ = try StoreBackup.make(of: data, at: backup, time: words.time) }
@@ -120,13 +120,13 @@ final class GatewayWorld {
     private var data: String { folder + "/data" }
     private var backup: String { folder + "/backup" }
 
-    /// Another history begins, and devices come with positions of the one before.
+    /// Restores a backup, so that devices connect with positions of the previous history.
     ///
-    /// The gateway that was just opened has no reason to turn away a device that the restored store has.
+    /// The reopened gateway must accept every device that the restored store has.
     private func goBack() throws {
         let epochs = devices.map(\.epoch)
         let restored = try reopen(nil) { [self] in
-            // Half of the restores come so late that, by the backup's content, no device has returned within a day.
+            // Half of the restores come more than a day later, when no device in the backup has reconnected within a day.
             if words.requestCount & 1 == 0 { words.time += 90_000_000 }
             try FileSystem.removeTree(data)
             _ = try StoreBackup.restore(backup, to: data)
@@ -143,7 +143,7 @@ final class GatewayWorld {
                 try require(isWelcome, "device \(index) is not welcome after a restore: \(shown)")
                 try require(device.epoch != epochs[index], "a queue epoch outlives its history")
             } else {
-                // It was deleted before the backup, as one that does not return; `hear` checks that it never had.
+                // The device was deleted before the backup because it did not reconnect; `hear` checks that it never had.
                 try require(
                     answer?.code == CloseCode.unknownDevice.rawValue,
                     "device \(index) is not in the restored store, and is not told so: \(shown)")
@@ -153,7 +153,7 @@ final class GatewayWorld {
         count("restored")
     }
 
-    /// An app's jobs are stored while the gateway does not know the app.
+    /// Reopens the gateway without the second app while that app's jobs are stored.
     private func leaveOutSecondApp() throws {
         var settings = FuzzSettings()
         settings.hasSecondApp = false
@@ -164,9 +164,9 @@ final class GatewayWorld {
         try reopen(nil)
     }
 
-    /// The same with these settings, or the plain ones, and with a change of the closed store.
+    /// Reopens with these settings, or the default ones, after a change of the closed store.
     ///
-    /// - Returns: what is in the folder that is opened.
+    /// - Returns: the content of the folder that is opened.
     @discardableResult
     private func reopen(_ new: FuzzSettings?, _ change: (() throws -> Void)? = nil) throws -> StoredContent {
         close()
@@ -193,7 +193,7 @@ final class GatewayWorld {
         try require(books.problem == nil, books.problem ?? "")
     }
 
-    /// After a failure: nothing is looked at any more.
+    /// Discards the gateway after a failure, without further checks.
     func abandon() {
         takeOver()
         close()
@@ -235,7 +235,7 @@ final class GatewayWorld {
         switch script.choice(24) {
         case 0...9: try ask(GatewayGrammar.request(&script, words))
         case 10...12:
-            // One request with others of its kind behind it, as one who polls or loops sends them.
+            // Several requests of the same kind in a row, as a polling or looping caller sends them.
             var copy = script
             let count = 1 + script.choice(32)
             for _ in 0..<count {
@@ -291,7 +291,7 @@ final class GatewayWorld {
         }
     }
 
-    /// A connection that is about to be closed as idle may end with a request on its way, so none is used for so long.
+    /// A connection near its idle timeout may close with a request in flight, so such a connection is not reused.
     private func fresh(_ caller: HTTPCaller?) -> HTTPCaller? {
         guard var caller else { return nil }
         guard !caller.waiting.isEmpty || caller.usedAt + 60_000 > words.time else {
@@ -316,7 +316,7 @@ final class GatewayWorld {
         caller.waiting.append(kept)
     }
 
-    /// Takes every answer that is here; true when there was one.
+    /// Reads every available answer; returns whether there was one.
     private func read(_ caller: inout HTTPCaller) throws -> Bool {
         var hasMoved = caller.end.exchange()
         var isLast = false
@@ -349,18 +349,18 @@ final class GatewayWorld {
     private func judge(_ answer: FuzzAnswer, to request: FuzzRequest) throws {
         let shown = "\(answer.status) to \(request.call): \(String(decoding: answer.body.prefix(160), as: UTF8.self))"
         if answer.isText, !request.call.hasSuffix("/metrics") {
-            // The server's own refusals of what is too large or no HTTP.
+            // The server itself refuses requests that are too large or not HTTP.
             try require(request.isUncouth && [400, 413, 414, 431].contains(answer.status), shown)
             return count("http \(answer.status)")
         }
         if request.isAdmin {
             try require([200, 201, 400, 401, 403, 404, 405, 409, 413, 503].contains(answer.status), shown)
             if answer.status >= 400, request.method != "HEAD", !request.call.hasSuffix("/readyz") {
-                // A push is answered as Getui does; what refuses it before that is the admin API's.
+                // A push is answered in Getui's format. An earlier refusal has the admin API's format.
                 let isPush = request.call.hasSuffix("/push") && answer.body.starts(with: #"{"code":"#.utf8)
                 try require(isPush || answer.body.starts(with: #"{"error":{"code":"#.utf8), shown)
             }
-            // Only the settings of its app say to which topic a job goes.
+            // Only the app's settings determine the topic of a job.
             if request.call.hasSuffix("/handoff/lease") {
                 let text = String(decoding: answer.body, as: UTF8.self)
                 try require(!text.contains(#""topic":"""#), "a job was leased without a topic")
@@ -396,7 +396,8 @@ final class GatewayWorld {
     private func authenticate() throws {
         for app in FuzzWords.appIDs.indices where words.configuration.app(id: FuzzWords.appIDs[app]) != nil {
             for _ in 0..<2 {
-                // Bytes past the end are zeros: a production's plainest form, but for the one that says "at random".
+                // Past its end a script yields zeros, the simplest form of a production. These ones avoid the form with random
+                // bytes.
                 var script = Script(Array(repeating: 1, count: 64))
                 var request = GatewayGrammar.request("POST /v2/{appId}/auth", isAdmin: false, &script, words)
                 request.target = Array("/v2/\(FuzzWords.appIDs[app])/auth".utf8)
@@ -420,7 +421,7 @@ final class GatewayWorld {
 
     // MARK: Turns
 
-    /// One round: what we have to say goes in, every loop takes a turn, what they say comes out.
+    /// Runs one round: sends the pending requests, runs every loop, reads the answers.
     private func turn(_ gateway: SteppedGateway) throws {
         gateway.turn()
         for index in callers.indices where callers[index] != nil {
@@ -478,7 +479,7 @@ final class GatewayWorld {
             || senders.contains { $0?.end.isHalfClosed ?? false }
     }
 
-    /// Goes on until every answer is here.
+    /// Runs until every answer has arrived.
     func settle() throws {
         let gateway = running
         var idleRounds = 0
@@ -494,7 +495,7 @@ final class GatewayWorld {
             }
             idleRounds += 1
             gateway.wait(atMostMilliseconds: 1)
-            // Whatever waits for time gets it: a long poll, a step that is tried again.
+            // Advances time for work that waits for it, such as a long poll or a retry.
             if idleRounds > 20 { try advance(50) }
             try require(idleRounds < 20_000, "no answer comes: \(owed)")
         }
@@ -517,7 +518,7 @@ final class GatewayWorld {
     private func pass(_ milliseconds: Int64) throws {
         try settle()
         try advance(milliseconds)
-        // Connections that were idle for so long are gone or going.
+        // Connections that were idle this long are closed or closing.
         if milliseconds >= 10_000 {
             for index in callers.indices { callers[index]?.end.close() }
             for index in adminCallers.indices { adminCallers[index]?.end.close() }
@@ -538,7 +539,7 @@ final class GatewayWorld {
                 hello.appID = FuzzWords.appIDs[app]
                 hello.registration = true
                 hello.timestamp = UInt64(words.time)
-                // Half of them can be reached through the vendor.
+                // The vendor can reach half of the devices.
                 if number % 2 == 0 { hello.tokens = [VendorToken(environment: .sandbox, token: "aabb\(app)\(number)")] }
                 try peer.send(hello, key: Array("app-secret-\(app)".utf8))
                 devices.append(Device(cid: .none, secret: [], app: app, peer: peer))
@@ -612,7 +613,7 @@ final class GatewayWorld {
                 try require(
                     close.code != CloseCode.unknownDevice.rawValue || !devices[index].hasReturned,
                     "device \(index) had returned and is unknown")
-                // What is not welcome by now will not be.
+                // After a Close the fuzzer expects no Welcome.
                 peer.isWelcome = true
             case .updateResult, .pong: peer.owedCount -= 1
             default: throw FuzzFailure(description: "a device was sent \(type)")
@@ -620,7 +621,7 @@ final class GatewayWorld {
         }
     }
 
-    /// The device reports, asks for a Pong, ends its half, and gets all answers before the gateway ends the other one.
+    /// Reports, sends a Ping, closes the sending half, and checks that all answers arrive before the gateway closes its half.
     private func halfClose(_ index: Int, _ script: inout Script) throws {
         if devices[index].peer == nil {
             try connect(index)
@@ -755,7 +756,7 @@ final class GatewayWorld {
             GatewayGrammar.ios(&script, &json)
             publish.apns = json.bytes
         }
-        // As large as a frame can be, or a byte more.
+        // The size of the largest frame, or one byte more.
         if way & 0xE0 == 0xE0 {
             let room = frame - publish.bodyByteCount
             let spare = script.pick([16, 8, 5, 4, 3, 2, 0, -8])
@@ -787,7 +788,7 @@ final class GatewayWorld {
         }
     }
 
-    /// Bytes of no meaning, on a connection of their own or in the midst of a session.
+    /// Sends random bytes on a new connection or within a session.
     private func babble(_ script: inout Script) throws {
         let bytes = script.bytes(upTo: 255)
         switch script.choice(4) {
@@ -855,7 +856,7 @@ final class GatewayWorld {
         )
     }
 
-    /// A gateway that nothing is asked of takes a message.
+    /// Checks that an idle gateway accepts a message.
     private func probe() throws {
         try settle()
         guard let cid = words.cids[0].first else { return }

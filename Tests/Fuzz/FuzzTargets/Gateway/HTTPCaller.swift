@@ -1,19 +1,18 @@
 internal import Delivery
 internal import PushAPI
 
-/// One request of the grammar.
 struct FuzzRequest {
-    /// As the route tables name it, `POST /v2/{appId}/auth`.
+    /// The call's name in the route tables, such as `POST /v2/{appId}/auth`.
     var call: String
     var isAdmin: Bool
     var target: [UInt8]
-    /// The header that says who asks, whole, or empty.
+    /// The whole header line with the credential, or empty.
     var credential: String = ""
     var body: [UInt8] = []
-    /// Its size or its shape may be refused before the API sees it; it gets a connection of its own.
+    /// Whether the server may refuse its size or syntax before the API sees it; such a request gets its own connection.
     var isUncouth = false
 
-    /// Asks each bucket of each loop.
+    /// Whether the request reads every bucket of every loop.
     var isWide: Bool {
         ["GET /v2/{appId}/report/push/", "DELETE /v2/{appId}/task/{", "PUT /v2/{appId}/user/custom_tag/batch/"]
             .contains { call.hasPrefix($0) }
@@ -34,7 +33,6 @@ struct FuzzRequest {
     }
 }
 
-/// An answer as it came off the connection.
 struct FuzzAnswer {
     var status: Int
     var isText: Bool
@@ -42,7 +40,7 @@ struct FuzzAnswer {
     var isLast: Bool
     var byteCount: Int
 
-    /// Reads an answer from the front of `bytes`; `nil` when it is not all there.
+    /// Parses an answer at the start of `bytes`; `nil` if it is incomplete.
     init?(_ bytes: ArraySlice<UInt8>, isHead: Bool) throws {
         guard bytes.count >= 16 else { return nil }
         let limit = min(bytes.count, 4_096)
@@ -75,7 +73,7 @@ struct FuzzAnswer {
         byteCount = end + shown - bytes.startIndex
     }
 
-    /// Behind the empty line.
+    /// Returns the index after the empty line.
     private static func headEnd(_ bytes: ArraySlice<UInt8>) -> Int? {
         var run = 0
         for place in bytes.indices {
@@ -89,12 +87,12 @@ struct FuzzAnswer {
     }
 }
 
-/// A keep-alive connection to one of the HTTP doors, and the requests on it that wait for an answer.
+/// A keep-alive connection to one of the HTTP listeners, with its pending requests.
 struct HTTPCaller {
     var end: StreamEnd
-    /// When a request was last written to it.
+    /// The time of the last request on this connection.
     var usedAt: GatewayTime = 0
-    /// Requests that were written and not answered, oldest first.
+    /// Requests without an answer, oldest first.
     var waiting: [FuzzRequest] = []
     var isOverdue = false
 }

@@ -2,9 +2,9 @@ internal import Delivery
 internal import MessageStore
 internal import Wire
 
-/// The devices and messages in the folder of a closed gateway, and the pending messages by its counters.
+/// The devices and messages in the folder of a closed gateway, and the number of pending messages in its counters.
 struct StoredContent {
-    /// The year 2096: no row is of today.
+    /// The year 2096, so that no row belongs to the current day.
     private static let afterAllDays: GatewayTime = 4_000_000_000_000
 
     private(set) var pending: Int64 = 0
@@ -16,7 +16,7 @@ struct StoredContent {
         defer { store.close() }
         let shard = store.makeShard(index: 0, of: 1) { _ in }
         defer { shard.close() }
-        // Days gone by are folded into rows of their own.
+        // Rows of past days are folded into separate rows.
         var fold = CounterFold()
         try shard.loadAll(table: .meta) { _ = fold.take($0) }
         var counters = CounterStart(now: Self.afterAllDays, fold: fold, countsFold: true)
@@ -30,7 +30,7 @@ struct StoredContent {
                 if RowInspection.message(row.value) == nil { unreadable += 1 }
             }
         }
-        // A broadcast's message for one device is a row of the ledger.
+        // A broadcast's message for one device is a ledger row.
         try shard.loadAll(table: .taskMessage) { row in
             if let ledger = RowInspection.ledger(row.key, row.value), ledger.isBroadcast, ledger.finalState == nil {
                 stored += 1

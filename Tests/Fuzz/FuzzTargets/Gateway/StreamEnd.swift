@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The fuzzer's end of a connection into the gateway: bytes out, bytes in, without waiting for either.
+/// The fuzzer's end of a nonblocking connection to the gateway.
 struct StreamEnd {
     private(set) var descriptor: CInt
     private var outgoing: [UInt8] = []
@@ -8,9 +8,9 @@ struct StreamEnd {
     private(set) var incoming: [UInt8] = []
     private var takenCount = 0
     private enum Half { case open, ending, shut }
-    /// Our half of the connection.
+    /// The state of the fuzzer's sending half.
     private var half = Half.open
-    /// The gateway has closed its end, and everything it sent is in `incoming`.
+    /// Whether the gateway has closed its end; `incoming` then has all bytes that it sent.
     private(set) var isOver = false
 
     init(_ descriptor: CInt) { self.descriptor = descriptor }
@@ -20,9 +20,9 @@ struct StreamEnd {
 
     mutating func write(_ bytes: some Sequence<UInt8>) { outgoing.append(contentsOf: bytes) }
 
-    /// Sends and receives what is possible now.
+    /// Sends and receives as much as possible without blocking.
     ///
-    /// - Returns: true when a byte moved.
+    /// - Returns: true if a byte was sent or received.
     mutating func exchange(reads: Bool = true) -> Bool {
         guard isOpen else { return false }
         var hasMoved = false
@@ -63,7 +63,7 @@ struct StreamEnd {
         }
     }
 
-    /// What has come and is not taken yet.
+    /// The bytes that were received and not taken.
     var waiting: ArraySlice<UInt8> { incoming[takenCount...] }
 
     mutating func take(_ count: Int) {
@@ -75,7 +75,7 @@ struct StreamEnd {
 
     var isHalfClosed: Bool { half != .open }
 
-    /// Ends our half of the connection behind what is written; answers are still read.
+    /// Closes the sending half after the written bytes; answers are still read.
     mutating func halfClose() { half = .ending }
 
     mutating func close() {

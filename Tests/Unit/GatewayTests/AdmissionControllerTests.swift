@@ -4,11 +4,11 @@ import Wire
 
 @testable import Gateway
 
-@Suite("The governor of those who come back")
+@Suite("The admission of reconnecting devices")
 struct AdmissionControllerTests {
     private static let millisecond: Int64 = 1_000_000
 
-    @Test("who comes to a calm loop is welcome at once")
+    @Test("a calm loop admits a newcomer at once")
     func calm() {
         var governor = AdmissionController()
         for second in 0..<100 {
@@ -21,23 +21,23 @@ struct AdmissionControllerTests {
         #expect((80_000...90_000).contains(governor.cost))
     }
 
-    @Test("one turn takes up a slice of work and no more, and the next one goes on as time has passed")
+    @Test("a turn admits one slice of newcomers, and later turns admit more as time passes")
     func slice() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
         var welcome = 0
         for _ in 0..<1_000 where governor.arrive(now: 0) == .welcome { welcome += 1 }
-        // What the first ones cost is a guess of 0.1 ms.
+        // Before the first measurement a newcomer is estimated at 0.1 ms.
         #expect(welcome == 10)
         #expect(governor.waitingCount == 990)
         var taken = 0
         while governor.takeNext(now: Self.millisecond / 2) { taken += 1 }
         #expect(taken == 5)
-        // However long the turn took, the next one has room for a slice.
+        // The next turn has room for a slice, however long this turn took.
         while governor.takeNext(now: 500 * Self.millisecond) { taken += 1 }
         #expect(taken == 15)
     }
 
-    @Test("no more Hellos are with the store than make two slices, and each Welcome makes room for another")
+    @Test("at most two slices of Hellos wait for the store, and each Welcome frees one place")
     func underWay() {
         var governor = AdmissionController(
             rules: .init(slice: 2 * Self.millisecond, patience: 1_000 * Self.millisecond))
@@ -60,7 +60,7 @@ struct AdmissionControllerTests {
         #expect(next)
     }
 
-    @Test("Hellos whose store stands still take no room from those of other parts")
+    @Test("Hellos of a stalled store take no room from those of other partitions")
     func excused() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
         while governor.hasRoom { governor.began() }
@@ -74,7 +74,7 @@ struct AdmissionControllerTests {
         governor.excuse(0)
         for _ in 0..<full - 1 { governor.settled() }
         #expect(!governor.hasRoom)
-        // Where all stores stand still, four times as many are under way, and no more.
+        // If all stores stall, four times as many Hellos are in flight at most.
         governor.excuse(governor.underWayCount)
         for _ in 0..<10 * full where governor.hasRoom {
             governor.began()
@@ -83,7 +83,7 @@ struct AdmissionControllerTests {
         #expect(governor.underWayCount == 4 * full)
     }
 
-    @Test("strangers who connect and say nothing take no room for long")
+    @Test("connections that send no Hello keep their room only briefly")
     func strangers() {
         var governor = AdmissionController()
         var (now, welcome): (Int64, Int) = (0, 0)
@@ -95,23 +95,23 @@ struct AdmissionControllerTests {
         #expect(welcome == 1_000)
     }
 
-    @Test("those sent away get slots as far apart as newcomers are taken up, at least a second off, at most a minute")
+    @Test("retry slots of refused devices follow the admission rate, between one second and one minute")
     func slots() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 500 * Self.millisecond))
         var windows: [(least: UInt32, most: UInt32)] = []
         for _ in 0..<400_000 {
             if case .comeBack(let least, let most) = governor.arrive(now: 0) { windows.append((least, most)) }
         }
-        // 5,000 a second are expected of newcomers at 0.1 ms: half of what they alone would allow.
+        // At 0.1 ms each 5,000 newcomers a second are expected: half of the rate without other load.
         #expect(governor.waitingCount == 2_500)
         #expect(windows.allSatisfy { $0.least >= 1_000 && $0.most > $0.least && $0.most <= 60_500 })
-        // Slots of 0.2 ms begin behind those who wait.
+        // Slots of 0.2 ms start after the waiting devices.
         #expect((1_490...1_510).contains(windows[5_000].least))
         #expect((2_490...2_510).contains(windows[10_000].least))
         #expect(windows.last.map { $0 == (30_000, 60_000) } == true)
     }
 
-    @Test("a relayed Hello is sent away only while those who wait here would wait too long")
+    @Test("a relayed Hello is refused only while the loop's own devices would wait too long")
     func relayed() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 100 * Self.millisecond))
         #expect(governor.arriveWithHello(now: 0) == .welcome)
@@ -123,29 +123,29 @@ struct AdmissionControllerTests {
 
     // MARK: Storms
 
-    @Test("15,000 that come at once are back within 5 s, and no message waits behind more than a slice and a Hello")
+    @Test("15,000 simultaneous devices are reconnected within 5 s, and a message waits at most for a slice and a Hello")
     func storm() throws {
         var storm = StormWorld(clients: 15_000, cost: 200_000)
         try storm.run(untilSeconds: 30)
         #expect(storm.isOver)
         #expect(storm.lastWelcome < 5_000 * Self.millisecond)
         #expect(storm.longestWait < 2_500 * Self.millisecond)
-        // Some could not wait, and each of these came a second time, in its slot.
+        // Some devices were refused, and each of them reconnected in its slot.
         #expect(storm.refusals > 0 && storm.refusals < 15_000)
         #expect(storm.most(attemptsOf: 0.999) <= 2)
         #expect(storm.latency(at: 0.99) < 3 * Self.millisecond)
 
-        // Without the governor messages wait behind all the Hellos of a turn's accepted connections.
+        // Without the admission control messages wait for all Hellos of the connections accepted in a turn.
         var free = StormWorld(clients: 15_000, cost: 200_000)
         free.governor = AdmissionController(rules: .init(slice: .max / 4, patience: .max / 4))
         try free.run(untilSeconds: 30)
         #expect(free.latency(at: 0.99) > 10 * Self.millisecond)
     }
 
-    @Test("15,000 that say Hello at once, long after they were taken up, are read a slice a turn")
+    @Test("15,000 Hellos that arrive at once on accepted connections are read one slice a turn")
     func lateHellos() throws {
         var storm = StormWorld(clients: 15_000, cost: 200_000)
-        // The program that they are in connects all of them first.
+        // The clients' program connects all of them first.
         storm.speaksAt = 2_000 * Self.millisecond
         try storm.run(untilSeconds: 30)
         #expect(storm.isOver)
@@ -153,7 +153,7 @@ struct AdmissionControllerTests {
         #expect(storm.lastWelcome < 8_000 * Self.millisecond)
         #expect(storm.latency(at: 0.99) < 3 * Self.millisecond)
 
-        // Before newcomers waited to be read, all of them were read in one turn.
+        // Without the bound on reads, all Hellos would be read in one turn.
         var free = StormWorld(clients: 15_000, cost: 200_000)
         free.speaksAt = 2_000 * Self.millisecond
         free.readsAll = true
@@ -161,7 +161,7 @@ struct AdmissionControllerTests {
         #expect(free.latency(at: 0.99) > 100 * Self.millisecond)
     }
 
-    @Test("while more newcomers wait to be read than a slice is for, no others are taken up, and all wait longer")
+    @Test("while more than a slice of newcomers waits for a read, no others are accepted and all wait longer")
     func unread() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
         governor.unreadCount = 100
@@ -175,7 +175,7 @@ struct AdmissionControllerTests {
     }
 
     @Test(
-        "a turn reads a slice of newcomers, other work for them included, and none without room for their Hellos"
+        "a turn reads one slice of newcomers, including other work for them, and none without room for their Hellos"
     )
     func reading() {
         var governor = AdmissionController(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
@@ -187,12 +187,12 @@ struct AdmissionControllerTests {
         verdicts.append(mayRead())
         #expect(verdicts == [true, true, false, false])
         governor.turnEnded()
-        // One is read in any turn.
+        // Every turn reads at least one.
         governor.worked(5 * Self.millisecond)
         verdicts = [mayRead(), mayRead()]
         #expect(verdicts == [true, false])
         governor.turnEnded()
-        // Those that have only left cost nothing that is charged, and still there is an end of them.
+        // Newcomers that only disconnected cost nothing, but their number per turn is bounded.
         var count = 0
         while count < 10_000, mayRead() { count += 1 }
         #expect(count == 256)
@@ -204,7 +204,7 @@ struct AdmissionControllerTests {
         #expect(verdicts == [false, true])
     }
 
-    @Test("a loop of a tenth of the speed sends most away, and has them all back in little more than their work takes")
+    @Test("a loop at a tenth of the speed refuses most devices, and readmits all in little more than their work takes")
     func slow() throws {
         var storm = StormWorld(clients: 15_000, cost: 2_000_000)
         try storm.run(untilSeconds: 120)
@@ -214,7 +214,7 @@ struct AdmissionControllerTests {
         #expect(storm.most(attemptsOf: 0.99) <= 6)
     }
 
-    @Test("those who cannot be told when, since they want TLS, come back by their own waits")
+    @Test("TLS devices, which cannot receive a retry time, reconnect with their own backoff")
     func silent() throws {
         var storm = StormWorld(clients: 5_000, cost: 600_000)
         storm.isSecure = true
@@ -225,15 +225,15 @@ struct AdmissionControllerTests {
     }
 }
 
-/// One loop with its governor, real client cores, and time that passes as work is done.
+/// One loop with its admission control and real client cores, in simulated time.
 private struct StormWorld {
     var governor = AdmissionController()
     var isSecure = false
-    /// Before that nobody says Hello.
+    /// The time before which no client sends a Hello.
     var speaksAt: Int64 = 0
-    /// Hellos are read as they come, however many.
+    /// Whether a turn reads all available Hellos.
     var readsAll = false
-    /// The largest number of newcomers that had something to read at once.
+    /// The largest number of newcomers with unread bytes.
     private(set) var longestCrowd = 0
     private(set) var lastWelcome: Int64 = 0
     private(set) var longestWait: Int64 = 0
@@ -241,7 +241,7 @@ private struct StormWorld {
     private var welcomed = 0
     private var clients: [ClientCore] = []
     private var attempts: [Int]
-    /// What each client does next, by millisecond.
+    /// Each client's next action, by millisecond.
     private var agenda: [Int64: [Int]] = [:]
     private var backlog: [Int] = []
     private var waiting: [(client: Int, since: Int64)] = []
@@ -270,7 +270,7 @@ private struct StormWorld {
             core.start(at: time)
             _ = core.takeActions()
             clients.append(core)
-            // An outage that ends: all of them within a quarter of a second.
+            // An outage that ends: all clients connect within a quarter of a second.
             agenda[Int64(index % 250), default: []].append(index)
         }
     }
@@ -293,7 +293,7 @@ private struct StormWorld {
         var looked: Int64 = -1
         while !isOver, now < limit * 1_000_000_000 {
             let began = now
-            // A connection that is due waits in the kernel's backlog.
+            // A connection waits in the kernel's backlog.
             while looked < now / 1_000_000 {
                 looked += 1
                 for client in agenda.removeValue(forKey: looked) ?? [] {
@@ -307,9 +307,9 @@ private struct StormWorld {
             accept()
             try greet()
             takeUp()
-            // A loop that has nothing to do sleeps.
+            // An idle loop sleeps.
             if now == began { now += 100_000 }
-            // One message a millisecond, which the end of the turn that it came in sends.
+            // One message a millisecond, sent at the end of the turn in which it arrives.
             for due in (began / 1_000_000 + 1)..<(max(now, began) / 1_000_000 + 1) where due > began / 1_000_000 {
                 latencies.append(now - due * 1_000_000)
             }

@@ -3,7 +3,7 @@ import Wire
 
 @testable import Gateway
 
-/// What the senders of one app may take of a loop's turn while others publish, too.
+/// The share of a loop's turn that one app's senders may use while other apps publish.
 @Suite("Shares of a loop")
 struct AppSharesTests {
     private static func contended() -> (AppShares, Int, Int) {
@@ -22,7 +22,7 @@ struct AppSharesTests {
         return count
     }
 
-    @Test("an app that is alone has a wide slice, and any number of publishes under way")
+    @Test("an app that publishes alone has a wide slice and no limit on publishes in flight")
     func alone() {
         var shares = AppShares()
         let place = shares.place(of: AppKey(1))
@@ -35,12 +35,12 @@ struct AppSharesTests {
         #expect(shares.turnEnded().count == AppShares.loneResumedPerTurn)
     }
 
-    @Test("requests take slices, too, by their bytes; those without a token have another share than the app they name")
+    @Test("requests use slices by their bytes; requests without a token do not use the named app's share")
     func requests() {
         var (shares, app, other) = Self.contended()
         let strangers = shares.place(of: AppKey(1), isProven: false)
         #expect(strangers != app && strangers == shares.place(of: AppKey(1), isProven: false))
-        // Only an app is told of.
+        // Only apps are reported.
         #expect(shares.tookRequest(strangers, byteCount: 1 << 20, now: 1) == nil)
         #expect(!shares.mayTakeRequest(strangers) && shares.mayTakeRequest(app))
         #expect(shares.tookRequest(app, byteCount: 0, now: 1) == AppKey(1))
@@ -50,7 +50,7 @@ struct AppSharesTests {
         #expect(shares.mayTakeRequest(app) && shares.mayTakeRequest(strangers))
     }
 
-    @Test("an app takes a slice a turn, and another one has its own")
+    @Test("each app has its own slice per turn")
     func slices() {
         var (shares, first, second) = Self.contended()
         #expect(take(&shares, first) == AppShares.publishesPerTurn)
@@ -59,7 +59,7 @@ struct AppSharesTests {
         #expect(take(&shares, first) == AppShares.publishesPerTurn)
     }
 
-    @Test("beyond what may be under way an app waits for answers")
+    @Test("an app at its limit of publishes in flight waits for answers")
     func underWay() {
         var (shares, place, _) = Self.contended()
         var count = 0
@@ -75,7 +75,7 @@ struct AppSharesTests {
         #expect(take(&shares, place) == 1)
     }
 
-    @Test("resting connections go on some at a time, in the order in which they came to rest")
+    @Test("paused connections resume a few at a time, in the order in which they paused")
     func order() {
         var (shares, place, _) = Self.contended()
         _ = take(&shares, place)
@@ -86,7 +86,7 @@ struct AppSharesTests {
         #expect(shares.turnEnded().isEmpty)
     }
 
-    @Test("while the loop pauses, an app beyond its slice gets no new one, and one within it does")
+    @Test("while the loop pauses, an app above its slice gets no new slice, and one within it does")
     func pause() {
         var (shares, first, second) = Self.contended()
         _ = take(&shares, first)
@@ -101,18 +101,18 @@ struct AppSharesTests {
         #expect(shares.mayTake(first) && !shares.isSliceUsedUp)
     }
 
-    @Test("a slice counts for nothing while one app publishes")
+    @Test("a slice does not limit the only app that publishes")
     func pauseAlone() {
         var shares = AppShares()
         _ = take(&shares, shares.place(of: AppKey(1)), most: 1_000)
         #expect(!shares.isSliceUsedUp)
     }
 
-    @Test("a loop at work all the time makes senders wait, until it has slept its share")
+    @Test("a constantly busy loop delays senders until it has idled for its share")
     func pace() {
         var pace = CPUShare()
         var (now, work): (Int64, Int64) = (1_000_000_000, 0)
-        // After a calm time there is a burst, and no more.
+        // After an idle time one burst is allowed.
         #expect(pace.wait(now: now, work: work) == 0)
         (now, work) = (now + CPUShare.burst * 3, work + CPUShare.burst * 3)
         let wait = pace.wait(now: now, work: work)
@@ -121,7 +121,7 @@ struct AppSharesTests {
         #expect(pace.wait(now: now + wait + 10, work: work) == 0)
     }
 
-    @Test("over a long time a loop that waits as it is told works for its share")
+    @Test("over a long time a loop that follows the waits works for its share")
     func paceHolds() {
         var pace = CPUShare()
         var (now, work): (Int64, Int64) = (1_000_000_000, 0)
@@ -135,7 +135,7 @@ struct AppSharesTests {
         #expect((CPUShare.share - 1...CPUShare.share + 1).contains(share))
     }
 
-    @Test("no turn costs more than its bound of waiting")
+    @Test("no turn adds more than the maximum wait")
     func paceBound() {
         var pace = CPUShare()
         _ = pace.wait(now: 1_000_000_000, work: 0)
@@ -143,7 +143,7 @@ struct AppSharesTests {
         #expect(wait > 0 && wait <= CPUShare.longestWait)
     }
 
-    @Test("when the others have stopped, all go on")
+    @Test("an app resumes fully when the other apps have stopped")
     func over() {
         var (shares, place, _) = Self.contended()
         _ = take(&shares, place)
@@ -152,7 +152,7 @@ struct AppSharesTests {
         #expect(shares.turnEnded().count == 10)
     }
 
-    @Test("an app counts as publishing for some seconds, whichever loop saw it")
+    @Test("an app counts as publishing for some seconds, on every loop")
     func activity() {
         let activity = SharedActivity()
         activity.note([AppKey(1)], now: 1_000)
@@ -167,7 +167,7 @@ struct AppSharesTests {
         #expect(!activity.isContended)
     }
 
-    @Test("a loop notes an app at its first publish, and then once a second")
+    @Test("a loop records an app at its first publish, and then once a second")
     func noted() {
         var shares = AppShares()
         let (first, second) = (shares.place(of: AppKey(1)), shares.place(of: AppKey(2)))

@@ -45,7 +45,7 @@ struct ClusterConfigurationTests {
         #expect(configuration.warnings.isEmpty)
     }
 
-    @Test("without a cluster section a gateway on Redis is a cluster of one; without Redis there is none")
+    @Test("a gateway on Redis without a cluster section is a cluster of one; without Redis it has no cluster")
     func defaults() throws {
         let alone = try read("{demo: true, store: {redis: {nodes: 'localhost:6379', tls: true}}}")
         #expect(alone.cluster == ClusterConfiguration())
@@ -63,7 +63,7 @@ struct ClusterConfigurationTests {
         #expect(joined.warnings.contains { $0.contains("minReplicas is 0") })
     }
 
-    @Test("the number of event loops stays its own key")
+    @Test("the number of event loops is a separate key")
     func loops() throws {
         let configuration = try read("{demo: true, loops: 3, store: {redis: {nodes: 'r:1'}}, cluster: {parts: 256}}")
         #expect(configuration.loopCount == 3 && configuration.cluster?.partCount == 256)
@@ -123,7 +123,7 @@ struct ClusterConfigurationTests {
         #expect(paths.contains(path), "\(error?.description ?? "")")
     }
 
-    @Test("no complaint and no description shows the password or the secret")
+    @Test("no error and no description shows the password or the secret")
     func secretsStayOut() throws {
         let error = #expect(throws: ConfigurationError.self) {
             try read(Self.cluster("listen: 'x', secret: 'hush hush'"))

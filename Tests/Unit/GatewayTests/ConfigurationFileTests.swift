@@ -23,7 +23,7 @@ struct ConfigurationFileTests {
         }
     }
 
-    @Test("without a file everything stands on loopback with the demo app")
+    @Test("without a file all listeners are on loopback, with the demo app")
     func defaults() throws {
         let configuration = try ConfigurationFile.load(nil)
         #expect(configuration.device.plain?.description == "127.0.0.1:7000")
@@ -103,7 +103,7 @@ struct ConfigurationFileTests {
         #expect(configuration.warnings.contains { $0.contains("durability") })
     }
 
-    @Test("all mistakes are named at once, each with its place, its value and what is allowed")
+    @Test("all errors are reported at once, each with its place, its value and the allowed values")
     func allMistakes() {
         let found = problems(
             """
@@ -144,7 +144,7 @@ struct ConfigurationFileTests {
         ("{demo: true, device: {listen: 'example.com:1'}}", "device.listen"),
         ("{demo: true, device: {listen: '127.0.0.1:65536'}}", "device.listen"),
         ("{demo: true, device: {listen: '::1:7000'}}", "device.listen"),
-        // A zero byte in it: the system's reader would stop there and take the rest for granted.
+        // The address contains a zero byte, at which the system's parser would stop.
         (#"{demo: true, device: {listen: '[::1\0.example]:7000'}}"#, "device.listen"),
         ("{demo: true, device: {listen: 'off'}}", "device.listen"),
         ("{demo: true, device: {tls: {listen: '[::1]:1'}}}", "device.tls.certificate"),
@@ -195,7 +195,7 @@ struct ConfigurationFileTests {
         #expect(paths.contains(path), "\(error?.description ?? "")")
     }
 
-    @Test("no complaint shows a secret")
+    @Test("no error message shows a secret")
     func secretsStayOut() {
         let marker = "hush\u{7F}hush-hush-hush"
         let text = """
@@ -207,7 +207,7 @@ struct ConfigurationFileTests {
         #expect(!found.contains("hush"))
     }
 
-    @Test("a secret has one description, in every way of printing it")
+    @Test("a secret has a redacted description in every form of printing")
     func secretDescriptions() throws {
         let configuration = try read("{apps: [\(Self.app)]}")
         var printed = ""
@@ -216,13 +216,13 @@ struct ConfigurationFileTests {
         #expect(!printed.contains("secret-one") && !printed.contains("master-one"))
     }
 
-    @Test("an empty list of apps is taken where it stands: the admin API makes them")
+    @Test("an empty list of apps is valid, because the admin API creates apps")
     func noApps() throws {
         #expect(try read("{apps: []}").apps.isEmpty)
         #expect(problems("{}").contains { $0.contains("or give [] where the admin API makes them all") })
     }
 
-    @Test("secrets that others can read are warned about, inline and in files")
+    @Test("readable secrets cause a warning, inline and in files")
     func readableSecrets() throws {
         let folder = TemporaryFolder()
         folder.write("secret", "secret-one\n", mode: 0o644)
@@ -231,7 +231,7 @@ struct ConfigurationFileTests {
         let configuration = try ConfigurationFile.load(file)
         #expect(configuration.apps[0].appSecrets == [Secret("secret-one")])
         #expect(configuration.warnings.count == 2)
-        // The group may read what is root's: so an administrator hands a secret to a service.
+        // The group may read a file of root, because administrators give secrets to services in this way.
         chmod(file, 0o640)
         chmod("\(folder.path)/secret", 0o640)
         #expect(try ConfigurationFile.load(file).warnings.count == (geteuid() == 0 ? 0 : 2))
@@ -240,13 +240,13 @@ struct ConfigurationFileTests {
         #expect(try ConfigurationFile.load(file).warnings.isEmpty)
     }
 
-    @Test("a file that cannot be read is named", arguments: ["/no/such/file", "/tmp"])
+    @Test("an unreadable file is named", arguments: ["/no/such/file", "/tmp"])
     func unreadable(path: String) {
         let error = #expect(throws: ConfigurationError.self) { try ConfigurationFile.load(path) }
         #expect(error?.description.hasPrefix("\(path): cannot be read: ") == true)
     }
 
-    @Test("every limit takes both ends of its range and its default lies inside", arguments: LimitKey.all.map(\.name))
+    @Test("every limit accepts both ends of its range and has its default inside", arguments: LimitKey.all.map(\.name))
     func limitRanges(name: String) throws {
         let key = try #require(LimitKey.all.first { $0.name == name })
         #expect(key.range.contains(key.read(GatewayLimits())))
@@ -254,12 +254,12 @@ struct ConfigurationFileTests {
             var limits = GatewayLimits()
             key.write(&limits, value)
             #expect(key.read(limits) == value)
-            // Reading the shards' part never traps, whatever stands in the file.
+            // Reading the shards' limits never traps, whatever the file contains.
             _ = limits.shardLimits
         }
     }
 
-    @Test("the defaults hold the relations between limits, and each key is its own")
+    @Test("the defaults respect the relations between limits, and each key is independent")
     func limitTable() {
         #expect(GatewayLimits().brokenRelations().isEmpty)
         #expect(Set(LimitKey.all.map(\.name)).count == LimitKey.all.count)

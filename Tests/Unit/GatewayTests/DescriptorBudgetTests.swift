@@ -2,7 +2,7 @@ import Testing
 
 @testable import Gateway
 
-/// What is left of the descriptors for connections.
+/// The file descriptors that are left for connections.
 @Suite("The budget of descriptors")
 struct DescriptorBudgetTests {
     private func granted(_ capacity: Int, loops: Int = 2, own: Bool = false) throws -> ConnectionLimits {
@@ -13,7 +13,7 @@ struct DescriptorBudgetTests {
         limits.devices + limits.senders + limits.http + limits.admin
     }
 
-    @Test("with enough descriptors the limits are as configured")
+    @Test("with enough descriptors the configured limits apply")
     func plenty() throws {
         let wanted = GatewayLimits()
         let limits = try granted(1 << 20)
@@ -22,7 +22,7 @@ struct DescriptorBudgetTests {
     }
 
     @Test(
-        "with few, the store's come first and every listener keeps a part",
+        "with few descriptors the store comes first, and every listener keeps a share",
         arguments: [512, 1_024, 4_096, 20_000, 65_536])
     func few(capacity: Int) throws {
         for loops in [1, 2, 8] {
@@ -35,33 +35,33 @@ struct DescriptorBudgetTests {
     }
 
     @Test(
-        "a device that another gateway relays takes two descriptors, and no other kind's part",
+        "a relayed device uses two descriptors, and takes none from other kinds",
         arguments: [1_024, 4_096, 20_000])
     func relayed(capacity: Int) throws {
         let budget = try DescriptorBudget(capacity: capacity, loopCount: 2, hasOwnTables: false)
         let limits = budget.limits(GatewayLimits())
         let others = limits.senders + limits.http + limits.admin
         #expect(limits.hasRoom(devices: limits.devices, relayEnds: 0))
-        // With nothing but relayed devices half as many have room.
+        // If all devices are relayed, half as many fit.
         let most = (0...limits.devices).last { limits.hasRoom(devices: $0, relayEnds: $0) }
         #expect(most == limits.devices / 2)
         #expect(
             limits.deviceDescriptors + others + budget.storeFileCount + 2 * (12 + budget.closingPerLoop) + 96
                 <= capacity)
-        // With descriptors enough for both ends, relayed devices are bounded as all others.
+        // With enough descriptors for both ends, relayed devices are bounded like all others.
         let plenty = try granted(1 << 22)
         #expect(plenty.hasRoom(devices: plenty.devices, relayEnds: plenty.devices))
         #expect(!plenty.hasRoom(devices: plenty.devices + 1, relayEnds: 0))
     }
 
-    @Test("with tables of their own each loop has its part, and the parts make the whole")
+    @Test("with a table per loop each loop has a share, and the shares add up to the whole")
     func ownTables() throws {
         let limits = try granted(20_000, loops: 4, own: true)
         #expect(limits.devices > 60_000 && limits.devices <= limits.devicesPerLoop * 4)
         #expect(limits.devicesPerLoop + limits.sendersPerLoop + (limits.http + limits.admin) / 4 < 20_000)
     }
 
-    @Test("too few are a refusal that says how many it takes")
+    @Test("too few descriptors are an error that states the required number")
     func tooFew() throws {
         let failure = #expect(throws: DescriptorShortage.self) { _ = try granted(100) }
         #expect(failure?.description.contains("LimitNOFILE") == true)

@@ -11,7 +11,7 @@ import Wire
 /// Devices between their connection and their Welcome.
 @Suite("A device's handshake")
 struct DeviceHandshakeTests {
-    /// A connection's two ends: the gateway's, and ours.
+    /// Returns a connection's two ends: the gateway's and the test's.
     private static func ends() throws -> (gateway: DetachedConnection, ours: CInt) {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue)
@@ -22,7 +22,7 @@ struct DeviceHandshakeTests {
         return (DetachedConnection(adopting: ends.0), ends.1)
     }
 
-    /// What comes up to the end, or until `isEnough`; some seconds at most.
+    /// Receives until the end or until `isEnough`, for a few seconds at most.
     private static func receive(_ end: CInt, until isEnough: ([UInt8]) -> Bool) -> [UInt8] {
         var received: [UInt8] = []
         for _ in 0..<6_000 where !isEnough(received) {
@@ -36,7 +36,6 @@ struct DeviceHandshakeTests {
         return received
     }
 
-    /// The first frame.
     private static func frame(_ end: CInt) -> (type: FrameType, body: [UInt8])? {
         func cut(_ bytes: [UInt8]) -> (FrameType, [UInt8])? {
             bytes.withUnsafeBytes {
@@ -48,7 +47,7 @@ struct DeviceHandshakeTests {
         return cut(receive(end) { cut($0) != nil })
     }
 
-    /// A registration whose proof was good.
+    /// Returns a registration whose proof was verified.
     private static func hello(_ loop: EventLoopHost, _ app: App, _ number: UInt64) -> AdoptedHello {
         var hello = Hello()
         (hello.appID, hello.registration, hello.timestamp) = (app.appID, true, UInt64(loop.now))
@@ -75,9 +74,9 @@ struct DeviceHandshakeTests {
         var connections: [DetachedConnection]
     }
 
-    /// `count` devices come in one turn, in which nothing becomes durable; `work` has their connections adopted.
+    /// Connects `count` devices in one turn in which nothing becomes durable; `work` adopts their connections.
     ///
-    /// - Returns: what each was told, and how many Hellos waited for the store before and after.
+    /// - Returns: the frames that each device received, and the number of Hellos waiting for the store before and after.
     private static func come(
         _ count: Int, _ gateway: Gateway, _ work: @escaping @Sendable (Partition, Arrival) -> Void
     ) throws -> (told: [CloseCode?], room: Int, waiting: Int) {
@@ -106,7 +105,7 @@ struct DeviceHandshakeTests {
         return (told, room, waiting)
     }
 
-    @Test("of the devices whose part's store stands still no more wait than keep nobody else waiting")
+    @Test("devices of a partition with a stalled store wait only up to a bound that leaves room for others")
     func standing() throws {
         try SmallGateway.run { gateway in
             let (told, room, waiting) = try Self.come(200, gateway) { partition, arrival in
@@ -118,7 +117,7 @@ struct DeviceHandshakeTests {
         }
     }
 
-    @Test("Hellos that came before the store was known to stand still are sent away, as far as they are too many")
+    @Test("Hellos that arrived before a stall was detected are refused above the bound")
     func surplus() throws {
         try SmallGateway.run { gateway in
             let (told, room, waiting) = try Self.come(200, gateway) { partition, arrival in
@@ -134,7 +133,7 @@ struct DeviceHandshakeTests {
         }
     }
 
-    @Test("a Hello behind a request for a WebSocket has the whole time for itself")
+    @Test("a Hello after a WebSocket request has the full timeout")
     func secondStep() throws {
         try SmallGateway.run { gateway in
             let ends = try Self.ends()
@@ -170,7 +169,7 @@ struct DeviceHandshakeTests {
         }
     }
 
-    @Test("a connection that waits anew stands behind those that came meanwhile, and one that is over stays so")
+    @Test("a connection that waits again is queued last, and a closed one stays closed")
     func renewal() {
         final class Waiting: Handshaking {
             var handshakePlace = HandshakeQueue.none

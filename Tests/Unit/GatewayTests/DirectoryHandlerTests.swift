@@ -14,7 +14,7 @@ struct DirectoryHandlerTests {
         DevicePlace(cid: DeviceID(high: 1, low: UInt64(number)), bucket: Bucket(number))
     }
 
-    @Test("each step goes to the partition of its bucket, and the operation ends with the last answer")
+    @Test("each step goes to the partition of its bucket, and the last answer completes the operation")
     func steps() {
         let handler = DirectoryHandler(partitions)
         var outcomes: [ItemOutcome] = []
@@ -24,7 +24,7 @@ struct DirectoryHandlerTests {
         partitions.answerAll { request, partition in
             let command = request as? DirectoryCommand
             #expect(command?.bucket.loop(of: 4) == partition && command?.app == app)
-            // Partition 2 is on its way; nothing of partition 3's is known.
+            // Partition 2 is being moved; partition 3 is unknown.
             return switch partition {
             case 2: nil
             case 3: DirectoryReply.unknown
@@ -35,7 +35,7 @@ struct DirectoryHandlerTests {
         #expect(!handler.hasWorkUnderWay)
     }
 
-    @Test("a late answer changes nothing, and one of another form counts as none")
+    @Test("a late answer has no effect, and one of the wrong form counts as missing")
     func strayAnswers() throws {
         let handler = DirectoryHandler(partitions)
         var ends: [[ItemOutcome]] = []
@@ -46,7 +46,7 @@ struct DirectoryHandlerTests {
         #expect(ends == [[.failed]])
     }
 
-    @Test("a change of tokens that a partition cannot take is made good each second, and only what is missing of it")
+    @Test("a token change that a partition refuses is retried every second, but only its missing part")
     func lateTokens() throws {
         let handler = DirectoryHandler(partitions)
         func name(_ bucket: UInt16) -> AliasName {
@@ -59,7 +59,7 @@ struct DirectoryHandlerTests {
         var asked: [Int] = []
         func answer(isAway: Bool) {
             partitions.answerAll { request, partition in
-                // The device confirms what it has got.
+                // The device confirms the received part.
                 guard case .takeToken? = (request as? DirectoryCommand)?.step else { return DirectoryReply.done }
                 asked.append(partition)
                 return partition == 2 && isAway ? nil : DirectoryReply.tokenTaken

@@ -1,18 +1,20 @@
 import Foundation
 import Testing
 
-/// Documents and comments name headings, tests and planted faults; these tests hold the names to what exists.
+/// Documents and comments reference headings, tests and planted faults.
 ///
-/// A heading is named as `docs/Page.md, "Heading"`; a paragraph's bold opening words count as one. `docs/Semantics.md`
-/// names a Swift test by suite and function, a pytest by file and function, a planted fault behind `planted:`.
+/// These tests check that the targets exist.
+///
+/// A heading is named as `docs/Page.md, "Heading"`; a paragraph's bold opening words count as one. `docs/Semantics.md` names a
+/// Swift test by suite and function, a pytest by file and function, a planted fault behind `planted:`.
 @Suite("References between documents, code and tests")
 struct DocumentReferenceTests {
     private let repository = Repository()
 
-    @Test("a heading that a document or a comment names exists")
+    @Test("every referenced heading exists")
     func headings() throws {
         var count = 0
-        // This file's own examples lead nowhere.
+        // This file contains examples without targets.
         for file in repository.files where !file.hasSuffix("/DocumentReferenceTests.swift") {
             for reference in Repository.references(in: try repository.joined(file)) {
                 count += 1
@@ -29,7 +31,7 @@ struct DocumentReferenceTests {
         #expect(count > 30, "\(count) references were found")
     }
 
-    @Test("what a document links to exists, with the heading that the link names")
+    @Test("every link target exists, with the heading that the link names")
     func links() throws {
         var count = 0
         for file in repository.files where file.hasSuffix(".md") {
@@ -52,7 +54,7 @@ struct DocumentReferenceTests {
         #expect(count > 20, "\(count) links were found")
     }
 
-    @Test("a test that a document names exists", arguments: ["docs/Semantics.md", "docs/Testing.md"])
+    @Test("every test that a document names exists", arguments: ["docs/Semantics.md", "docs/Testing.md"])
     func tests(page: String) throws {
         let known = try repository.tests()
         let named = Repository.namedTests(in: try repository.joined(page))
@@ -60,7 +62,7 @@ struct DocumentReferenceTests {
         if page == "docs/Semantics.md" { #expect(named.count > 200, "\(named.count) tests are named") }
     }
 
-    @Test("the rules name each planted fault, and no other")
+    @Test("docs/Semantics.md names each planted fault and no other")
     func plantedFaults() throws {
         let source = try repository.text("Sources/Core/Delivery/PlantedFault.swift")
         let faults = source.split(separator: "\n").filter { $0.hasPrefix("    case ") }.map { String($0.dropFirst(9)) }
@@ -70,7 +72,7 @@ struct DocumentReferenceTests {
         for fault in faults { #expect(named.contains(fault), "no rule names \(fault)") }
     }
 
-    @Test("a reference is found in each of its forms, and nothing else is taken for one")
+    @Test("a reference is found in each of its forms, and other text is not")
     func forms() {
         let text = """
             See (`docs/A.md`, "One: two"), B.md, "The `x`" and [C](C.md), "Three"; `D.md` alone, ["E.md", "F.md"]. In
@@ -86,7 +88,7 @@ struct DocumentReferenceTests {
     }
 }
 
-/// The files of the repository, and what they name.
+/// The files of the repository and the references in them.
 private struct Repository {
     struct Reference {
         var page: String
@@ -95,7 +97,7 @@ private struct Repository {
 
     private static let endings = [".md", ".swift", ".py", ".sh", ".proto", ".yaml"]
     private let root: String
-    /// Relative to the root, in order.
+    /// Relative to the root, sorted.
     let files: [String]
 
     init() {
@@ -116,10 +118,10 @@ private struct Repository {
         String(decoding: try Data(contentsOf: URL(filePath: "\(root)/\(path)")), as: UTF8.self)
     }
 
-    /// The text on one line, without the marks that begin lines of comments and quotations.
+    /// Returns the text on one line, without comment and quotation markers.
     func joined(_ path: String) throws -> String {
         let text = try text(path)
-        // Most files name no page.
+        // A shortcut, because most files reference no page.
         guard text.contains(".md") || path.hasSuffix(".md") else { return "" }
         let lines = text.split(separator: "\n").map { line in
             line.drop { $0.isWhitespace }.drop { "/#*>".contains($0) }.trimmingCharacters(in: .whitespaces)
@@ -129,7 +131,7 @@ private struct Repository {
 
     // MARK: Headings
 
-    /// Headings and bold openings of paragraphs, without back quotes; of one with a colon also what stands before that.
+    /// Returns headings and bold openings of paragraphs without backquotes, and the part before a colon.
     func headings(_ page: String) throws -> Set<String> {
         var found: Set<String> = []
         var isCode = false
@@ -156,13 +158,13 @@ private struct Repository {
         String(text.filter { $0 != "`" }).trimmingCharacters(in: .whitespaces)
     }
 
-    /// As the page is rendered: letters, digits, hyphens and underscores, with hyphens for spaces.
+    /// Returns the anchor that the renderer creates: letters, digits, hyphens and underscores; spaces become hyphens.
     static func anchor(_ title: String) -> String {
         let kept = title.lowercased().filter { $0.isLetter || $0.isNumber || " -_".contains($0) }
         return String(kept.map { $0 == " " ? "-" : $0 })
     }
 
-    /// A path relative to a folder, without `..`.
+    /// Resolves a path relative to a folder, without `..`.
     static func path(_ target: Substring, from folder: ArraySlice<Substring>) -> String {
         var parts = Array(folder)
         for part in target.split(separator: "/") where part != "." {
@@ -181,7 +183,7 @@ private struct Repository {
         character.isASCII && (character.isLetter || character.isNumber || character == "_")
     }
 
-    /// `Page.md, "Heading"`, also with back quotes around the page or as a link's text.
+    /// Finds `Page.md, "Heading"`, also with backquotes around the page or as a link's text.
     static func references(in text: String) -> [Reference] {
         var found: [Reference] = []
         let parts = text.components(separatedBy: ".md")
@@ -195,7 +197,7 @@ private struct Repository {
         return found
     }
 
-    /// Tests by their names: `SuiteTests.function` and `file.py::function`.
+    /// Finds tests by name: `SuiteTests.function` and `file.py::function`.
     static func namedTests(in text: String) -> Set<String> {
         var found: Set<String> = []
         for word in text.split(whereSeparator: { !isOfName($0) && $0 != "." }) {
@@ -213,7 +215,7 @@ private struct Repository {
         return found
     }
 
-    /// Planted faults: what stands behind `planted:`, up to the end of its parenthesis or cell.
+    /// Finds planted faults: the names after `planted:`, up to the end of the parenthesis or cell.
     static func namedFaults(in text: String) -> [String] {
         text.components(separatedBy: "planted:").dropFirst().flatMap { rest in
             rest.prefix { $0 != ")" && $0 != "|" }.split(separator: ",").map { plain($0) }
@@ -222,7 +224,7 @@ private struct Repository {
 
     // MARK: Tests
 
-    /// All tests, as documents name them.
+    /// Returns all tests with the names that documents use.
     func tests() throws -> Set<String> {
         var found: Set<String> = []
         for file in files where file.hasPrefix("Tests/") {

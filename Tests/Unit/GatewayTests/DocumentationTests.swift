@@ -4,7 +4,7 @@ import TextForms
 
 @testable import Gateway
 
-/// docs/use/Operations.md is written by hand; these keep it complete.
+/// These tests check that the handwritten docs/use/Operations.md is complete.
 @Suite("Operations page")
 struct DocumentationTests {
     private let page: String
@@ -27,7 +27,7 @@ struct DocumentationTests {
         return String(digits)
     }
 
-    @Test("every limit stands there with its default, its range and when it takes effect")
+    @Test("every limit is listed with its default, its range and the time at which it takes effect")
     func limits() {
         for key in LimitKey.all {
             let row =
@@ -38,7 +38,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("every metric stands there with its kind, its help and what to do, in the order of the page, and no other")
+    @Test("exactly the existing metrics are listed in order, each with its kind, its help and an action")
     func metrics() {
         let rows = lines.filter { $0.hasPrefix("| `longwire_") || $0.hasPrefix("| `process_") }
             .map { $0.dropFirst(2).dropLast(2).split(separator: " | ").map(String.init) }
@@ -50,17 +50,17 @@ struct DocumentationTests {
         }
     }
 
-    @Test("every log event stands there", arguments: LogName.allCases)
+    @Test("every log event is listed", arguments: LogName.allCases)
     func events(name: LogName) {
         #expect(lines.contains { $0.hasPrefix("|") && $0.contains("`\(name.rawValue)`") })
     }
 
-    @Test("every exit code stands there", arguments: ExitCode.allCases.filter { $0 != .refused && $0 != .unreachable })
+    @Test("every exit code is listed", arguments: ExitCode.allCases.filter { $0 != .refused && $0 != .unreachable })
     func exitCodes(code: ExitCode) {
         #expect(lines.contains { $0.hasPrefix("| \(code.rawValue) | ") })
     }
 
-    @Test("every key of the file stands there")
+    @Test("every key of the configuration file is listed")
     func keys() {
         let text = """
             {zz: 1, device: {zz: 1, tls: {zz: 1}}, http: {zz: 1}, senders: {zz: 1}, admin: {zz: 1, tls: {zz: 1}}, store: {zz: 1},
@@ -83,7 +83,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("the example is a configuration, but for the files it names")
+    @Test("the example is a valid configuration, except for missing files")
     func example() throws {
         let start = try #require(page.split(separator: "```json5\n").dropFirst().first)
         let example = try #require(start.split(separator: "\n```").first)

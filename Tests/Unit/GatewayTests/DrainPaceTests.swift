@@ -2,7 +2,7 @@ import Testing
 
 @testable import Gateway
 
-@Suite("The pace at which a gateway empties itself")
+@Suite("The pace at which a gateway drains its sessions")
 struct DrainPaceTests {
     @Test("several loops together get the pace and no more, however often they ask", arguments: [1, 7, 200, 50_000])
     func together(pace: Int) {
@@ -11,11 +11,11 @@ struct DrainPaceTests {
         for tick in 1...200 {
             for loop in 0..<4 { told += drain.grant(.max, now: 1_000 + Int64(tick * 50 + loop)) }
         }
-        // Ten seconds, give or take one.
+        // Ten seconds, plus or minus one.
         #expect((pace * 10 - 1...pace * 10 + 1 + pace / 100).contains(told))
     }
 
-    @Test("time in which no loop asked, or had a session, does not add up to a wave")
+    @Test("time without a request or a session does not accumulate into a burst")
     func wave() {
         var drain = DrainPace(pace: 100, startedAt: 0)
         #expect(drain.grant(0, now: 5_000) == 0)
@@ -25,7 +25,7 @@ struct DrainPaceTests {
         #expect(drain.grant(.max, now: 60_100) == 7)
     }
 
-    @Test("what a loop had no devices for is there for the next one that asks at the same moment")
+    @Test("quota that one loop does not use is available to the next loop at the same moment")
     func givenBack() {
         var drain = DrainPace(pace: 100, startedAt: 0)
         #expect(drain.grant(.max, now: 200) == 20)
@@ -34,7 +34,7 @@ struct DrainPaceTests {
         #expect(drain.grant(.max, now: 200) == 5)
     }
 
-    @Test("the rest is told in whole seconds")
+    @Test("the remaining time is reported in whole seconds")
     func rest() {
         let drain = DrainPace(pace: 200, startedAt: 0)
         #expect(drain.secondsLeft(for: 0) == 0)

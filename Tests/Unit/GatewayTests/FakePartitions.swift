@@ -2,17 +2,17 @@ import Delivery
 
 @testable import Gateway
 
-/// Partitions without loops, shards or sockets: a test answers what a handler asks.
+/// Partitions without loops, shards or sockets; the test answers a handler's questions.
 final class FakePartitions: Partitions {
     struct Question {
         var request: any PartitionRequest
         var partition: Int
-        /// Takes the answer; `nil`: no answer.
+        /// Receives the answer, or `nil` without one.
         var answer: ((any Sendable)?) -> Void
     }
 
     let partitionCount: Int
-    /// Questions without an answer, the oldest first.
+    /// Unanswered questions, oldest first.
     private(set) var open: [Question] = []
 
     init(partitionCount: Int) { self.partitionCount = partitionCount }
@@ -24,13 +24,13 @@ final class FakePartitions: Partitions {
             Question(request: request, partition: partition) { completion($0 as? Request.Answer ?? request.busy) })
     }
 
-    /// Takes the open questions out.
+    /// Removes and returns the open questions.
     func takeOpen() -> [Question] {
         defer { open = [] }
         return open
     }
 
-    /// Answers every open question, and those that follow from the answers, as `body` says.
+    /// Answers every open question, and those that follow from the answers, with `body`.
     func answerAll(_ body: (any PartitionRequest, _ partition: Int) -> (any Sendable)?) {
         while !open.isEmpty {
             let question = open.removeFirst()

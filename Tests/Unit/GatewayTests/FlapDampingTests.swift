@@ -3,11 +3,11 @@ import Wire
 
 @testable import Gateway
 
-/// Devices that connect and leave over and over, by a clock that the test moves.
+/// Devices that repeatedly connect and disconnect, with a clock that the test advances.
 @Suite struct FlapDampingTests {
     private static let device = DeviceID(high: 7, low: 9)
 
-    /// Comes every `interval` for as long, as soon as it is welcome; how often it was refused, and the longest time that it was.
+    /// Connects every `interval` during `duration`; returns the number of admissions and refusals, and the longest delay.
     private func come(
         _ book: inout FlapDamping, every interval: Int64, for duration: Int64, _ device: DeviceID = Self.device
     ) -> (welcomes: Int, refusals: Int, longest: Int64) {
@@ -29,7 +29,7 @@ import Wire
     }
 
     @Test func aDeviceOnABadNetworkIsNeverSlowed() {
-        // Four times a minute for a day; and ten times within a minute, a few times an hour.
+        // Four connections a minute for a day, and ten within a minute a few times an hour.
         var book = FlapDamping()
         #expect(come(&book, every: 15_000, for: 86_400_000).refusals == 0)
         var other = FlapDamping()
@@ -58,7 +58,7 @@ import Wire
         }
         #expect(Array(delays.prefix(6)) == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000])
         #expect(delays.allSatisfy { $0 <= FlapDamping.longestDelay })
-        // Whatever it does, it is welcome about four times a minute.
+        // Any device is admitted about four times a minute.
         var again = FlapDamping()
         let found = come(&again, every: 100, for: 3_600_000)
         #expect(found.longest <= 60_000)

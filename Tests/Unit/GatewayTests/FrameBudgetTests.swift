@@ -3,10 +3,10 @@ import Wire
 
 @testable import Gateway
 
-@Suite("What a connection's frames may cost")
+@Suite("The frame budget of a connection")
 struct FrameBudgetTests {
     @Test(
-        "every type of frame runs out", arguments: [FrameType.ack, .ping, .pong, .deviceUpdate, .feedback, .upstream])
+        "every type of frame is limited", arguments: [FrameType.ack, .ping, .pong, .deviceUpdate, .feedback, .upstream])
     func floods(type: FrameType) {
         var budget = FrameBudget()
         var count = 0
@@ -14,7 +14,7 @@ struct FrameBudgetTests {
         #expect(count == 10_000 / Int(FrameBudget.cost(of: type)))
     }
 
-    @Test("bytes and tokens cost, too")
+    @Test("bytes and tokens also use the budget")
     func bytes() {
         var budget = FrameBudget()
         var count = 0
@@ -26,7 +26,7 @@ struct FrameBudgetTests {
         #expect(count == 100)
     }
 
-    @Test("a client that acks and tells of whatever it is sent never runs out, and a new period begins anew")
+    @Test("a client that acks and reports every message never exceeds the budget, which is renewed each period")
     func honest() {
         var budget = FrameBudget()
         var isFine = true

@@ -4,7 +4,7 @@ import Wire
 
 @testable import Gateway
 
-/// What a peer may make us hold before it has proved anything, and afterwards.
+/// The number of bytes that a peer may make the gateway buffer, before and after authentication.
 @Suite("Frames cut from bytes")
 struct FrameCutTests {
     private static let most = Wire.Limits.clientBodyByteCount
@@ -17,7 +17,7 @@ struct FrameCutTests {
         (0..<Wire.Limits.positionCount).map { _ in StreamPosition(stream: .max, sequence: .max, ranges: ranges()) }
     }
 
-    @Test("the largest Hello and the largest Ack are within the bound of a client's frames")
+    @Test("the largest Hello and the largest Ack fit the bound of a client's frames")
     func largest() {
         var hello = Hello()
         hello.appID = String(repeating: "a", count: Wire.Limits.appIDByteCount)
@@ -41,7 +41,7 @@ struct FrameCutTests {
         #expect(ack.bodyByteCount <= Self.most && ack.bodyByteCount > Self.most / 2)
     }
 
-    @Test("a Hello that announces more is refused by its header; a later frame has the configured bound")
+    @Test("a Hello with a larger announced size is refused at its header; later frames have the configured bound")
     func announced() {
         func header(_ byteCount: Int) -> [UInt8] {
             [FrameType.hello.rawValue, UInt8(byteCount >> 16), UInt8(byteCount >> 8 & 255), UInt8(byteCount & 255)]

@@ -15,23 +15,23 @@ struct GatewayClockTests {
         GatewayClock(.init(wall: wall, boot: boot), bootID: Self.boot, stored: stored, acceptsClock: accepts)
     }
 
-    @Test("it starts at the wall clock and runs with the boot-time clock")
+    @Test("the clock starts at the wall clock and follows the boot-time clock")
     func start() {
         let clock = clock()
         #expect(clock.mapping.time(atBoot: 1_000) == Self.noon)
         #expect(clock.mapping.time(atBoot: 61_000) == Self.noon + 60_000)
     }
 
-    @Test("a start never goes below the stored maximum, in this boot or the next", arguments: [boot, otherBoot])
+    @Test("a start is never below the stored maximum, in this boot or the next", arguments: [boot, otherBoot])
     func storedMaximum(bootID: BootID) {
         let stored = ClockRecord(maximum: Self.noon + 500, boot: 900, bootID: bootID)
         #expect(clock(wall: Self.noon - Self.hour, stored: stored).mapping.time(atBoot: 1_000) >= Self.noon + 500)
     }
 
-    @Test("within one boot a restart goes on exactly where the clock would stand")
+    @Test("a restart within one boot continues at the time that the clock would show")
     func sameBoot() {
         let stored = ClockRecord(maximum: Self.noon, boot: 1_000, bootID: Self.boot)
-        // Stopped for two hours and set back meanwhile: two hours have passed all the same.
+        // The gateway was stopped for two hours and the wall clock was set back. Two hours have passed anyway.
         let clock = clock(wall: Self.noon - 5, boot: 1_000 + 2 * Self.hour, stored: stored)
         #expect(clock.mapping.time(atBoot: 1_000 + 2 * Self.hour) == Self.noon + 2 * Self.hour)
     }
@@ -52,7 +52,7 @@ struct GatewayClockTests {
         #expect(rebooted.mapping.time(atBoot: 2_000) == Self.noon + 48 * Self.hour)
     }
 
-    @Test("a forward step of more than an hour is refused, reported once, and forgiven when it is undone")
+    @Test("a forward step of more than an hour is refused and reported once; the clock agrees again after its reversal")
     func forwardStep() {
         var clock = clock()
         #expect(clock.observe(.init(wall: Self.noon + 1_000, boot: 2_000)) == nil)
@@ -79,7 +79,7 @@ struct GatewayClockTests {
             if let event = clock.observe(.init(wall: Self.noon + boot - 1_000 + step, boot: boot)) {
                 events.append(event)
             }
-            // A new line starts where the old one stood.
+            // The new line starts at the end of the old one.
             #expect(clock.mapping.time(atBoot: boot) == before)
             #expect(before > last)
             #expect(abs(before - last - 1_000) <= 50)
@@ -93,7 +93,7 @@ struct GatewayClockTests {
         #expect(events.last == .agrees)
     }
 
-    @Test("it never runs backwards, whatever the wall clock does and however the readings come")
+    @Test("the clock never runs backwards, whatever the wall clock does and in whatever order readings arrive")
     func neverBackwards() {
         var random = SeededGenerator(state: 7)
         var clock = clock()
@@ -109,7 +109,7 @@ struct GatewayClockTests {
         }
     }
 
-    @Test("the record comes back as it was written, and nothing else is taken for one")
+    @Test("the record survives encoding, and other bytes are refused")
     func record() {
         let record = ClockRecord(maximum: Self.noon, boot: 77, bootID: BootID(high: .max, low: 5))
         #expect(ClockRecord(bytes: record.bytes) == record)
@@ -126,7 +126,7 @@ struct GatewayClockTests {
     }
 }
 
-/// Numbers that are the same in every run.
+/// A generator with the same numbers in every run.
 struct SeededGenerator: RandomNumberGenerator {
     var state: UInt64
     mutating func next() -> UInt64 {

@@ -15,7 +15,7 @@ struct GeneratedCredentialsTests {
         return (configuration, generated)
     }
 
-    @Test("the demo app is made once, kept for its owner only, and found again")
+    @Test("the demo app is created once, readable only by its owner, and found again")
     func demo() throws {
         let folder = TemporaryFolder()
         let (configuration, first) = try complete(folder.path, demo: true)
@@ -32,9 +32,9 @@ struct GeneratedCredentialsTests {
     }
 
     #if DEBUG
-    @Test("what was generated is used only once it is on the disk, folder and name included", arguments: [false, true])
+    @Test("generated credentials are used only once they are on disk, with folder and name", arguments: [false, true])
     func isSynced(demo: Bool) throws {
-        // The folder above, the folder with the data, the file, and its name.
+        // The syncs: the parent folder, the data folder, the file, and its name.
         for number in 1...4 {
             let folder = TemporaryFolder()
             let plan = FaultPlan(folder: folder.path, kind: .error(5), at: number, extent: .once) { $0 == "fsync" }
@@ -45,7 +45,7 @@ struct GeneratedCredentialsTests {
     }
     #endif
 
-    @Test("without credentials the admin listener gets one token that stays")
+    @Test("without configured credentials the admin listener gets one permanent token")
     func adminToken() throws {
         let folder = TemporaryFolder()
         let first = try complete(folder.path, demo: false).1
@@ -63,7 +63,7 @@ struct GeneratedCredentialsTests {
         #expect(try FileText.read("\(folder.path)/\(name)", limit: 10).bytes == [UInt8(ascii: "?")])
     }
 
-    @Test("a data folder that cannot be made is named")
+    @Test("a data folder that cannot be created is named")
     func noFolder() throws {
         let folder = TemporaryFolder()
         let file = folder.write("file", "")

@@ -38,12 +38,12 @@ struct HandoffCoordinatorTests {
             knownApps: { .init(isComplete: shards.knowsAllApps, keys: shards.knownApps) }, clock: { shards.now })
     }
 
-    /// The answer of a shard that has due jobs left.
+    /// The answer of a shard with further due jobs.
     private static func answer(_ jobs: [Job], due: ChannelSet = ChannelSet(.apns)) -> LeaseAnswer {
         LeaseAnswer(jobs: jobs, due: due)
     }
 
-    /// A caller of all apps that waits until `deadline`, in milliseconds.
+    /// A call for all apps that waits until `deadline`, in milliseconds.
     private static func call(until deadline: Int64, complete: @escaping ([Job]) -> Void) -> HandoffCoordinator.LeaseCall
     {
         .init(
@@ -73,13 +73,13 @@ struct HandoffCoordinatorTests {
         coordinator.jobsAvailable([], in: 0, now: 20)
         coordinator.jobsAvailable(ChannelSet(.apns), in: 1, now: 20)
         #expect(shards.leases.map(\.target) == [1])
-        // A report that comes between the question and its answer is of a later job.
+        // A report between the question and its answer concerns a later job.
         coordinator.jobsAvailable(ChannelSet(.apns), in: 1, now: 30)
         try answer(Self.answer([], due: []))
         #expect(shards.leases.map(\.target) == [1, 1])
         try answer(Self.answer([], due: []))
         #expect(asked == [1, 1] && got.isEmpty)
-        // Each second one of two is suspected; what is left of other apps is asked for each second.
+        // Every second the coordinator suspects one of the two shards, and asks for other apps' remaining jobs.
         coordinator.tick(now: 1_000)
         #expect(shards.leases.map(\.target) == [1])
         try answer(Self.answer([]), 1_001)
@@ -91,7 +91,7 @@ struct HandoffCoordinatorTests {
         #expect(got.map(\.count) == [1])
     }
 
-    @Test("a report during a question, or of a new owner, is followed at once")
+    @Test("a report during a question, or from a new owner, is followed at once")
     func hints() throws {
         let shards = Shards(count: 3)
         let coordinator = coordinator(shards)
@@ -103,7 +103,7 @@ struct HandoffCoordinatorTests {
         }
         for _ in 0..<3 { try answer() }
         shards.leases.removeAll()
-        // The others are drained, and this one's report comes while it is asked.
+        // The other shards are drained. This shard's report arrives while it is being asked.
         coordinator.jobsAvailable(ChannelSet(.apns), in: 0, now: 20)
         coordinator.jobsAvailable(ChannelSet(.apns), in: 0, now: 21)
         try answer()
@@ -119,7 +119,7 @@ struct HandoffCoordinatorTests {
         #expect(shards.leases.count == 4)
     }
 
-    @Test("a shard that stands still holds up no job of the others, and what it leases late is due again")
+    @Test("a stalled shard delays no job of the others, and its late leases become due again")
     func silentShard() throws {
         let shards = Shards()
         let coordinator = coordinator(shards)
@@ -140,7 +140,7 @@ struct HandoffCoordinatorTests {
         #expect(shards.settled.map(\.outcome) == [.unsent])
     }
 
-    @Test("no job goes to a sender while its app is not known here: nothing is leased, or it is due again")
+    @Test("no job goes to a sender while its app is unknown: nothing is leased, or the job becomes due again")
     func unknownApps() throws {
         let shards = Shards()
         let coordinator = coordinator(shards)
@@ -158,7 +158,7 @@ struct HandoffCoordinatorTests {
         shards.now = 1_100
         asked.answer(Self.answer([LinkSamples.job]))
         #expect(got.count == 1 && shards.settled.map(\.outcome) == [.unsent])
-        // It is given back once in a round: a second result under the same lease would count for nothing.
+        // The job is returned once per round, because a second result under the same lease would be ignored.
         shards.knownApps = [LinkSamples.job.app]
         #expect(try #require(shards.leases.last).command.apps == [])
         #expect(lease(deadline: 4_000))

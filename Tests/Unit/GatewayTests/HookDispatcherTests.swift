@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Hook dispatcher")
 struct HookDispatcherTests {
-    /// Takes any 2xx, "signs" with the secrets' number, and remembers how batches ended.
+    /// A policy that accepts any 2xx, "signs" with the number of secrets, and records the outcomes of batches.
     final class Policy: HookPolicy {
         private struct State: ~Copyable {
             var ended: [(HookDelivery, HookOutcome)] = []
@@ -37,10 +37,10 @@ struct HookDispatcherTests {
             }
         }
 
-        /// The ids of ended batches that the receiver may have got.
+        /// The ids of ended batches that the receiver may have received.
         var mayHaveArrived: Set<String> { state.withLock { $0.mayHaveArrived } }
 
-        /// The outcomes by id once there are `count`; the bound only ends a test that fails anyway.
+        /// Returns the outcomes by id once there are `count`; the bound only ends a test that fails anyway.
         func wait(for count: Int) -> [String: HookOutcome] {
             state.wait(
                 atMostMilliseconds: 60_000, while: { $0.ended.count < count },
@@ -61,7 +61,7 @@ struct HookDispatcherTests {
         return HookDelivery(id: id, body: Array("{\"jobs\":[]}".utf8), giveUpAt: milliseconds.map { now + $0 })
     }
 
-    @Test("a batch arrives whole, with its headers, and its answer comes back")
+    @Test("a batch arrives complete with its headers, and its answer is returned")
     func posted() throws {
         let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK", "{\"results\":[]}") }
         let policy = Policy()
@@ -82,12 +82,12 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    @Test("a failure is retried under the same id with fresh headers, and the state tells")
+    @Test("a failure is retried under the same id with fresh headers, and shown in the state")
     func retried() throws {
         let gate = Monitor(false)
         let server = try TinyHTTPServer { index, _ in
             switch index {
-            case 0: return ""  // the connection breaks
+            case 0: return ""  // The connection breaks.
             case 1: return TinyHTTPServer.answer("503 Busy")
             default:
                 gate.wait(while: { !$0 }, then: { _ in })
@@ -136,7 +136,7 @@ struct HookDispatcherTests {
         other.stop()
     }
 
-    @Test("an answer beyond the bound is a failure, not memory")
+    @Test("an answer beyond the bound is a failure and is not buffered")
     func oversizedAnswer() throws {
         let body = String(repeating: "x", count: HookLimits.responseByteCount + 1)
         let server = try TinyHTTPServer { index, _ in TinyHTTPServer.answer("200 OK", index == 0 ? body : "small") }
@@ -149,7 +149,7 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    @Test("a batch whose time is over is given up, and room is made")
+    @Test("an expired batch is dropped, which frees its room")
     func givenUp() throws {
         let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("500 No") }
         let policy = Policy()
@@ -162,7 +162,7 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    @Test("a receiver that does not listen, and one that speaks no TLS, are told apart; no plain request is made")
+    @Test("a receiver that does not listen is distinguished from one without TLS; no plain request is made")
     func failureNames() throws {
         let closed = try ClosedPort()
         let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK") }
@@ -181,14 +181,14 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    /// Waits until attempts fail so; the bound only ends a test that fails anyway.
+    /// Waits until attempts fail with this failure; the bound only ends a test that fails anyway.
     private func fails(_ dispatcher: HookDispatcher, by failure: HookFailure) -> Bool {
         let limit = SystemClock.monotonicMilliseconds + 60_000
         while dispatcher.state.lastFailure != failure, SystemClock.monotonicMilliseconds < limit { usleep(1_000) }
         return dispatcher.state.lastFailure == failure
     }
 
-    /// A port that is taken and refuses connections: bound, but not listening.
+    /// A port that is bound, but refuses connections because no process listens.
     private final class ClosedPort {
         let port: UInt16
         private let descriptor: CInt
@@ -211,7 +211,7 @@ struct HookDispatcherTests {
         deinit { close(descriptor) }
     }
 
-    @Test("no more is held than the bound, and a stop ends each batch exactly once")
+    @Test("no more batches are held than the bound, and a stop ends each batch exactly once")
     func bounded() throws {
         let server = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("500 No") }
         let policy = Policy()
@@ -227,7 +227,7 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    @Test("a stop waits for an answer under way")
+    @Test("a stop waits for an answer in flight")
     func stopWaits() throws {
         let gate = Monitor(false)
         let server = try TinyHTTPServer { _, _ in
@@ -245,7 +245,7 @@ struct HookDispatcherTests {
         server.stop()
     }
 
-    @Test("a reload sends what waits to the new receiver at once; no hook gives it up")
+    @Test("a reload sends waiting batches to the new receiver at once; without a hook they are dropped")
     func reload() throws {
         let broken = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("500 No", headers: "Retry-After: 300\r\n") }
         let working = try TinyHTTPServer { _, _ in TinyHTTPServer.answer("200 OK") }
@@ -267,7 +267,7 @@ struct HookDispatcherTests {
         working.stop()
     }
 
-    @Test("backoff doubles to five minutes, jitters in its upper half, and heeds Retry-After within bounds")
+    @Test("the backoff doubles to five minutes, jitters in its upper half, and honors Retry-After within bounds")
     func backoff() {
         var random = SeededGenerator(state: 1)
         for attempt in 1...40 {

@@ -6,7 +6,7 @@ import Testing
 @Suite("Hook URL and secret")
 struct HookURLTests {
     @Test(
-        "https anywhere and http on this machine",
+        "https to any host and http to this machine are accepted",
         arguments: [
             "https://example.com/a?b=c", "https://10.0.0.1:8443", "http://127.0.0.1:9/x", "http://localhost/",
             "http://[::1]:80/", "HTTP://127.8.8.8",
@@ -25,7 +25,7 @@ struct HookURLTests {
         ("http://2130706433/", .plaintextBeyondLoopback),
     ]
 
-    @Test("all else is refused", arguments: refused)
+    @Test("all other URLs are refused", arguments: refused)
     func refuses(text: String, refusal: HookURL.Refusal) {
         #expect(throws: refusal) { try HookURL(text) }
     }

@@ -38,7 +38,7 @@ struct JSON5Tests {
             ])
     }
 
-    @Test("the ends of the integers are exact")
+    @Test("integers at the ends of their range are exact")
     func integerEnds() throws {
         #expect(try parse("9223372036854775807").value == .integer(.max))
         #expect(try parse("-9223372036854775808").value == .integer(.min))
@@ -55,13 +55,13 @@ struct JSON5Tests {
         ("'\\u12'", 1, 6), ("'\\1'", 1, 4), ("{a: maybe}", 1, 5), ("{,}", 1, 2), ("\u{1}", 1, 1),
     ]
 
-    @Test("what is no JSON5 is refused at its place", arguments: malformed)
+    @Test("invalid JSON5 is refused with its position", arguments: malformed)
     func malformedText(text: String, line: Int, column: Int) {
         let error = #expect(throws: JSON5Error.self) { try parse(text) }
         #expect(error?.position == TextPosition(line: line, column: column), "\(error?.reason ?? "")")
     }
 
-    @Test("no prefix and no single changed byte of a good text can trap the parser")
+    @Test("no prefix and no single changed byte of a valid text traps the parser")
     func mutations() {
         let whole = Array("{a: [1, 'x\\u0041', {b: -0x1F, c: 1.5e-3}], \"d\": null, /* c */ e: true}".utf8)
         for count in 0...whole.count { _ = try? JSON5Parser.parse(Array(whole[..<count])) }
@@ -74,7 +74,7 @@ struct JSON5Tests {
         }
     }
 
-    @Test("depth is bounded, so that no text exhausts the stack")
+    @Test("the depth is bounded, so that no text exhausts the stack")
     func depth() {
         #expect(throws: JSON5Error.self) { try parse(String(repeating: "[", count: 100_000)) }
     }

@@ -4,10 +4,10 @@ import Wire
 
 @testable import Gateway
 
-/// What the hook's receiver said, on its way to parts that move.
-@Suite("Results of the hook that wait for their part")
+/// Results of the hook's receiver while partitions move.
+@Suite("Results of the hook that wait for their partition")
 struct KeptResultsTests {
-    /// A coordinator whose parts answer when the test says so.
+    /// A coordinator whose partitions answer when the test decides.
     private final class Parts {
         private let partitions = FakePartitions(partitionCount: 2)
         private(set) lazy var coordinator = HandoffCoordinator(
@@ -19,7 +19,7 @@ struct KeptResultsTests {
             }
         }
 
-        /// Answers all that was asked; each part says what `verdict` says.
+        /// Answers all open questions with the partitions' `verdict`.
         func answer(_ verdict: (_ target: Int) -> ResultVerdict.Verdict) {
             for question in partitions.takeOpen() {
                 let results = (question.request as? SettleJobs)?.results ?? []
@@ -29,7 +29,7 @@ struct KeptResultsTests {
         }
     }
 
-    /// A result for a job of each part.
+    /// Returns a result for a job of each partition.
     private func results() -> [JobResult] {
         (0..<2).map { part in
             JobResult(
@@ -38,7 +38,7 @@ struct KeptResultsTests {
         }
     }
 
-    @Test("a result that a part cannot take is told again until the part takes it, and the others only once")
+    @Test("a refused result is sent again until its partition accepts it, and accepted ones only once")
     func repeats() {
         let parts = Parts()
         let kept = parts.coordinator.kept
@@ -49,7 +49,7 @@ struct KeptResultsTests {
             #expect(kept.count == 1 && parts.coordinator.hasWorkUnderWay)
             parts.coordinator.tick(now: Int64(second) * 1_000)
             #expect(parts.asked.map(\.target) == [1] && parts.asked.first?.results.first?.outcome == .accepted)
-            // Nothing is sent a second time while its answer is out.
+            // A result is not sent again while its answer is pending.
             parts.coordinator.tick(now: Int64(second) * 1_000 + 500)
             #expect(parts.asked.count == 1)
             parts.answer { _ in second == 5 ? .recorded : .storeFailed }
@@ -60,7 +60,7 @@ struct KeptResultsTests {
     }
 
     @Test(
-        "a verdict of the part's is final, whatever it is",
+        "every verdict of a partition is final",
         arguments: [
             ResultVerdict.Verdict.stale, .cancelled, .unknownJob,
         ])
@@ -71,7 +71,7 @@ struct KeptResultsTests {
         #expect(parts.coordinator.kept.count == 0)
     }
 
-    @Test("results are given up when their leases are over, and said so")
+    @Test("results are dropped and reported when their leases expire")
     func bound() {
         let parts = Parts()
         let kept = parts.coordinator.kept
@@ -86,7 +86,7 @@ struct KeptResultsTests {
         #expect(givenUp == 2 && kept.count == 0 && parts.asked.isEmpty)
     }
 
-    @Test("what finds no room among the settlements is sent later")
+    @Test("results above the bound of settlements are sent later")
     func full() {
         let parts = Parts()
         for _ in 0..<HandoffCoordinator.settlementLimit {

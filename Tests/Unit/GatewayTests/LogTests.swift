@@ -8,7 +8,7 @@ import Wire
 
 @Suite("Log")
 struct LogTests {
-    /// What `body` logs, as lines.
+    /// Returns the lines that `body` logs.
     private func lines(
         _ format: LogFormat, level: LogLevel = .debug, _ body: (Log) throws -> Void
     ) throws -> [String] {
@@ -40,7 +40,7 @@ struct LogTests {
                 #""level":"warning","event":"hookFailing","status":500,"error":"say \"no\"\n\u001b[2J","#
                     + #""retryInMilliseconds":1500,"key":true,"milliseconds":null}"#), "\(json[0])")
         #expect(json[0].hasPrefix("{\"time\":\"20"))
-        // The JSON reader of the configuration agrees that it is JSON.
+        // The configuration's JSON parser accepts the line.
         _ = try JSON5Parser.parse(Array(json[0].utf8))
         let text = try lines(.text, write)
         #expect(text.count == 1)
@@ -73,7 +73,7 @@ struct LogTests {
         #expect(line(.json, .error).hasPrefix("<3>{\"time\":\"2000-"))
     }
 
-    @Test("the level is the least that is written, and a reload changes it")
+    @Test("the level is the minimum that is written, and a reload changes it")
     func levels() throws {
         let written = try lines(.text, level: .warning) { log in
             log.write(.info, .started)
@@ -86,7 +86,7 @@ struct LogTests {
         #expect(written[0].contains("configurationWarning") && written[1].contains("listening"))
     }
 
-    @Test("repeats beyond the bound are left out, counted and reported; other events go on")
+    @Test("repeats above the bound are dropped, counted and reported; other events are written")
     func repeats() throws {
         let count = LogLimits.repeatCount + 30
         let written = try lines(.text) { log in
@@ -115,19 +115,19 @@ struct LogTests {
         #expect(!limiter.hasLeftOut)
     }
 
-    @Test("a reader that stops reading costs lines, never the writers' time, and the loss is told")
+    @Test("a reader that stops reading costs lines, not the writers' time, and the loss is reported")
     func slowReader() throws {
         var pipe: [CInt] = [0, 0]
         try #require(Glibc.pipe(&pipe) == 0)
         let log = try Log(format: .json, level: .debug, descriptor: pipe[1], waitingLineLimit: 8)
         let filler = String(repeating: "x", count: LogLimits.textByteCount)
-        // Each name has its own bound of repeats; together they exceed what the pipe and the queue hold.
+        // Each name has its own bound of repeats. Together they exceed the capacity of the pipe and the queue.
         for _ in 0..<LogLimits.repeatCount {
             for name in LogName.allCases { log.write(.info, name, [.detail: .text(filler)]) }
         }
         #expect(LogName.allCases.count * LogLimits.repeatCount * filler.utf8.count > 128 << 10)
         #expect(log.lostLineCount > 0)
-        // The pipe is full and nobody reads: what was written returned all the same. Now read it empty.
+        // The pipe was full without a reader, but every write returned. The pipe is read from here on.
         let reader = Reader(descriptor: pipe[0])
         log.close()
         close(pipe[1])
@@ -136,16 +136,16 @@ struct LogTests {
         close(pipe[0])
     }
 
-    @Test("a token shows at most its first characters, a short one nothing")
+    @Test("a token shows at most its first characters, and a short token none")
     func tokenPrefix() {
         #expect(LogValue.prefix(ofToken: "0123456789abcdef0123456789abcdef0123") == .text("01234567…"))
         #expect(LogValue.prefix(ofToken: "abc") == .text("…"))
     }
 
-    @Test("texts are cut, and identifiers read as they do elsewhere")
+    @Test("texts are truncated, and identifiers have their usual form")
     func values() {
         var output: [UInt8] = []
-        // The limit is even: the last character of two bytes would end one byte behind it.
+        // The limit is even, so the last two-byte character would exceed it by one byte.
         LogFormatter.appendQuoted("a" + String(repeating: "é", count: 10_000), to: &output)
         let shown = "a" + String(repeating: "é", count: LogLimits.textByteCount / 2 - 1)
         #expect(String(decoding: output, as: UTF8.self) == "\"\(shown)…\"")
@@ -153,16 +153,16 @@ struct LogTests {
         #expect(LogValue(UInt64.max) == .integer(.max))
     }
 
-    @Test("what the delivery core reports keeps its name")
+    @Test("reports of the delivery core keep their names")
     func reported() throws {
         let written = try lines(.text) { $0.write(LogEvent(level: .error, name: "badAck", text: "cid x")) }
         #expect(written.first?.hasSuffix("ERROR   reported name=badAck detail=\"cid x\"") == true, "\(written)")
     }
 }
 
-/// Reads a descriptor to its end on a thread of its own.
+/// Reads a descriptor to its end on a separate thread.
 private final class Reader: @unchecked Sendable {
-    // Sound because `text` is written by the thread and read after the join.
+    // `@unchecked Sendable` is sound because the thread writes `text`, which is read only after the join.
     private var text = ""
     private var thread = pthread_t()
 

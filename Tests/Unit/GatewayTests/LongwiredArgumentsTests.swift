@@ -5,7 +5,7 @@ import TextForms
 
 @Suite("Command line of longwired")
 struct LongwiredArgumentsTests {
-    @Test("what is asked for is understood")
+    @Test("valid arguments are parsed")
     func understood() throws {
         #expect(try LongwiredArguments([]).action == .run)
         let check = try LongwiredArguments(["--check", "--config", "f"])
@@ -18,7 +18,7 @@ struct LongwiredArgumentsTests {
     }
 
     @Test(
-        "what is not known is a usage error",
+        "an unknown argument is a usage error",
         arguments: [
             ["x"], ["--confg", "f"], ["--config"], ["--config="], ["-c", "a", "-c", "b"], ["-c=a"], ["--check=1"],
             ["--help="],
@@ -27,7 +27,7 @@ struct LongwiredArgumentsTests {
         #expect(throws: CommandFailure.self) { try LongwiredArguments(arguments) }
     }
 
-    @Test("a usage error says what may have been meant")
+    @Test("a usage error suggests a similar option")
     func meant() {
         let slip = #expect(throws: CommandFailure.self) { try LongwiredArguments(["--confg", "f"]) }
         #expect(slip?.message == "unknown option --confg; did you mean --config?\nTry: longwired --help")

@@ -5,15 +5,15 @@ import Testing
 @testable import EventLoops
 @testable import Gateway
 
-/// What one app's requests may take of a loop's turns: counted in turns and answers, without a clock.
+/// The share of a loop's turns that one app's requests may use, measured in turns and answers.
 @Suite("A turn of a loop")
 final class LoopTurnTests {
     enum Flood: CaseIterable {
-        /// Of the other app, which has been the only one so far.
+        /// The other app, which has been the only one so far.
         case lone
-        /// Of the other app, after both have sent something.
+        /// The other app, after both have sent requests.
         case contended
-        /// Of a caller who names the waiting app and has none of its tokens.
+        /// A caller that names the waiting app, but has no token of it.
         case stranger
     }
 
@@ -43,7 +43,7 @@ final class LoopTurnTests {
             let start = try #require(caller.text.firstRange(of: #""token":""#)).upperBound
             tokens[app] = String(caller.text[start...].prefix { $0 != "\"" })
         }
-        // What these calls took belongs to an earlier turn.
+        // Earlier calls must not count in the measured turn.
         gateway.turn()
     }
 
@@ -52,7 +52,7 @@ final class LoopTurnTests {
         SmallGateway.remove("\(folder.path)/data")
     }
 
-    /// A connection, and how many answers have come on it.
+    /// A connection and the number of its answers.
     private final class Caller {
         private let descriptor: CInt
         private(set) var text = ""
@@ -86,12 +86,12 @@ final class LoopTurnTests {
         for caller in callers { caller.look() }
     }
 
-    /// Requests that are answered in the turn in which they are handled.
+    /// Sends requests that are answered in the turn in which they are handled.
     private func send(_ count: Int = 1, of app: String, on caller: Caller, token: String? = nil) {
         caller.send("POST", "/v2/\(app)/push/single/cid", "{", token: token ?? tokens[app] ?? "", count: count)
     }
 
-    /// Both apps have sent something.
+    /// Makes both apps send requests.
     private func contend(_ loud: Caller, _ quiet: Caller) {
         send(of: "loud", on: loud)
         send(of: "quiet", on: quiet)
@@ -99,7 +99,7 @@ final class LoopTurnTests {
         gateway.turn()
     }
 
-    @Test("a request waits for no more than a slice a turn of another app's thousand", arguments: Flood.allCases)
+    @Test("a request waits for at most a slice a turn of another app's thousand requests", arguments: Flood.allCases)
     func slice(flood: Flood) throws {
         let crowd = try (0..<40).map { _ in try Caller(gateway) }
         let quiet = try Caller(gateway)
@@ -122,19 +122,19 @@ final class LoopTurnTests {
             switch flood {
             case .contended: AppShares.publishesPerTurn
             case .lone: AppShares.loneRequestsPerTurn
-            // The first of a calm turn are handled without a look at who sends them.
+            // The first requests of a calm turn are handled without a check of their sender.
             case .stranger: 2 * AppShares.loneRequestsPerTurn
             }
         let total = crowd.reduce(quiet.answers) { $0 + $1.answers } - before - 1
-        // The poller tells of some dozens of connections a turn.
+        // The poller reports a few dozen connections per turn.
         #expect(turns <= 3)
         #expect(total <= turns * slice, "\(total) answers in \(turns) turns")
-        // Nothing of what waited is lost.
+        // No waiting request is lost.
         for _ in 0..<200 { turn(crowd) }
         #expect(crowd.reduce(0) { $0 + $1.answers } == 1_000 + (flood == .contended ? 1 : 0))
     }
 
-    @Test("while most places are taken by requests that wait, new connections wait with the kernel")
+    @Test("while waiting requests use most places, new connections wait in the kernel")
     func crowded() throws {
         let member = gateway.gateway.hosts[0]
         let socket = try ListeningSocket("127.0.0.1:0")

@@ -38,7 +38,7 @@ struct ManagedAppsTests {
         if case .refused(let refusal, let text) = result { (refusal, text) } else { nil }
     }
 
-    @Test("an app needs an id alone; the secrets that were made are shown once, and a repeated call changes nothing")
+    @Test("an app needs only an id; generated secrets are shown once, and a repeated call changes nothing")
     mutating func create() throws {
         let (app, shown) = try made("{\"appId\":\"shop\",\"queue\":{\"messages\":500}}")
         #expect(shown.map(\.name) == ["appSecret", "masterSecret"])
@@ -53,7 +53,7 @@ struct ManagedAppsTests {
         #expect(refusal(act(.create, "", "{\"appId\":\"shop\",\"maxAttempts\":2}"))?.0 == .conflict)
     }
 
-    @Test("a process makes a bounded number of apps between two starts; one that it has had already comes again")
+    @Test("the number of apps created between two starts is bounded; an earlier app does not count again")
     mutating func lifetime() throws {
         let body = Array("{\"appId\":\"shop\"}".utf8)
         let create = AppChange(.create, appID: "", body: body)
@@ -68,11 +68,11 @@ struct ManagedAppsTests {
         guard case .done = book.judge(create, surroundings, seen: seen, now: now) else {
             throw Unexpected(text: "full")
         }
-        // An index of 16 bits names them all, beside as many that only the store knows.
+        // A 16-bit index names them all, and as many that only the store knows.
         #expect(2 * ManagedApps.lifetimeAppCount + 1_000 < Int(UInt16.max))
     }
 
-    @Test("a body is held to the configuration's rules, with its words")
+    @Test("a body is checked with the configuration's rules and messages")
     mutating func validation() {
         surroundings.tokens = [Secret("a-credentials-token")]
         surroundings.fileApps = ["filed"]
@@ -109,7 +109,7 @@ struct ManagedAppsTests {
         #expect(book.version == 0)
     }
 
-    @Test("a change names what changes: null takes a key back to its default, and secrets have a call of their own")
+    @Test("a change affects only its keys: null restores a default, and secrets have a separate call")
     mutating func change() throws {
         _ = try made("{\"appId\":\"shop\",\"push\":{\"listsPerDay\":5,\"callsPerMinute\":7},\"maxAttempts\":2}")
         _ = act(.change, "shop", "{\"push\":{\"listsPerDay\":null,\"scheduleDays\":3},\"maxAttempts\":null}")
@@ -125,7 +125,7 @@ struct ManagedAppsTests {
         #expect(book.sorted == [app])
     }
 
-    @Test("after a rotation old and new hold, then the new one alone; a leaked one can end at once")
+    @Test("after a rotation both secrets are valid, then only the new one; a leaked one can be ended at once")
     mutating func rotate() throws {
         let (first, _) = try made()
         let old = first.masterSecrets[0].exposed
@@ -140,7 +140,7 @@ struct ManagedAppsTests {
         #expect(secrets(app, now + 59_999) == [new, old] && secrets(app, now + 60_000) == [new])
         #expect(app.appSecrets == first.appSecrets && book.nextEnd(after: now) == now + 60_000)
 
-        // By default servers have a day, and copies of the app three months.
+        // By default servers have one day, and copies of the app three months.
         _ = act(.rotate, "shop", "{\"secret\":\"appSecret\",\"value\":\"chosen-app-secret\"}")
         #expect(book.sorted[0].appSecrets.map(\.until) == [0, now + 90 * 86_400_000])
         guard
@@ -158,7 +158,7 @@ struct ManagedAppsTests {
         }
     }
 
-    @Test("an app is deleted after it was disabled, and the book's version never falls")
+    @Test("an app is deleted only after it was disabled, and the version never decreases")
     mutating func delete() throws {
         _ = try made()
         #expect(refusal(act(.delete))?.1.contains("disable the app shop first") == true)
@@ -169,7 +169,7 @@ struct ManagedAppsTests {
         #expect(book.sorted[0].version == 4)
     }
 
-    @Test("a row is read as it was written, and what no release wrote is no app")
+    @Test("a row is read as written, and invalid rows are refused")
     mutating func rows() throws {
         let (app, _) = try made(
             "{\"appId\":\"shop\",\"apns\":{\"topic\":\"com.example\"},\"appSecret\":[\"se\\\"cret-é\"]}".replacing(
@@ -178,14 +178,14 @@ struct ManagedAppsTests {
         for text in ["", "{}", "[]", "{\"form\":1,\"appId\":\"a\"}", "\u{0}\u{1}"] {
             #expect(Array(text.utf8).withUnsafeBytes { ManagedApp(row: $0) } == nil)
         }
-        // A later release's setting: the rest counts.
+        // A later release's setting is ignored, and the others apply.
         var later = app
         later.settings = #"{"maxAttempts":3,"novelty":true}"#
         let (read, problems) = later.configuration(now: now)
         #expect(read?.maxAttempts == 3 && problems.count == 1)
     }
 
-    /// All pieces of the news, as a follower gathers them.
+    /// Collects all pieces of the news, as a follower does.
     private func gathered(from book: ManagedApps, since version: UInt64) -> (news: AppNews, pieces: Int) {
         var (news, pieces) = (book.news(since: version, of: surroundings.history), 1)
         while !news.isLast {
@@ -196,7 +196,7 @@ struct ManagedAppsTests {
         return (news, pieces)
     }
 
-    @Test("who follows gets what it missed, in pieces, and forgets what was deleted")
+    @Test("a follower receives missed changes in pieces, and removes deleted apps")
     mutating func following() throws {
         for number in 0..<600 { _ = try made("{\"appId\":\"shop\(number)\",\"maxAttempts\":3}") }
         var follower = ManagedApps()
@@ -211,19 +211,19 @@ struct ManagedAppsTests {
         #expect(news.changed.map(\.appID) == ["shop8"] && news.isLast && news.isSound)
         follower.take(news)
         #expect(follower.sorted == book.sorted && follower.version == book.version)
-        // An answer that comes late takes nothing back.
+        // A late answer reverts nothing.
         follower.take(early)
         #expect(follower.sorted == book.sorted && follower.version == book.version)
-        // News that begin beyond what is known would leave a gap.
+        // News that start after the known version would leave a gap.
         var stranger = ManagedApps()
         stranger.take(news)
         #expect(stranger.apps.isEmpty && stranger.version == 0)
-        // Another store's, of which the follower knows more than there is.
+        // News of another store replace the follower's apps, even with a lower version.
         follower.take(ManagedApps().news(since: follower.version, of: surroundings.history))
         #expect(follower.apps.isEmpty && follower.version == 0)
     }
 
-    @Test("a store that went back gives versions that its followers do not know yet")
+    @Test("a restored store assigns versions that its followers do not have yet")
     mutating func historyBegins() throws {
         _ = try made("{\"appId\":\"shop1\"}")
         let backup = book
@@ -240,7 +240,7 @@ struct ManagedAppsTests {
         #expect(follower.sorted == book.sorted && follower.history == surroundings.history.id)
     }
 
-    @Test("news beyond a book's bounds are no news")
+    @Test("news above the bounds are refused")
     func soundness() {
         var news = AppNews(since: 1, history: 9, head: 3, all: [], changed: [LinkSamples.managed], isLast: true)
         #expect(!news.isSound)
@@ -250,7 +250,7 @@ struct ManagedAppsTests {
         #expect(news.isSound)
     }
 
-    @Test("a webhook's secret is in the row and in no answer; it names no file of a gateway")
+    @Test("a webhook's secret is in the row and in no answer, and cannot name a file of the gateway")
     mutating func webhooks() throws {
         let secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
         let hook = "\"webhook\":{\"url\":\"https://example.com/in\",\"secret\":\"\(secret)\"}"
@@ -274,7 +274,7 @@ struct ManagedAppsTests {
         #expect(!"\(ShownSecret(name: "appSecret", exposed: "do-not-show"))".contains("do-not-show"))
     }
 
-    @Test("an app of the file hides one of the same id; one that is disabled is known and not served")
+    @Test("an app of the file hides one with the same id; a disabled app is known but not served")
     func snapshots() throws {
         let log = try Log(format: .text, level: .error)
         defer { log.close() }

@@ -4,7 +4,7 @@ import PushAPI
 
 @testable import Gateway
 
-/// The most memory that peers can make one gateway hold by its limits, a line for each use.
+/// The maximum memory that peers can make one gateway hold within its limits, one line per use.
 ///
 /// docs/use/Operations.md, "The most memory", has the lines and the sum for the defaults and two loops.
 struct MemoryBounds {
@@ -18,8 +18,8 @@ struct MemoryBounds {
     var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
     /// - Parameters:
-    ///   - limits: those in force.
-    ///   - loops: event loops.
+    ///   - limits: the current limits.
+    ///   - loops: the number of event loops.
     init(_ limits: GatewayLimits, loops: Int) {
         let rules = limits.peerRules
         let requests = limits.httpConnections + limits.adminConnections
@@ -28,7 +28,7 @@ struct MemoryBounds {
             Line(name: "requests", byteCount: rules.requests),
             Line(name: "smallRequests", byteCount: requests * Self.smallRequestByteCount),
             Line(name: "upstream", byteCount: rules.upstream),
-            // A loop closes streams when its turn is over.
+            // A loop closes streams at the end of its turn.
             Line(name: "streams", byteCount: rules.streams + loops * EventLoops.Limits.readByteCountPerTurn),
             Line(name: "connections", byteCount: all * Self.connectionByteCount),
             Line(name: "tls", byteCount: all * Self.tlsByteCount),
@@ -49,21 +49,21 @@ struct MemoryBounds {
         ]
     }
 
-    /// A request that counts to no budget: its head and its body have 4 KiB each, in memory that doubles.
+    /// A request outside all budgets: its head and its body have 4 KiB each, in buffers that double.
     private static let smallRequestByteCount = 4 * EventLoops.Limits.freeBodyByteCount
-    /// Of a device 450 bytes were measured, of an HTTP connection 1 KiB.
+    /// Measured: 450 bytes for a device, 1 KiB for an HTTP connection.
     private static let connectionByteCount = 1_024
-    /// Measured, of an idle connection.
+    /// Measured for an idle connection.
     private static let tlsByteCount = 14 << 10
     private static let deviceByteCount = 256
-    /// simdjson keeps about 14 bytes for each byte of a document, and the largest body has 8 MiB.
+    /// simdjson uses about 14 bytes for each byte of a document, and the largest body has 8 MiB.
     private static let parserByteCount = 14 * (8 << 20)
-    /// `ReportLanes`: a loop's reports that wait for the disk, and those that a session may have in any case.
+    /// The limits of `ReportLanes`: a loop's reports that wait for the disk, and the minimum for each session.
     private static let reportsPerLoop = 65_536
     private static let reportsInAnyCase = 16
     private static let reportByteCount = 64
-    /// A registration's or a sender's Hello that was taken, by `ReplayGuard`.
+    /// An accepted Hello of a registration or a sender in `ReplayGuard`.
     private static let proofByteCount = 24
-    /// In a set that has just doubled.
+    /// The size in a set that has just doubled.
     private static let tokenByteCount = 64
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-/// The sum of what peers can make a gateway hold, from its limits and in docs/use/Operations.md, "The most memory".
+/// Checks the maximum memory in docs/use/Operations.md, "The most memory", against the limits.
 @Suite("Most memory")
 struct MemoryBoundsTests {
     private static let mebibyte = 1 << 20
@@ -24,7 +24,7 @@ struct MemoryBoundsTests {
         #expect(lines.contains { $0.hasPrefix("| sum | \(sum) | ") }, "\(sum)")
     }
 
-    @Test("every use that the budget of peers' bytes knows is a line, and no limit is counted for nothing")
+    @Test("every use of the peers' byte budget has a line, and every limit counts")
     func grows() {
         let before = MemoryBounds(GatewayLimits(), loops: 2).byteCount
         for name in [

@@ -4,10 +4,10 @@ import Testing
 
 @testable import Gateway
 
-/// The catalogue is complete, and what it declares follows the conventions of the format.
+/// Checks that the catalogue is complete and follows the conventions of the format.
 @Suite("Metric catalogue")
 struct MetricCatalogueTests {
-    /// Figures that the test of completeness finds on no page, each with the reason.
+    /// Figures without a metric, each with the reason.
     private static let withoutMetric: [String: String] = [
         "ShardStatistics.sessions": "longwire_sessions tells the loop's own table",
         "ShardStatistics.deliversSent": "longwire_delivers_sent_total counts the frames that went out",
@@ -19,11 +19,11 @@ struct MetricCatalogueTests {
 
     // MARK: Names
 
-    @Test("a name has its unit, a counter's ends in _total, and help is one sentence on one line")
+    @Test("a name has its unit, a counter's name ends in _total, and help is one sentence on one line")
     func names() {
         for metric in MetricCatalogue.all {
             let words = metric.name.split(separator: "_")
-            // The second prefix is every exporter's for the figures of a process.
+            // All exporters use the second prefix for the figures of a process.
             #expect(
                 (words.first == "longwire" || words.first == "process")
                     && metric.name.wholeMatch(of: /[a-z][a-z0-9_]*/) != nil, "\(metric.name)")
@@ -37,14 +37,14 @@ struct MetricCatalogueTests {
             #expect(metric.help.hasSuffix(".") && !metric.help.contains("\n") && !metric.help.contains("\\"))
             #expect(!metric.samples.isEmpty, "\(metric.name)")
         }
-        // OpenMetrics knows a counter by its name without the ending.
+        // OpenMetrics names a counter without its suffix.
         let families = MetricCatalogue.all.map { metric in
             metric.kind == .counter ? String(metric.name.dropLast("_total".count)) : metric.name
         }
         #expect(Set(families).count == families.count)
     }
 
-    @Test("samples of a metric are of its kind, have the same labels and differ in their values")
+    @Test("samples of a metric have its kind, the same labels and different label values")
     func labels() {
         for metric in MetricCatalogue.all {
             var seen: Set<[String]> = []
@@ -62,7 +62,7 @@ struct MetricCatalogueTests {
 
     // MARK: Completeness
 
-    /// A page of one loop and one app, with a hook, after `change`.
+    /// Returns a page of one loop and one app with a hook, after `change`.
     private func page(_ change: (inout MetricFigures) -> Void = { _ in }) -> [Substring] {
         var figures = MetricFigures()
         figures.hook = HookState()
@@ -78,7 +78,7 @@ struct MetricCatalogueTests {
         zip(page, base).count { $0 != $1 } + abs(page.count - base.count)
     }
 
-    /// Sets the numbers one by one, whatever their names are: a number that changes no page has no metric.
+    /// Sets each number in turn; a number that does not change the page has no metric.
     private func check<Figures>(_ empty: Figures, _ put: (Figures, inout MetricFigures) -> Void) {
         let base = page()
         let fields = Field.all(of: empty)
@@ -101,44 +101,44 @@ struct MetricCatalogueTests {
         }
     }
 
-    @Test("every figure of the shard has a metric, or a reason to have none")
+    @Test("every figure of the shard has a metric or a reason to have none")
     func shard() { check(ShardStatistics()) { $1.loops[0].shard = $0 } }
 
     @Test("every figure of an app has a metric")
     func apps() { check(AppStatistics()) { $1.loops[0].apps = [$0] } }
 
-    @Test("every figure of the store has a metric, or a reason to have none")
+    @Test("every figure of the store has a metric or a reason to have none")
     func store() { check(StoreStatistics()) { $1.store = $0 } }
 
-    @Test("everything that a loop counts or times changes one sample, or one histogram")
+    @Test("every counter and timer of a loop changes one sample or one histogram")
     func loops() {
         let base = page()
         for counter in LoopCounter.allCases {
             #expect(changedLines(page { $0.loops[0].metrics.count(counter) }, base) == 1, "\(counter)")
         }
         for timer in LoopTimer.allCases {
-            // The sum, the count, and every bucket from its own on.
+            // The sum, the count, and every bucket from the observed value on.
             let changed = changedLines(page { $0.loops[0].metrics.observe(timer, microseconds: 10_000_000) }, base)
             #expect(changed == 4, "\(timer)")
         }
     }
 
-    @Test("an excuse names a figure that is there")
+    @Test("every listed exception names an existing figure")
     func excuses() {
         let fields = Field.all(of: ShardStatistics()) + Field.all(of: StoreStatistics())
         for name in Self.withoutMetric.keys { #expect(fields.contains { $0.name == name }, "\(name)") }
     }
 }
 
-/// A stored property of a struct of statistics, and its place in memory.
+/// A stored property of a statistics struct, and its memory offset.
 private struct Field {
     var name: String
     var offset: Int
     var byteCount: Int
-    /// One or several words, each a number.
+    /// Whether the property consists of one or more words that are numbers.
     var isNumber: Bool
 
-    /// The fields in their order; those of a struct within stand in its place.
+    /// Returns the fields in order; a nested struct is replaced by its fields.
     static func all<Figures>(of figures: Figures) -> [Field] {
         var fields: [Field] = []
         var offset = 0
@@ -147,7 +147,7 @@ private struct Field {
         return fields
     }
 
-    /// Each type that occurs is aligned to words, so that there are no gaps.
+    /// Each type in use is aligned to words, so there are no gaps.
     private static func add(_ figures: Any, _ prefix: String, _ offset: inout Int, to fields: inout [Field]) {
         for child in Mirror(reflecting: figures).children {
             let name = "\(prefix).\(child.label ?? "")"

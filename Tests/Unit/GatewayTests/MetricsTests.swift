@@ -12,7 +12,7 @@ struct MetricsTests {
         String(decoding: MetricsPage.render(figures), as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
-    @Test("samples of several loops add up, and every line is of the text format")
+    @Test("samples of several loops add up, and every line follows the text format")
     func loopsAddUp() throws {
         var figures = MetricFigures()
         (figures.deviceConnections, figures.senderConnections) = (5, 2)
@@ -50,7 +50,7 @@ struct MetricsTests {
         try validate(lines)
     }
 
-    /// Holds a page to the format: HELP and TYPE once and first, one family after another, names and values well formed.
+    /// Checks the format of a page: HELP and TYPE once and first, one family after another, valid names and values.
     private func validate(_ lines: [String]) throws {
         let sample =
             /(?<name>[a-z_][a-z0-9_]*)(\{(?<labels>[a-z]+="([^"\\\n]|\\[\\"n])*"(,[a-z]+="([^"\\\n]|\\[\\"n])*")*)\})? (?<value>-?[0-9.]+(e[+-]?[0-9]+)?|\+Inf|NaN)/
@@ -81,7 +81,7 @@ struct MetricsTests {
         #expect(seenFamilies == Set(MetricCatalogue.all.map(\.name)))
     }
 
-    @Test("what a shard with several apps counted stands on the page, by app where a metric says so")
+    @Test("a shard's counters of several apps are on the page, by app if a metric has that label")
     func runningShard() {
         let harness = DeliveryHarness()
         let other = DeliveryHarness.otherApp
@@ -151,12 +151,12 @@ struct MetricsTests {
         #expect(render(figures).contains(#"longwire_app_connected_devices{app="a\"b\\c\nd"} 0"#))
     }
 
-    @Test("without a hook its metrics are left out")
+    @Test("without a hook its metrics are absent")
     func noHook() {
         #expect(!render(MetricFigures()).contains { $0.contains("longwire_hook") })
     }
 
-    @Test("buckets are cumulative, their bounds included, and time that ran backwards counts as none")
+    @Test("buckets are cumulative and include their bounds, and negative times count as zero")
     func histogram() {
         var histogram = MetricHistogram()
         for value in [-5, 50, 51, 10_000_000, 10_000_001] as [Int64] { histogram.observe(value) }
@@ -180,7 +180,7 @@ struct MetricsTests {
         #expect(MetricHistogram(powersOfTwo: [1, 2, 3], sum: 0).bounds == [2, 4])
     }
 
-    @Test("a snapshot stays as it was while the loop counts on")
+    @Test("a snapshot does not change while the loop counts")
     func snapshot() {
         var metrics = LoopMetrics()
         metrics.count(.turns)

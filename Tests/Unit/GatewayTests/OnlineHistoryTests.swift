@@ -6,11 +6,11 @@ import Wire
 
 @testable import Gateway
 
-@Suite("How many devices were connected")
+@Suite("The history of the number of connected devices")
 struct OnlineHistoryTests {
     private static let app = AppKey(7)
 
-    @Test("what is too old leaves, of apps that no look finds any more, too, and says which rows go")
+    @Test("old entries expire, also of removed apps, and report the rows to delete")
     func old() {
         let (history, day) = (OnlineHistory(), Int64(86_400_000))
         let gone = AppKey(8)
@@ -29,7 +29,7 @@ struct OnlineHistoryTests {
         #expect(history.takeOld(now: (101 + PushAPI.Limits.reportDays) * day).peaks.isEmpty)
     }
 
-    @Test("what an app has used of its day goes two days later, with its row")
+    @Test("an app's daily usage expires two days later, with its row")
     func oldRates() {
         let (rates, day) = (SharedRates(), Int64(86_400_000))
         rates.restore([(Self.app, UInt64(RateKind.list.rawValue), 100, 7)], now: 100 * day)
@@ -38,7 +38,7 @@ struct OnlineHistoryTests {
         #expect(rates.dayCounts().isEmpty)
     }
 
-    @Test("a day's peak is what any look found, not only that of a ten-minute point")
+    @Test("a day's peak includes every sample, not only the ten-minute points")
     func peaks() {
         let history = OnlineHistory()
         #expect(history.notePoint(2, app: Self.app, at: 0).isEmpty)

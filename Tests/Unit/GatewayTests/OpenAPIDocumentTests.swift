@@ -5,7 +5,7 @@ import Testing
 @testable import Gateway
 @testable import PushAPI
 
-/// docs/use/openapi.yaml is written by hand; these hold it against the code.
+/// Checks the handwritten docs/use/openapi.yaml against the code.
 @Suite("OpenAPI document")
 struct OpenAPIDocumentTests {
     private let lines: [Substring]
@@ -16,14 +16,14 @@ struct OpenAPIDocumentTests {
         lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
     }
 
-    /// One call: its method and its path.
+    /// A method and a path.
     private struct Call: Hashable, CustomStringConvertible {
         var method: String
         var path: String
         var description: String { "\(method) \(path)" }
     }
 
-    /// The calls under `paths`, told by their indentation; `true`: of the admin listener.
+    /// The calls under `paths`, found by indentation; the value is true for the admin listener.
     private var documented: [Call: Bool] {
         var calls: [Call: Bool] = [:]
         var path: String?
@@ -54,14 +54,14 @@ struct OpenAPIDocumentTests {
         return calls
     }
 
-    @Test("what is served is documented, and what is documented is served")
+    @Test("exactly the served calls are documented")
     func routes() {
         let isPublic = calls(PublicEndpoint.table)
         let isAdmin = calls(AdminEndpoint.table)
         let served = isPublic.union(isAdmin)
         let documented = documented
         #expect(served.count > 40)
-        // The page says once that HEAD is served wherever GET is.
+        // The page states once that HEAD is served wherever GET is.
         for call in served where call.method != "head" {
             #expect(documented[call] != nil, "\(call) is not in docs/use/openapi.yaml")
         }
@@ -74,7 +74,7 @@ struct OpenAPIDocumentTests {
         }
     }
 
-    /// The items of all lists `{ enum: […] }` and `{ const: … }` behind `key`.
+    /// Returns the items of all `{ enum: […] }` and `{ const: … }` after `key`.
     private func values(of key: String) -> Set<Substring> {
         var values = Set<Substring>()
         for line in lines {
@@ -90,7 +90,7 @@ struct OpenAPIDocumentTests {
         return values
     }
 
-    @Test("every code that is answered stands there, and no other")
+    @Test("exactly the returned codes are documented")
     func codes() {
         let getui = values(of: "code").filter { $0.allSatisfy(\.isNumber) }
         // A path or method that is not served belongs to no operation.
@@ -101,7 +101,7 @@ struct OpenAPIDocumentTests {
         #expect(admin == Set(ofAdmin.map { Substring($0.rawValue) }))
     }
 
-    @Test("docs/use/Errors.md has a row for every code, with its status, and no other")
+    @Test("docs/use/Errors.md has a row for every code, with its status, and no others")
     func errorsPage() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
         let bytes = try FileText.read("/\(root)/docs/use/Errors.md", limit: 1 << 20).bytes
@@ -116,7 +116,7 @@ struct OpenAPIDocumentTests {
         #expect(rows == Set(GetuiCode.allCases.map { "\($0.rawValue) \($0.httpStatus)" }))
     }
 
-    @Test("states and reasons have the names that are answered")
+    @Test("states and reasons have the names in answers")
     func names() {
         #expect(values(of: "State") == Set(FinalState.allCases.map { Substring("\($0.name)") } + ["pending"]))
         #expect(values(of: "event") == Set(TraceEvent.allCases.map { Substring("\($0.name)") }))

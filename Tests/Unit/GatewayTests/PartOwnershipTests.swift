@@ -8,8 +8,8 @@ import Wire
 
 @testable import Gateway
 
-/// A part that leaves its gateway: who asked it something gets an answer at once.
-@Suite("A part that leaves")
+/// A partition that leaves its gateway: every caller gets an answer at once.
+@Suite("A partition that leaves")
 struct PartOwnershipTests {
     private static let content = MessageContent(
         strategy: .liveElseVendor, timeToLive: 7_200_000, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
@@ -24,7 +24,7 @@ struct PartOwnershipTests {
     }
 
     @Test(
-        "a lost part answers tasks, lists, settlements and questions once, and later ones, too",
+        "a lost partition answers tasks, lists, settlements and questions once, including later ones",
         arguments: [true, false])
     func answers(isLost: Bool) throws {
         try SmallGateway.run { gateway in
@@ -59,7 +59,7 @@ struct PartOwnershipTests {
                     ) { verdicts in told.withLock { $0.append("\(name) settled \(verdicts.count)") } }
                 }
                 ask("first")
-                // In the same turn: nothing can be durable yet.
+                // In the same turn nothing can be durable yet.
                 partition.release(isLost: isLost) {
                     ask("second")
                     isDone.set()
@@ -82,14 +82,14 @@ struct PartOwnershipTests {
     }
 
     @Test(
-        "a part that leaves calls no row of the gateway's own durable that it has not written",
+        "a partition that leaves reports no unwritten row of the gateway as durable",
         arguments: [true, false])
     func ownRows(isLost: Bool) throws {
         try SmallGateway.run { gateway in
             let (isDone, told) = (Flag(), Lock<[String]>([]))
             gateway.context.submit(to: 0) { partition in
                 partition.release(isLost: isLost) {}
-                // As for an app that is deleted behind another change: its row would have been removed.
+                // The row's removal stands for an app that is deleted after another change.
                 partition.deleteMeta(high: 99, low: 1, item: 0)
                 partition.afterMeta {
                     told.withLock { $0.append("durable") }
@@ -104,7 +104,7 @@ struct PartOwnershipTests {
         }
     }
 
-    @Test("a broadcast's run ends with the partition that began it, and its task may begin anew")
+    @Test("a broadcast's run ends with its partition, and its task may start again")
     func runs() throws {
         try SmallGateway.run { gateway in
             let isDone = Flag()
@@ -115,7 +115,7 @@ struct PartOwnershipTests {
             let scanned = record
             gateway.context.submit(to: 0) { partition in
                 partition.release(isLost: true) {
-                    // Its questions are answered as busy from now on. Only the check of its home ends the run.
+                    // The run's questions are answered as busy from here on. Only the check of its home ends the run.
                     partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
                 }
             }
@@ -123,7 +123,7 @@ struct PartOwnershipTests {
         }
     }
 
-    @Test("a part that was not told of the last broadcast learns of it by comparing")
+    @Test("a partition that missed the last broadcast learns of it by comparison")
     func compares() throws {
         try SmallGateway.run(loops: 2) { gateway in
             let context = gateway.context
@@ -133,7 +133,7 @@ struct PartOwnershipTests {
             let (launched, app) = (record, record.app)
             let home = app.home.loop(of: 2)
             let head = Lock<UInt64>(0)
-            // Its home has it, and the word to the other part is lost.
+            // The home has the broadcast, but the announcement to the other partition is lost.
             context.submit(to: home) { loop in
                 loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
                 context.submit(to: 1 - home) { other in
@@ -154,7 +154,7 @@ struct PartOwnershipTests {
         }
     }
 
-    @Test("a gateway is asked for a bounded number of pieces at once, and each place comes back")
+    @Test("a gateway is asked for a bounded number of pieces at once, and every place is freed")
     func broadcastTurns() {
         let turns = BroadcastTurns()
         for _ in 0..<BroadcastTurns.limit { #expect(turns.take(3)) }
@@ -163,7 +163,7 @@ struct PartOwnershipTests {
         #expect(turns.take(3) && !turns.take(3))
     }
 
-    @Test("a part learns more broadcasts than one message between gateways holds, piece by piece")
+    @Test("a partition fetches more broadcasts than one message holds, piece by piece")
     func learnsLargeLogs() throws {
         try SmallGateway.run(loops: 2) { gateway in
             let context = gateway.context
@@ -217,7 +217,7 @@ struct PartOwnershipTests {
         }
     }
 
-    /// Whether an answer goes over a link as it is, and not as busy.
+    /// Whether a link carries an answer unchanged, and not as busy.
     private static func travels(_ answer: TaskAnswer) -> Bool {
         let batch = AnswerBatch()
         batch.append(.answered(Route(.request, node: 1, loop: 0, slot: 1, stamp: 1).origin(1), answer))
@@ -235,10 +235,10 @@ struct PartOwnershipTests {
         return isWhole
     }
 
-    @Test("a question finds its way back after the gateway got another number")
+    @Test("a question finds its way back after the gateway's number has changed")
     func renumbered() {
         let own = Route(.request, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)
-        // On the other gateway, and in its answer.
+        // The route on the other gateway and in its answer.
         let there = own.asked(by: 77)
         #expect(Route(there.route)?.node == 77 && there.request == 9)
         #expect(there.asked(by: 0) == own)

@@ -25,12 +25,12 @@ struct PendingRequestsTests {
         let complete = requests.remove(route(try #require(first)))
         #expect(complete != nil)
         #expect(requests.insert(TaskCommand.online) { _ in } != nil)
-        // A slot that is free, or another question's now.
+        // The slot is free or belongs to another question.
         let again = requests.remove(route(try #require(first)))
         #expect(again == nil)
     }
 
-    @Test("an answer is given as it is asked for; any other, and none, is the question's busy answer")
+    @Test("an answer has the form of its question; any other answer, or none, becomes busy")
     func answers() {
         var requests = PendingRequests()
         var told: [String] = []

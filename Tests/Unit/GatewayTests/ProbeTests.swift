@@ -2,7 +2,7 @@ import Testing
 
 @testable import Gateway
 
-/// Requests that an address's bound does not count.
+/// Requests that the per-address limit does not count.
 @Suite struct ProbeTests {
     private func isProbe(_ target: String) -> Bool {
         var bytes = Array(target.utf8)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// A redis-server of its own on a free loopback port; it ends with this object.
+/// A redis-server on a free loopback port that ends with this object.
 final class RedisServerProcess {
     let address: RedisAddress
     private let folder = TemporaryFolder()
@@ -45,7 +45,7 @@ final class RedisServerProcess {
 
     private let running: Process
 
-    /// Runs one command of texts over a connection of its own.
+    /// Runs one command over a new connection.
     func command(_ words: String...) throws -> RedisReply {
         let connection = try RedisSockets().connect(to: address, timeoutMilliseconds: 2_000)
         defer { connection.close() }
@@ -56,7 +56,9 @@ final class RedisServerProcess {
 
     deinit { Self.end(running) }
 
-    /// It inherits the mask of the thread that started it, so SIGTERM may never reach it; it keeps nothing.
+    /// SIGKILL, because the server inherits the signal mask of its parent thread, which may block SIGTERM.
+    ///
+    /// The server has no data to save.
     private static func end(_ process: Process) {
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
@@ -67,7 +69,7 @@ struct RedisServerFailure: Error {}
 
 @Suite("The register in Redis")
 struct RedisRegisterTests {
-    /// Leases far longer than a test, so that the server's clock and the model's need not agree.
+    /// Leases far longer than a test, so that the server's clock and the model's clock need not agree.
     private static var timing: ClusterTiming {
         var timing = ClusterTiming()
         timing.lease = 3_600_000
@@ -92,7 +94,7 @@ struct RedisRegisterTests {
             RedisCluster(seeds: [server.address], network: RedisSockets()), name: name, minReplicas: 0, timing: timing)
     }
 
-    /// What the two must agree on: all but times and versions.
+    /// The state that both must agree on: everything but times and versions.
     private struct Essence: Equatable {
         var members: [NodeID: MemberInfo]
         var entries: [PartEntry]
@@ -105,7 +107,7 @@ struct RedisRegisterTests {
         }
     }
 
-    @Test("the scripts do what the rules over plain memory say, step by step")
+    @Test("the scripts match the rules over plain memory, step by step")
     func model() throws {
         guard let server = try RedisServerProcess() else { return }
         for seed in 1...8 as ClosedRange<UInt64> {
@@ -199,7 +201,7 @@ struct RedisRegisterTests {
         do throws(RegisterError) { return .success(try body()) } catch { return .failure(error) }
     }
 
-    @Test("what does not belong to the cluster is refused, each with its reason")
+    @Test("a join that does not fit the cluster is refused with its reason")
     func refusals() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "refusals")
@@ -214,7 +216,7 @@ struct RedisRegisterTests {
         #expect(throws: RegisterError.worksAlone(address: "10.0.0.1:7100")) {
             try register.join(JoinRequest(instance: 2, info: MemberInfo(), constants: constants()))
         }
-        // The constants are the first one's, whatever a later one brings.
+        // The constants are those of the first join, whatever later joins contain.
         var other = constants()
         (other.tokenKey, other.queueEpoch) = (Array(repeating: 9, count: 32), 5)
         let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: other))
@@ -226,7 +228,7 @@ struct RedisRegisterTests {
         #expect(throws: RegisterError.replaced) { try register.leave(first.node, instance: 77) }
     }
 
-    @Test("an address belongs to one living gateway; its own join may be repeated, and a stopped one may come again")
+    @Test("an address belongs to one living gateway; its join may be repeated, and it may rejoin after a stop")
     func addresses() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "addresses")
@@ -258,7 +260,7 @@ struct RedisRegisterTests {
         }
     }
 
-    @Test("joins and leaves keep the store's history; a loss and an operator's word begin another one for all gateways")
+    @Test("joins and leaves keep the store's history; a data loss or an operator starts another one for all gateways")
     func histories() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "history")
@@ -298,7 +300,7 @@ struct RedisRegisterTests {
         return snapshot.history
     }
 
-    @Test("a clock that cannot be right is not kept, and one that is there is replaced")
+    @Test("an implausible clock is not stored, and a stored one is replaced")
     func wrongClock() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "clock")
@@ -319,14 +321,14 @@ struct RedisRegisterTests {
         }
     }
 
-    @Test("no gateway follows a time that is far ahead of the server's")
+    @Test("no gateway follows a time far ahead of the server's")
     func soundClock() {
         func sound(_ floor: Int64) -> Int64 { RegisterSnapshot.soundClockFloor(floor, serverTime: 10_000) }
         #expect(sound(9_000) == 9_000 && sound(10_000 + ClusterTiming.clockStep) == 10_000 + ClusterTiming.clockStep)
         #expect(sound(10_001 + ClusterTiming.clockStep) == 0 && sound(.max) == 0 && sound(-1) == 0 && sound(.min) == 0)
     }
 
-    @Test("while a store is copied every call is refused, and a source only for a time")
+    @Test("every call is refused on the target of a store copy, and on its source only for a time")
     func copied() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "copied")
@@ -362,7 +364,7 @@ struct RedisRegisterTests {
             timing: Self.shortTiming)
     }
 
-    @Test("a start with a new secret waits until the leases of those that were killed have run out")
+    @Test("a start with a new secret waits for the leases of killed gateways to expire")
     func deadStranger() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "killed", timing: Self.shortTiming)
@@ -377,11 +379,11 @@ struct RedisRegisterTests {
         }
         #expect(troubles.contains { $0.contains("gateway 1 at 10.0.0.1:7100") }, "\(troubles)")
         #expect(Set(reply.snapshot.members.keys) == [reply.node])
-        // The lease counts from the call that got it.
+        // The lease counts from the call that renewed it.
         #expect(SystemClock.monotonicTime - sentAt < 400)
     }
 
-    @Test("a start with another secret than a living gateway's ends after three leases, and leaves nothing")
+    @Test("a start with another secret than a living gateway's fails after three leases and leaves nothing")
     func livingStranger() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "living", timing: Self.shortTiming)
@@ -409,7 +411,7 @@ struct RedisRegisterTests {
         #expect(try members() == [joined.node])
     }
 
-    @Test("a start on a store that is being copied waits for the end of the copy; on a copy's target it does not")
+    @Test("a start on the source of a store copy waits for its end; on the target it fails")
     func copiedAtStart() throws {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "source", timing: Self.shortTiming)
@@ -434,7 +436,7 @@ struct RedisRegisterTests {
         }
     }
 
-    @Test("a lease that runs out ends the member for all; its renewal brings it back under its number")
+    @Test("an expired lease ends the membership for all; its renewal restores it under the same number")
     func lease() throws {
         guard let server = try RedisServerProcess() else { return }
         var timing = ClusterTiming()
@@ -443,7 +445,7 @@ struct RedisRegisterTests {
         defer { register.close() }
         let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
         let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
-        // Only the second renews, often enough that the register does not count as having been away.
+        // Only the second member renews, so often that the register does not conclude that it was unavailable itself.
         var members: Set<NodeID> = [first.node, second.node]
         for _ in 0..<500 where members.count == 2 {
             if case .changed(let snapshot, _) = try register.renew(
@@ -465,7 +467,7 @@ struct RedisRegisterTests {
         #expect(isRecreated && Set(snapshot.members.keys).contains(first.node))
     }
 
-    @Test("a server that is not there is an error that passes, not the end")
+    @Test("an unreachable server is a temporary error")
     func unreachable() throws {
         let register = RedisRegister(
             RedisCluster(
@@ -478,7 +480,7 @@ struct RedisRegisterTests {
         }
     }
 
-    @Test("replicas that are asked for and not there make a change unavailable, and what it did is seen")
+    @Test("missing replicas make a change unavailable, but its effect is visible")
     func noReplicas() throws {
         guard let server = try RedisServerProcess() else { return }
         let cluster = RedisCluster(seeds: [server.address], network: RedisSockets())
@@ -487,7 +489,7 @@ struct RedisRegisterTests {
         defer { register.close() }
         let joined = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
         let claim = PartChange(part: 3, from: PartEntry(), to: PartEntry(epoch: 1, state: .claimed(joined.node)))
-        // On a busy machine a call may end at its timeout before the server has it: it is made again.
+        // On a busy machine a call may time out before it reaches the server. Then it is repeated.
         var reason = ""
         for _ in 0..<100 where !reason.contains("NOREPLICAS") {
             do throws(RegisterError) {

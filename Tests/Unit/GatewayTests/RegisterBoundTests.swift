@@ -5,19 +5,19 @@ import Testing
 
 @testable import Gateway
 
-/// A primary whose replicas all stand still, with a clock that moves with each wait.
+/// A primary whose replicas are all unresponsive, with a clock that advances with each wait.
 private final class StillReplicas: RedisNetwork, @unchecked Sendable {
-    // Sound because one thread uses it.
+    // `@unchecked Sendable` is sound because only one thread uses it.
 
     static let primary = RedisAddress(host: "10.0.0.1", port: 1)
     static let replicas = (2...9).map { RedisAddress(host: "10.0.0.\($0)", port: 1) }
 
     private(set) var monotonicMilliseconds: UInt64 = 1_000_000
-    /// Connections to the primary that are refused.
+    /// The number of connections to the primary that are refused.
     var refusals = 0
-    /// Names of commands that the primary got.
+    /// The names of the commands that reached the primary.
     private(set) var names: [String] = []
-    /// The primary closes its connections with the next command.
+    /// Whether the primary closes its connections at the next command.
     var breaksNext = false
 
     func sleep(milliseconds: Int) { monotonicMilliseconds += UInt64(milliseconds) }
@@ -68,9 +68,9 @@ private final class StillReplicas: RedisNetwork, @unchecked Sendable {
     }
 }
 
-@Suite("How long the register may take")
+@Suite("The time bound of the register")
 struct RegisterBoundTests {
-    @Test("a map that nobody tells holds a call of the register up for less than a lease")
+    @Test("an unavailable cluster map delays a register call by less than a lease")
     func lostMap() throws {
         let network = StillReplicas()
         let register = RedisRegister(
@@ -79,7 +79,7 @@ struct RegisterBoundTests {
         let node = NodeID(1)!
         try register.leave(node, instance: 1)
         let lease = UInt64(ClusterTiming().lease)
-        // The connection breaks, and the server refuses the next one: now its replicas are asked for the map first.
+        // The connection breaks and the server refuses the next one, so the client asks the replicas for the map first.
         (network.breaksNext, network.refusals) = (true, 1)
         let began = network.monotonicMilliseconds
         #expect(throws: RegisterError.self) { try register.leave(node, instance: 1) }
@@ -88,7 +88,7 @@ struct RegisterBoundTests {
         #expect(network.monotonicMilliseconds - began < lease)
     }
 
-    @Test("a change is followed by a write for the wait to wait for: repeated, it may find its work done")
+    @Test("a change is followed by a write for WAIT, because a repeated change may have no effect")
     func touched() throws {
         let network = StillReplicas()
         let register = RedisRegister(

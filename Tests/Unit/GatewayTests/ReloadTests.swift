@@ -10,7 +10,7 @@ struct ReloadTests {
         try ConfigurationFile.read(Array(text.utf8), file: "f")
     }
 
-    @Test("apps, credentials, hook and soft limits change; listeners, store and loops wait for a restart")
+    @Test("apps, credentials, hook and soft limits change at once; listeners, store and loops need a restart")
     func applied() throws {
         let old = try read("{demo: true, loops: 1}")
         let new = try read(
@@ -36,7 +36,7 @@ struct ReloadTests {
         #expect(applied.storePath == old.storePath)
     }
 
-    @Test("what says which Redis servers and which cluster waits for a restart, key by key")
+    @Test("the keys of Redis and the cluster need a restart")
     func cluster() throws {
         let old = try read("{demo: true, store: {redis: {nodes: 'a:1'}}}")
         let new = try read(
@@ -56,7 +56,7 @@ struct ReloadTests {
         #expect(new.applied(over: embedded).cluster == nil)
     }
 
-    @Test("a limit that changes at once is held against those that wait for a restart")
+    @Test("a reloadable limit is checked against limits that need a restart")
     func relationsInForce() throws {
         let old = try read("{demo: true}")
         let new = try read("{demo: true, limits: {windowBytes: 1048576, outboxBytes: 4194304}}")
@@ -66,7 +66,7 @@ struct ReloadTests {
         #expect(try new.reloaded(over: new).limits == new.limits)
     }
 
-    @Test("a TLS listener takes new files and keeps its address; one that appears waits")
+    @Test("a TLS listener loads new files and keeps its address; a new listener needs a restart")
     func tlsListener() {
         var old = GatewayConfiguration()
         var new = old

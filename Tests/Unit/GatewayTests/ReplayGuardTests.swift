@@ -9,7 +9,7 @@ struct ReplayGuardTests {
 
     private func proof(_ number: UInt64) -> [UInt8] { withUnsafeBytes(of: number.bigEndian) { Array($0) } + [1, 2, 3] }
 
-    @Test("a proof is taken once, as long as its timestamp could pass")
+    @Test("a proof is accepted once, as long as its timestamp is valid")
     func once() {
         var replays = ReplayGuard(startedAt: Self.now - 1_000_000)
         for offset in [-Self.tolerance, 0, Self.tolerance] {
@@ -23,7 +23,7 @@ struct ReplayGuardTests {
         }
     }
 
-    @Test("a timestamp outside the tolerance, or before the start, is stale", arguments: [0, 1, UInt64.max, 1 << 63])
+    @Test("a timestamp outside the tolerance or before the start is stale", arguments: [0, 1, UInt64.max, 1 << 63])
     func far(stamp: UInt64) {
         var replays = ReplayGuard(startedAt: Self.now - 10)
         #expect(replays.take(proof(1), timestamp: stamp, now: Self.now, tolerance: Self.tolerance) == .stale)
@@ -32,7 +32,7 @@ struct ReplayGuardTests {
         #expect(replays.count == 0)
     }
 
-    @Test("what came before the part was served here is stale: another gateway may have taken it")
+    @Test("a proof from before the partition was served here is stale, because another gateway may have accepted it")
     func servedSince() {
         var replays = ReplayGuard(startedAt: Self.now - 1_000_000)
         func take(_ offset: Int64) -> ReplayGuard.Verdict {
@@ -43,7 +43,7 @@ struct ReplayGuardTests {
         #expect(take(-6) == .stale && take(-5) == .fresh && take(0) == .fresh)
     }
 
-    @Test("a proof that was forgotten is not taken again under a larger tolerance")
+    @Test("a forgotten proof is not accepted again under a larger tolerance")
     func largerTolerance() {
         var replays = ReplayGuard(startedAt: 0)
         let stamp = UInt64(Self.now)
@@ -55,7 +55,7 @@ struct ReplayGuardTests {
         #expect(replays.take(proof(1), timestamp: stamp, now: later, tolerance: 10 * Self.tolerance) == .stale)
     }
 
-    @Test("memory is bounded, and comes back when the timestamps are over")
+    @Test("memory is bounded and freed when the timestamps expire")
     func bounded() {
         var replays = ReplayGuard(startedAt: 0, limit: 100)
         for number in 0..<100 as Range<UInt64> {

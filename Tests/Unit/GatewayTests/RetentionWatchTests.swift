@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Budgets of request ids and traces")
 struct RetentionWatchTests {
-    @Test("the operator is told at four fifths of a budget, once, and again after it was emptier; and of each loss")
+    @Test("a budget is reported at four fifths once, and again after it was lower; each loss is reported")
     func notices() {
         var watch = RetentionWatch("requests", limitName: "requestBytes")
         func look(_ byteCount: Int, cuts: Int = 0) -> [RetentionWatch.Notice] {
@@ -22,14 +22,14 @@ struct RetentionWatchTests {
         #expect(look(1_000, cuts: 2).isEmpty)
     }
 
-    @Test("the store has gateway time, and none before the last run's end is known")
+    @Test("the store has gateway time only after the end of the last run is known")
     func storeTime() throws {
         let time = SharedTime()
         let store = StoreSetup.configuration(
             GatewayConfiguration(), try DescriptorBudget(capacity: 20_000, loopCount: 1, hasOwnTables: false),
             log: try Log(format: .text, level: .error), time: time)
         #expect(store.now() == nil)
-        // A wall clock two days ahead of what the last run left: refused.
+        // A wall clock two days ahead of the stored time is refused.
         let boot = BootID(high: 1, low: 2), day: Int64 = 86_400_000
         let stored = ClockRecord(maximum: 1_795_000_000_000, boot: ClockReader.boot(), bootID: boot)
         let clock = GatewayClock(

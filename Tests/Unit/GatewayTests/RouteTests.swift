@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Route")
 struct RouteTests {
-    @Test("every field travels at both ends of its range, and a word of no kind names nobody")
+    @Test("every field survives at both ends of its range, and a word of an unknown kind is invalid")
     func roundTrip() {
         for kind in 1...9 as ClosedRange<UInt8> {
             guard let kind = Route.Kind(rawValue: kind) else { continue }

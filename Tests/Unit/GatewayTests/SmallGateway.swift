@@ -3,14 +3,14 @@ import Testing
 
 @testable import Gateway
 
-/// A gateway that runs in the test's own process.
+/// A gateway that runs in the test's process.
 enum SmallGateway {
-    /// Starts it, lets the test do something with it and stops it.
+    /// Starts a gateway, runs the test and stops the gateway.
     static func run(loops: Int = 1, _ body: (Gateway) throws -> Void) throws {
         try run(loops: loops, lives: 1) { gateway, _ in try body(gateway) }
     }
 
-    /// Starts and stops it several times on the same data; `body` gets the number of starts before.
+    /// Starts and stops a gateway several times on the same data; `body` gets the number of earlier starts.
     static func run(loops: Int = 1, lives: Int, _ body: (Gateway, Int) throws -> Void) throws {
         let folder = TemporaryFolder()
         let path = "\(folder.path)/data"
@@ -35,7 +35,7 @@ enum SmallGateway {
         try body(gateway)
     }
 
-    /// Removes a folder with folders in it.
+    /// Removes a folder recursively.
     static func remove(_ path: String) {
         if let folder = opendir(path) {
             var names: [String] = []
@@ -53,7 +53,7 @@ enum SmallGateway {
         }
     }
 
-    /// Waits, some seconds at most.
+    /// Waits for a flag, for a few seconds at most.
     static func isSet(_ flag: Flag, atMost looks: Int = 6_000) -> Bool {
         for _ in 0..<looks {
             if flag.isSet { return true }

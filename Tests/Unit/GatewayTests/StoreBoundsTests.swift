@@ -7,10 +7,10 @@ import Wire
 
 @testable import Gateway
 
-/// What the limits allow at most, multiplied out, against what the layers below take.
+/// Checks the maximum sizes that the limits allow against the bounds of the layers below.
 @Suite("Bounds of all layers")
 struct StoreBoundsTests {
-    @Test("the largest rows and batches fit the store, whatever the limits")
+    @Test("the largest rows and batches fit the store under any limits")
     func storeBounds() {
         var largest = GatewayLimits(), smallest = GatewayLimits()
         for key in LimitKey.all {
@@ -29,13 +29,13 @@ struct StoreBoundsTests {
             #expect(segment - 64 >= StoreBounds.smallestBatchByteCount && segment * 8 <= Int(limits.journalBytes))
             let uncommitted = MessageStore.Limits.uncommittedByteCount(journalByteLimit: Int(limits.journalBytes))
             #expect(uncommitted >= batch.byteCount && uncommitted <= Int(limits.journalBytes) / 2)
-            // A frame that has not come whole yet is kept by its stream, behind it one more receive may come.
+            // The stream buffers an incomplete frame and at most one more receive.
             #expect(limits.frameBytes + FrameHeader.byteCount <= EventLoops.Limits.unconsumedByteCount)
-            // A message fits a frame of either direction, and a queue at its smallest bound of bytes.
+            // A message fits a frame of either direction, and a queue at its smallest byte limit.
             let message = RowBounds.byteCount(of: .message, limits.shardLimits) ?? .max
             #expect(message <= limits.frameBytes && message <= 65_536)
         }
-        // The gateway's own facts: a test device with its remark is the largest.
+        // The largest of the gateway's own rows is a test device with its remark.
         let remark = String(repeating: "\u{1F4A1}", count: PushAPI.Limits.remarkCharacterCount)
         #expect(remark.utf8.count + 64 <= StoreBounds.valueByteCount)
     }

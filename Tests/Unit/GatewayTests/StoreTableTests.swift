@@ -6,7 +6,8 @@ import Wire
 
 @testable import Gateway
 
-/// docs/Semantics.md, "Tables of the store", says of every table what removes its rows; the code has no other table.
+/// Checks that docs/Semantics.md, "Tables of the store", names the removal of every table's rows, and that the code has no other
+/// table.
 @Suite("Tables of the store")
 struct StoreTableTests {
     private let lines: [Substring]
@@ -19,24 +20,24 @@ struct StoreTableTests {
         lines = try #require(section.split(separator: "\n## ").first).split(separator: "\n")
     }
 
-    /// The cells of a row of the page: what has the rows, and what removes them.
+    /// Returns the cells of a row of the page: the table's rows and their removal.
     private func row(_ name: String) -> [Substring]? {
         lines.first { $0.hasPrefix("| `\(name)` | ") }?.split(separator: " | ")
     }
 
-    @Test("each has a line with its rows and what removes them", arguments: StoreKey.Table.allCases)
+    @Test("each table has a line with its rows and their removal", arguments: StoreKey.Table.allCases)
     func tables(table: StoreKey.Table) {
         let cells = row("\(table)") ?? []
         #expect(cells.count == 3 && cells.allSatisfy { $0.count > 2 }, "\(table)")
     }
 
-    @Test("so has each kind of the gateway's own rows", arguments: MetaRows.Kind.allCases)
+    @Test("each kind of the gateway's own rows has a line", arguments: MetaRows.Kind.allCases)
     func kinds(kind: MetaRows.Kind) {
         let cells = row("meta: \(kind)") ?? []
         #expect(cells.count == 3 && cells.allSatisfy { $0.count > 2 }, "\(kind)")
     }
 
-    /// The forms of rows, each with the lines about the rows that have it.
+    /// The row types, each with the lines about its rows.
     private static let forms = [
         "AliasRow": ["alias", "alias: token"], "CallRow": ["request"], "CountersRow": ["counters"],
         "DeviceRow": ["device"], "FeedHeadRow": ["feed"], "FeedRow": ["feed", "event"], "JobRow": ["job"],
@@ -45,17 +46,17 @@ struct StoreTableTests {
         "TargetsRow": ["taskTargets"], "TaskEventRow": ["taskEvent"], "TaskRow": ["task", "broadcast"],
         "TraceRow": ["trace"], "UpstreamRow": ["upstream"],
     ]
-    /// What makes names other than an alias's own for rows of `alias`, each with the line about these rows.
+    /// Functions that create names for rows of `alias` besides aliases, each with the line about these rows.
     private static let names = ["tokenName": "alias: token"]
 
-    @Test("so has each form of a row; a new form needs a line that says what removes its rows")
+    @Test("each row type has a line; a new type needs a line about its removal")
     func forms() throws {
         let found = try Self.matches(of: /(?:struct|enum) (\w+Row)\b/, below: "Sources/Core/Delivery/Store/Rows")
         #expect(found == Set(Self.forms.keys))
         for line in Set(Self.forms.values.joined()) { #expect(row(line)?.count == 3, "\(line)") }
     }
 
-    @Test("so has each sort of name that shares a table with aliases")
+    @Test("each kind of name that shares a table with aliases has a line")
     func names() throws {
         let found = try Self.matches(of: /func (\w+)\([^)]*\) -> AliasName\b/, below: "Sources/Core/Delivery/Accepting")
         #expect(found == Set(Self.names.keys))
@@ -72,7 +73,7 @@ struct StoreTableTests {
         return found
     }
 
-    @Test("no line is about a table that is not there")
+    @Test("no line is about a missing table")
     func others() {
         let known =
             StoreKey.Table.allCases.map { "\($0)" } + MetaRows.Kind.allCases.map { "meta: \($0)" }

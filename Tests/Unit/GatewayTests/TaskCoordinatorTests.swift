@@ -5,10 +5,9 @@ import Wire
 
 @testable import Gateway
 
-/// The task coordinator of a gateway that runs in the test's own process.
 @Suite("The task coordinator")
 struct TaskCoordinatorTests {
-    @Test("a close that is over elsewhere ends, and does not ask for ever", arguments: [TaskState.ending, .open])
+    @Test("a close that another gateway has finished ends without further retries", arguments: [TaskState.ending, .open])
     func closeThatIsOver(state: TaskState) throws {
         try SmallGateway.run { gateway in
             let key = AppKey(0xA55)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A folder of a test's own, removed with everything in it.
+/// A test's temporary folder, removed with its content.
 final class TemporaryFolder {
     let path: String
 
@@ -21,7 +21,7 @@ final class TemporaryFolder {
         defer { closedir(folder) }
         var names: [String] = []
         while let entry = readdir(folder) {
-            // In place: the entry is only as long as its name, and a copy of the whole field would read past it.
+            // Read in place: the entry is only as long as its name, so a copy of the whole field would read past it.
             let name = withUnsafePointer(to: &entry.pointee.d_name) {
                 $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
             }

@@ -1,7 +1,7 @@
 import Glibc
 import Platform
 
-/// An HTTP/1.1 server for one test: answers each request by `answer`, one connection at a time, and remembers all.
+/// An HTTP/1.1 server for one test that answers one connection at a time with `answer` and records all requests.
 final class TinyHTTPServer: Sendable {
     struct Request: Sendable {
         var head: String
@@ -18,7 +18,7 @@ final class TinyHTTPServer: Sendable {
         }
     }
 
-    /// What goes back, as it is; empty: the connection is closed without a word.
+    /// Returns the raw answer; an empty one closes the connection.
     typealias Answer = @Sendable (_ index: Int, Request) -> String
 
     private struct State: ~Copyable {
@@ -71,14 +71,14 @@ final class TinyHTTPServer: Sendable {
     var url: String { "http://127.0.0.1:\(port)/hook" }
     var requests: [Request] { state.withLock { $0.requests } }
 
-    /// Waits until `count` requests have come; the bound only ends a test that fails anyway.
+    /// Waits for `count` requests; the bound only ends a test that fails anyway.
     func wait(forRequests count: Int) -> Bool {
         state.wait(
             atMostMilliseconds: 60_000, while: { $0.requests.count < count }, then: { $0.requests.count >= count })
     }
 
     func stop() {
-        Glibc.shutdown(descriptor, CInt(SHUT_RDWR))  // wakes the accept
+        Glibc.shutdown(descriptor, CInt(SHUT_RDWR))  // Wakes the accept call.
         let thread = state.withLock { $0.thread.take() }
         thread?.join()
         Glibc.close(descriptor)
@@ -110,7 +110,7 @@ final class TinyHTTPServer: Sendable {
 }
 
 extension String {
-    /// Where `other` first stands; the tests need no Foundation for this one search.
+    /// Finds `other` without Foundation.
     fileprivate func range(of other: String) -> String.Index? {
         var index = startIndex
         while index < endIndex {

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Gateway
 
-@Suite("Rows of void tokens")
+@Suite("Rows of revoked tokens")
 struct VoidTokenTests {
-    @Test("a row goes when its token's day is over, and the row of a token that is in force stays")
+    @Test("a revoked token's row is removed when the token expires, and not before")
     func rows() throws {
         let (old, young) = (TokenID(expiresAt: 3_600_000, random: 1), TokenID(expiresAt: .max, random: 2))
         try SmallGateway.run(lives: 3) { gateway, life in
@@ -37,13 +37,13 @@ struct VoidTokenTests {
         }
     }
 
-    @Test("a token that does not become void counts for nothing, and a full gateway says that it is full")
+    @Test("a token whose revocation fails does not count, and a full gateway reports it")
     func refused() throws {
         let (app, lasting) = (AppKey(1), GatewayTime.max)
         try SmallGateway.run(loops: 2) { gateway in
             let (isFull, isAnswered, refusals) = (Flag(), Flag(), Lock<[APIResponse?]>([]))
             gateway.context.hosts[0].submit { loop in
-                // Only the loop that writes the rows knows of these.
+                // Only the loop that writes the rows knows of these tokens.
                 let all = (0..<UInt64(Limits.revokedTokens)).map { TokenID(expiresAt: lasting, random: $0) }
                 loop.publicHandler.api.tokens = TokenAuthority(key: loop.context.tokenKey, revoked: RevokedTokens(all))
                 loop.publicHandler.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-@Suite("A gateway of a cluster tells how it stands")
+@Suite("The health of a gateway in a cluster")
 struct ClusterHealthTests {
     private func judge(
         _ membership: Membership.Health = .serves, owners: [Int] = [1, 2, 3, 1],
@@ -19,14 +19,14 @@ struct ClusterHealthTests {
             renewedAt: 5_000, leaseAge: leaseAge, hasWorkingPart: hasWorkingPart)
     }
 
-    @Test("what is well has no reason")
+    @Test("a healthy gateway reports no reason")
     func well() {
         let health = judge()
         #expect(health.fault == nil && health.reason == nil)
         #expect(health.ownedParts == 2 && health.partsWithoutOwner.isEmpty)
     }
 
-    @Test("one part without owner is told, and takes no gateway from its balancer; all of them do")
+    @Test("one partition without an owner is reported but keeps the gateway ready; all of them make it unready")
     func owners() {
         let some = judge(owners: [1, 0, 3, 0])
         #expect(some.fault == nil && some.reason == "no owner for parts 1, 3" && some.partsWithoutOwner == [1, 3])
@@ -35,21 +35,21 @@ struct ClusterHealthTests {
         #expect(none.fault == .noOwner && none.reason == "no owner for parts 0, 1")
     }
 
-    @Test("a lease that has run out names since when")
+    @Test("an expired lease is reported with the time of its expiry")
     func redisAway() {
         let health = judge(.registerUnreachable)
         #expect(health.fault == .redisAway && health.redisAwaySince == 5_000)
         #expect(health.reason == "the register in Redis cannot be reached: the lease has run out")
     }
 
-    @Test("without the register, a gateway whose parts take writes stays ready, with the reason")
+    @Test("without the register, a gateway with writable partitions stays ready and reports the reason")
     func registerAwayAlone() {
         let health = judge(.registerUnreachable, hasWorkingPart: true)
         #expect(health.fault == nil && health.redisAwaySince == 5_000)
         #expect(health.reason == "the register in Redis cannot be reached: the lease has run out")
     }
 
-    @Test("a gateway that reaches none of several is cut off; of two, neither is")
+    @Test("a gateway that reaches none of several peers is cut off; with two gateways neither is")
     func cut() {
         let cut = judge(links: [("b:1", false), ("a:1", false)])
         #expect(cut.fault == .clusterCut && cut.linksDown == ["a:1", "b:1"])
@@ -60,7 +60,7 @@ struct ClusterHealthTests {
         #expect(judge(links: []).fault == nil)
     }
 
-    @Test("a gateway is cut off when another one holds its lease, or it reaches none; not when Redis is away for all")
+    @Test("a gateway is cut off if another one holds its lease or it reaches no peer, but not if Redis fails for all")
     func cutOff() {
         func isCutOff(_ links: [(address: String, isUp: Bool)], holders: Set<String> = [], age: Int64 = 10_001) -> Bool
         {
@@ -71,31 +71,31 @@ struct ClusterHealthTests {
         #expect(!isCutOff(both))
         #expect(isCutOff([("a:1", false), ("b:1", false)]))
         #expect(!isCutOff([("a:1", false), ("b:1", true)]))
-        // The others need a moment to take the parts over; a gateway alone has nobody to send its devices to.
+        // The others need a moment to take over. A single gateway has no peer for its devices.
         #expect(!isCutOff(both, holders: ["b:1"], age: 10_000))
         #expect(!isCutOff([]))
-        // Neither with a lease, nor while its parts take writes.
+        // A gateway with a lease or with writable partitions is not cut off.
         #expect(!judge(.serves, holders: ["a:1"], leaseAge: 60_000).isCutOff)
         #expect(
             !judge(.registerUnreachable, holders: ["a:1"], leaseAge: 60_000, hasWorkingPart: true).isCutOff)
     }
 
-    @Test("a gateway that gives its parts away says so, whatever else there is")
+    @Test("a gateway that hands over its partitions reports that above all other reasons")
     func draining() {
         #expect(judge(.drains, links: [("a:1", false), ("b:1", false)]).fault == .draining)
         #expect(judge(.ownsNothing).fault == nil)
     }
 
-    @Test("a clock's offset is what no moment of the round trip explains")
+    @Test("a clock offset is only the part that no moment of the round trip explains")
     func offset() {
         #expect(ClockCheck.offset(before: 1_000, after: 1_010, server: 1_005) == 0)
         #expect(ClockCheck.offset(before: 1_000, after: 1_010, server: 990) == 10)
         #expect(ClockCheck.offset(before: 1_000, after: 5_000, server: 6_500) == -1_500)
-        // A slow answer hides an offset and never makes one.
+        // A slow answer may hide an offset, but never creates one.
         #expect(ClockCheck.offset(before: 1_000, after: 9_000, server: 2_000) == 0)
     }
 
-    @Test("events are counted by what they mean")
+    @Test("events are counted by their meaning")
     func counts() throws {
         let node = try #require(NodeID(3 as UInt16))
         var counts = ClusterFigures.Counts()
@@ -110,7 +110,7 @@ struct ClusterHealthTests {
         #expect(counts.lapsedLeases == 1 && counts.openFailures == 1)
     }
 
-    @Test("each link has its samples, and without a cluster there is none of its metrics")
+    @Test("each link has its samples, and without a cluster its metrics are absent")
     func page() {
         var figures = MetricFigures()
         var text = String(decoding: MetricsPage.render(figures), as: UTF8.self)

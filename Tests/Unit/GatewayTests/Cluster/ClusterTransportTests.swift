@@ -9,21 +9,21 @@ import Wire
 
 @testable import Gateway
 
-/// What a hub's receiver saw, and what a test waits for.
+/// A receiver that records a hub's events and lets tests wait for them.
 final class LinkProbe: LinkReceiver, @unchecked Sendable {
-    // Sound because everything is behind the monitor.
+    // `@unchecked Sendable` is sound because the monitor guards all state.
     struct Seen {
         var messages: [(part: Int, message: LoopMessage)] = []
         var answers: [(part: Int, answer: LoopAnswer)] = []
         var events: [LinkEvent] = []
         var news: [GatewayNews] = []
         var preambles: [RelayPreamble] = []
-        /// Messages that the receiver still takes.
+        /// The number of messages that the receiver still accepts.
         var room = Int.max
     }
 
     private let seen: Monitor<Seen> = Monitor(Seen())
-    /// Called on the link loop with each message that is no answer.
+    /// Called on the link loop with each message that is not an answer.
     private let onMessage: Lock<@Sendable (Int, LoopMessage) -> Void> = Lock({ _, _ in })
 
     private let relayTaker: Lock<@Sendable (DetachedConnection, RelayPreamble) -> Void> = Lock({ _, _ in })
@@ -64,7 +64,7 @@ final class LinkProbe: LinkReceiver, @unchecked Sendable {
     func whenMessage(_ body: @escaping @Sendable (Int, LoopMessage) -> Void) { onMessage.withLock { $0 = body } }
     func setRoom(_ room: Int) { seen.broadcast { $0.room = room } }
 
-    /// Waits until something holds of what was seen.
+    /// Waits until a condition on the recorded events holds.
     @discardableResult
     func wait(sourceLocation: SourceLocation = #_sourceLocation, until condition: (Seen) -> Bool) -> Seen {
         var found: Seen?
@@ -121,7 +121,7 @@ final class LinkRig {
         return node
     }
 
-    /// Two nodes of which the first has a link to the second.
+    /// Returns two nodes; the first has a link to the second.
     func pair(_ first: LinkVersions = .current, _ second: LinkVersions = .current) throws -> (Node, Node) {
         let (one, two) = (
             try add(1, try Self.settings(versions: first)), try add(2, try Self.settings(versions: second))
@@ -151,7 +151,7 @@ struct ClusterTransportTests {
         return requests
     }
 
-    /// Answers each publish that comes as accepted.
+    /// Answers each incoming publish as accepted.
     private func answerPublishes(_ node: LinkRig.Node, to asker: Int) {
         node.probe.whenMessage { [hub = node.hub] _, message in
             guard case .publishes(let batch) = message else { return }
@@ -172,7 +172,7 @@ struct ClusterTransportTests {
         return codes
     }
 
-    @Test("messages go to their part and answers to their loop, each once and in the order of their sender")
+    @Test("messages reach their partition and answers their loop, each once and in the sender's order")
     func bothWays() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -191,9 +191,9 @@ struct ClusterTransportTests {
             let seen = node.probe.wait { requests($0).count == 1_000 && $0.answers.count == 1_000 }
             #expect(requests(seen) == Array(0..<1_000))
             #expect(seen.messages.allSatisfy { $0.part == LinkSamples.part })
-            // The loop that asked stands in the route.
+            // The route contains the asking loop.
             #expect(seen.answers.allSatisfy { $0.part == 3 })
-            // Whatever the route said, who asked is the link's peer.
+            // The asking node is the link's peer, whatever the route contains.
             let asker = node.number == 1 ? 2 : 1
             for case (_, .publishes(let batch)) in seen.messages {
                 batch.forEach { command in #expect(Route(command.origin.route)?.node == asker) }
@@ -203,17 +203,17 @@ struct ClusterTransportTests {
         #expect(one.hub.statistics.busyAnswers == 0 && one.hub.statistics.strayAnswers == 0)
     }
 
-    /// Of a release after this one.
+    /// The versions of the release after this one.
     static let next = LinkVersions(version: LinkVersions.current.version + 1, lowest: LinkVersions.current.version)
     static let neighbours = [(LinkVersions.current, LinkVersions.current), (.current, next), (next, .current)]
 
     @Test(
-        "every kind of message and of answer goes over a link, also between releases that are one apart",
+        "every kind of message and answer passes a link, also between adjacent releases",
         arguments: neighbours)
     func everyKind(first: LinkVersions, second: LinkVersions) throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair(first, second)
-        // Each with an origin of its own, so that each question finds its answer.
+        // Each message has its own origin, so that each question finds its answer.
         for (message, part) in LinkSamples.sent {
             if case .news = message { continue }
             let (before, count) = (two.probe.now.messages.count, message.busyAnswers.count)
@@ -237,7 +237,7 @@ struct ClusterTransportTests {
         #expect(one.hub.statistics.strayAnswers == 0 && one.hub.statistics.unreadMessages == 0)
     }
 
-    @Test("a name server that hangs holds up no other link and no stop, and a gateway that was known is found again")
+    @Test("a hanging name server delays no other link and no stop, and a known gateway is found again")
     func hungNames() throws {
         let rig = LinkRig()
         let isOver = Flag()
@@ -272,7 +272,7 @@ struct ClusterTransportTests {
         #expect(SystemClock.monotonicMilliseconds - began < 3_000, "the stop waited for the name server")
     }
 
-    @Test("news that a full or broken link does not take is told when it takes it, to each gateway")
+    @Test("news that a full or broken link refuses is sent to each gateway once its link accepts it")
     func lateNews() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
@@ -300,7 +300,7 @@ struct ClusterTransportTests {
         #expect(three.hub.statistics.droppedNews == 0)
     }
 
-    @Test("news that went out just before a link broke is told again; what is too much is dropped and counted")
+    @Test("news sent just before a link broke is sent again; news above the bound is dropped and counted")
     func doubtfulNews() {
         var book = LinkNews()
         book.setPeers([2, 3])
@@ -316,7 +316,7 @@ struct ClusterTransportTests {
         #expect(book.take(2) == [token(2)], "the first went out long before")
         book.linkEnded(2, at: 7_000)
         #expect(book.take(2).isEmpty)
-        // Put back behind nothing, and before what came meanwhile.
+        // Returned news is placed before news that was added since.
         book.add(token(4))
         let taken = book.take(2)
         book.add(token(5))
@@ -329,7 +329,7 @@ struct ClusterTransportTests {
         #expect(rest.count == LinkNews.itemLimit && rest.first == token(3))
     }
 
-    @Test("a link that breaks half-way: each question has one answer, the owner's or busy; then the link is back")
+    @Test("every question gets one answer when a link breaks, the owner's or busy; then the link reconnects")
     func brokenLink() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -370,7 +370,7 @@ struct ClusterTransportTests {
             if case .answered(_, nil) = $0.answer { true } else { false }
         }
         #expect(unreadable.count == 20)
-        // Nothing listens at the address any more, which the next try finds out.
+        // The peer no longer listens, which the next attempt detects.
         one.probe.wait { seen in
             seen.events.contains { if case .down(2, true, _) = $0 { true } else { false } }
         }
@@ -384,7 +384,7 @@ struct ClusterTransportTests {
         #expect(one.probe.now.answers.count == 220)
     }
 
-    @Test("what is asked of a part that moves away is busy; a node that leaves takes its questions along")
+    @Test("questions to a moved partition are answered as busy; so are those to a node that leaves")
     func forgotten() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -406,7 +406,7 @@ struct ClusterTransportTests {
         #expect(!one.hub.isUp(2))
     }
 
-    @Test("a part without room: its questions are answered as busy, and answers wait until there is room")
+    @Test("questions to a full partition are answered as busy, and answers wait for room")
     func fullMailboxes() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -427,14 +427,14 @@ struct ClusterTransportTests {
     }
 
     @Test(
-        "a peer that reads nothing is bounded: the sender is refused, and what it sent is answered when the link ends")
+        "a peer that does not read is bounded: sends are refused, and pending questions end with the link")
     func slowPeer() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
         settings.waitingByteLimit = 256 << 10
         let one = try rig.add(1, settings)
         let tls = settings.tls
-        // A peer that identifies itself and then reads no more.
+        // A peer that identifies itself and then stops reading.
         let loop = try EventLoop(index: 0)
         let silent = SilentPeer(node: 2, cluster: "test")
         let socket = try ListeningSocket("127.0.0.1:0")
@@ -449,7 +449,7 @@ struct ClusterTransportTests {
         }
         one.hub.setPeers([LinkPeer(node: 2, address: "127.0.0.1:\(port)")])
         one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
-        // Until it has refused for a while: what waits is not written any more then.
+        // Sends until several sends in a row were refused, so that pending bytes are no longer written.
         var (sent, refusals) = (0, 0)
         while refusals < 50, sent < 10_000, one.hub.isUp(2) {
             var messages = [publishes(sent * 1_000..<sent * 1_000 + 1_000)]
@@ -461,7 +461,7 @@ struct ClusterTransportTests {
             }
         }
         #expect(sent < 10_000, "a link takes without bound")
-        // The peer says nothing either, and is gone by the bound of silence.
+        // The peer sends nothing either, so its link ends at the idle timeout.
         let seen = one.probe.wait { $0.answers.count >= sent * 1_000 }
         #expect(codes(seen).count == sent * 1_000 && codes(seen).values.allSatisfy { $0 == [.busy] })
         #expect(seen.events.contains { if case .down(2, _, _) = $0 { true } else { false } })
@@ -469,7 +469,7 @@ struct ClusterTransportTests {
 
     // MARK: Admission of peers
 
-    @Test("answers that find no room end the link, so that the one who asked is answered as busy and asks again")
+    @Test("answers without room end the link, so that the asker gets busy and retries")
     func answersWithoutRoom() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
@@ -491,7 +491,7 @@ struct ClusterTransportTests {
         #expect(two.hub.statistics.refusedBatches == 1)
     }
 
-    @Test("versions that are one apart talk, further ones are refused with the reason")
+    @Test("adjacent versions connect, others are refused with the reason")
     func versions() throws {
         let rig = LinkRig()
         let middle = try rig.add(1, try LinkRig.settings(versions: LinkVersions(version: 5, lowest: 4)))
@@ -514,7 +514,7 @@ struct ClusterTransportTests {
         }
     }
 
-    @Test("a wrong secret and another cluster's name get no connection; a number that is not there any more is refused")
+    @Test("a wrong secret and another cluster's name are refused; so is a node number that has changed")
     func refusals() throws {
         let rig = LinkRig()
         let one = try rig.add(1)
@@ -532,13 +532,13 @@ struct ClusterTransportTests {
         turnedAway(try rig.add(4, parts)) {
             if case .refused(_, .otherCluster, _) = $0 { true } else { false }
         }
-        // Its own number.
+        // The node's own number.
         let double = try rig.add(1)
         double.hub.setPeers([LinkPeer(node: 2, address: one.peer.address)])
         one.probe.wait {
             $0.events.contains { if case .refused(_, .staleNode, _) = $0 { $0.level == .info } else { false } }
         }
-        // A second process under a number that is in use.
+        // A second process with a number that is in use.
         let first = try rig.add(7), second = try rig.add(7)
         first.hub.setPeers([one.peer])
         first.probe.wait { $0.events.contains(.up(node: 1, release: "1.0")) }
@@ -549,7 +549,7 @@ struct ClusterTransportTests {
         #expect(first.hub.isUp(1) && !second.hub.isUp(1))
     }
 
-    @Test("a gateway is told that another one's link is there, so that it asks for what it has missed")
+    @Test("a gateway is notified of another one's link, so that it requests missed news")
     func heard() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -561,7 +561,7 @@ struct ClusterTransportTests {
         two.probe.wait { seen in seen.events.filter { $0 == .heard(node: 1) }.count == 2 }
     }
 
-    @Test("silent strangers take no place from a gateway's link")
+    @Test("idle unauthenticated connections do not displace a gateway's link")
     func silentStrangers() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
@@ -571,7 +571,7 @@ struct ClusterTransportTests {
         two.probe.wait { $0.events.contains(.up(node: 1, release: "1.0")) }
         let port = two.hub.address.port
         let silent = try (0..<LinkLimits.strangerCount).map { _ in try LinkStranger(port: port, tls: nil, from: 2) }
-        // The next stranger is turned away at once, so all before it have their places.
+        // The next connection is refused at once, which shows that all earlier ones were accepted.
         #expect(try LinkStranger(port: port, tls: nil, from: 2).receiveAll().isEmpty)
         #expect(two.hub.statistics.refusedPeers == 1)
         one.hub.setPeers([two.peer])
@@ -579,7 +579,7 @@ struct ClusterTransportTests {
         #expect(two.hub.statistics.refusedPeers == 1 && silent.count == LinkLimits.strangerCount)
     }
 
-    @Test("a stranger's bytes leave the links as they are")
+    @Test("bytes without a valid greeting do not affect the links")
     func strangers() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -591,8 +591,8 @@ struct ClusterTransportTests {
                 let batch = AnswerBatch(); batch.append(.answered(.none, nil)); return batch
             }(), into: block)
         let inside: [[UInt8]] = [
-            // With the secret, and then nonsense: a length beyond the bound, an unknown kind, a Hello that is none,
-            // a preamble that is none, an answer before a Hello.
+            // With the secret, followed by invalid bytes: a length beyond the bound, an unknown kind, an invalid Hello, an
+            // invalid preamble, an answer before a Hello.
             [255, 255, 255, 255, 1, 0, 0, 0], [0, 0, 0, 0, 77, 0, 0, 0], [3, 0, 0, 0, 1, 0, 0, 0, 9, 9, 9],
             [1, 0, 0, 0, 4, 0, 0, 0, 8], block.copy,
         ]
@@ -616,9 +616,9 @@ struct ClusterTransportTests {
     }
 }
 
-/// A node that says who it is, and then neither reads nor says anything.
+/// A peer that identifies itself, and then neither reads nor sends.
 private final class SilentPeer: StreamDelegate, @unchecked Sendable {
-    // Used on its loop only, once that runs.
+    // Used only on its loop once that runs.
     var stream: ByteStream?
     private let hello: LinkHello
 
@@ -644,7 +644,7 @@ final class LinkStranger {
     private let descriptor: CInt
     private var tls: TLSSession?
 
-    // `source`: the last byte of the address in 127.0.0.0/24 that it comes from.
+    // `source` is the last byte of the client's address in 127.0.0.0/24.
     init(port: UInt16, tls context: TLSContext?, from source: UInt8 = 1) throws {
         descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -693,7 +693,7 @@ final class LinkStranger {
 
     func setNonBlocking() { _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) }
 
-    /// What the socket takes at once, without TLS.
+    /// Sends as many bytes as the socket accepts at once, without TLS; returns their number.
     func trySend(_ bytes: [UInt8]) -> Int {
         max(0, bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) })
     }
@@ -723,7 +723,7 @@ final class LinkStranger {
         return result
     }
 
-    /// Everything up to the end of the stream.
+    /// Returns all bytes up to the end of the stream.
     func receiveAll() -> [UInt8] {
         var result: [UInt8] = []
         while true {

@@ -6,11 +6,11 @@ import Testing
 
 @Suite("The renewal of the store's history")
 struct HistoryRenewalTests {
-    /// A register with a history, which fails as often as it is told to.
+    /// A register with a history that fails as often as the test requires.
     private final class HistoryRegister: ClusterRegister, Sendable {
         struct State {
             var snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 1)
-            /// Renewals of the history that fail before one succeeds.
+            /// The number of failed renewals before one succeeds.
             var failures = 0
             var isAway = false
         }
@@ -63,13 +63,13 @@ struct HistoryRenewalTests {
             outlet: outlet)
     }
 
-    @Test("who waits for another history goes on when the register has it and the loops know it, and not before")
+    @Test("a caller that waits for another history continues once the register and all loops have it")
     func renewed() throws {
         register.state.withLock { $0.failures = 2 }
         let runner = makeRunner()
         try runner.start()
         defer { runner.stop() }
-        /// What the register has and what the loops know, as a waiter finds it.
+        /// The histories of the register and of the loops when a caller continues.
         let found = Monitor<[(isRenewed: Bool, kept: ClusterHistory, told: ClusterHistory?)]>([])
         for _ in 0..<2 {
             runner.renewHistory { [register, told] isRenewed in
@@ -85,7 +85,7 @@ struct HistoryRenewalTests {
         }
     }
 
-    @Test("who waits for another history of a register that is away is told so when the gateway stops")
+    @Test("a caller that waits for an unreachable register is notified when the gateway stops")
     func stops() throws {
         register.state.withLock { $0.isAway = true }
         let runner = makeRunner()

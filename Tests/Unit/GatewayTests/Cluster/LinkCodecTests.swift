@@ -7,11 +7,11 @@ import Wire
 
 @testable import Gateway
 
-@Suite("What gateways tell each other, as bytes")
+@Suite("The encoding of messages between gateways")
 struct LinkCodecTests {
     static let reader = LinkCodec.Reader(parts: LinkSamples.parts, spares: SpareBatches())
 
-    /// Everything that a message says, as text: two messages with the same text are the same.
+    /// Returns the whole content of a message as text, for comparison.
     static func text(_ message: LoopMessage) -> String {
         switch message {
         case .publishes(let batch):
@@ -67,7 +67,7 @@ struct LinkCodecTests {
         #expect(count == block.byteCount)
     }
 
-    @Test("each message comes out as it went in")
+    @Test("each message survives encoding and decoding")
     func messages() throws {
         for (message, part) in LinkSamples.sent {
             let (block, remainder) = Self.encoded(message, part: part)
@@ -85,7 +85,7 @@ struct LinkCodecTests {
         }
     }
 
-    @Test("each answer comes out as it went in, in the same order")
+    @Test("each answer survives encoding and decoding, in the same order")
     func answers() throws {
         let batch = AnswerBatch()
         let origin = LinkSamples.origin(.request)
@@ -118,7 +118,7 @@ struct LinkCodecTests {
         #expect(read == expected && types.isEmpty)
     }
 
-    @Test("each kind of question has a number of its own, and a sample of it and of its answer")
+    @Test("each kind of question has a unique number, a sample and a sample answer")
     func samples() {
         let types = Set(PartitionRequests.types.map { ObjectIdentifier($0) })
         #expect(types.count == PartitionRequests.types.count)
@@ -140,7 +140,7 @@ struct LinkCodecTests {
                 == Set(LinkSamples.TaskAnswerCase.allCases))
     }
 
-    @Test("an answer of another form than its question asks for is no answer")
+    @Test("an answer of the wrong form is rejected")
     func foreignAnswers() throws {
         let jobs = try CompactEncoder.encode(LeaseAnswer(jobs: [LinkSamples.job], due: []))
         let read = jobs.withUnsafeBytes { LinkCodec.answer(to: DirectoryCommand.self, $0) }
@@ -151,7 +151,7 @@ struct LinkCodecTests {
         #expect(questions.take(LinkSamples.origin(.request, 2)) == nil && questions.count == 1)
     }
 
-    @Test("every question has a busy form that answers it, and what asks nothing has none")
+    @Test("every question has a busy answer, and notices have none")
     func busyForms() {
         for (message, part) in LinkSamples.sent {
             let answers = message.busyAnswers
@@ -175,13 +175,13 @@ struct LinkCodecTests {
             }
             let taken = answers.map { take($0) }
             #expect(taken.allSatisfy { $0 } && questions.count == 0)
-            // A second answer is nobody's.
+            // A second answer to the same question is ignored.
             let again = answers.map { take($0) }
             #expect(!again.contains(true))
         }
     }
 
-    @Test("a large batch goes in several frames, in order, and a large list too")
+    @Test("large batches and lists are split into several frames in order")
     func largeBatches() throws {
         let batch = LinkSamples.batch(3_000)
         let (block, _) = Self.encoded(.publishes(batch))
@@ -215,7 +215,7 @@ struct LinkCodecTests {
 
     // MARK: Bytes of a stranger
 
-    @Test("a frame that is cut short anywhere, or has a byte changed, is refused or is sound, and never traps")
+    @Test("a truncated or altered frame is refused or valid, and never traps")
     func damage() throws {
         let answers = AnswerBatch()
         for answer in LinkSamples.publishAnswers { answers.append(answer) }
@@ -229,7 +229,7 @@ struct LinkCodecTests {
         var random = SystemRandomNumberGenerator()
         for bytes in all {
             for cut in stride(from: 0, to: bytes.count, by: max(1, bytes.count / 200)) {
-                // The length is mended, so that the body is read.
+                // The length is corrected, so that the body is parsed.
                 var short = Array(bytes[..<cut])
                 if cut >= 8 {
                     let count = UInt32(cut - 8)
@@ -247,7 +247,7 @@ struct LinkCodecTests {
         }
     }
 
-    @Test("messages that are not for the part, or beyond a caller's bounds, are not taken")
+    @Test("messages for another partition or beyond a caller's bounds are refused")
     func unsound() throws {
         let elsewhere = Bucket(LinkSamples.bucket.index + 1)
         let record = LinkSamples.record
@@ -283,7 +283,7 @@ struct LinkCodecTests {
                 #expect(throws: LinkCodec.Refusal.unread(number: 1)) { try LinkCodec.message(frame, Self.reader) }
             }
         }
-        // A part that there is not.
+        // A partition that does not exist.
         try Self.frames(Self.encoded(.news(.jobsAvailable(.apns, part: 1)), part: 16).0) { frame in
             #expect(throws: LinkCodec.Refusal.unread(number: 1)) { try LinkCodec.message(frame, Self.reader) }
         }
@@ -291,7 +291,7 @@ struct LinkCodecTests {
 
     // MARK: Frames
 
-    @Test("frames come whole out of pieces of any size", arguments: [1, 2, 7, 8, 9, 63, 1_000, 100_000])
+    @Test("frames are reassembled from pieces of any size", arguments: [1, 2, 7, 8, 9, 63, 1_000, 100_000])
     func pieces(size: Int) throws {
         let block = LinkBlock()
         for length in [0, 1, 7, 100, 70_000, 3] {
@@ -316,7 +316,7 @@ struct LinkCodecTests {
         #expect(lengths == [0, 1, 7, 100, 70_000, 3])
     }
 
-    @Test("a length beyond the bound is refused before its bytes come; a reader stops behind the frame that says so")
+    @Test("a length beyond the bound is refused before its bytes arrive; a reader stops after such a frame")
     func bounds() throws {
         let reader = LinkFrameReader()
         reader.bodyLimit = 10
@@ -356,13 +356,13 @@ struct CompactCoderTests {
         var last: Int
     }
 
-    @Test("a reader passes over fields that it does not know, and misses optional ones")
+    @Test("a decoder skips unknown fields and tolerates missing optional ones")
     func versions() throws {
         let bytes = try CompactEncoder.encode(Newer())
         let older = try bytes.withUnsafeBytes { try CompactDecoder.decode(Older.self, from: $0) }
         #expect(older == Older(number: -5, text: "é", missing: nil, last: 7))
         #expect(try bytes.withUnsafeBytes { try CompactDecoder.decode(Newer.self, from: $0) } == Newer())
-        // A field that must be there is not.
+        // A required field is missing.
         let missing = try CompactEncoder.encode(older)
         #expect(throws: DecodingError.self) {
             try missing.withUnsafeBytes { try CompactDecoder.decode(Newer.self, from: $0) }
@@ -383,7 +383,7 @@ struct CompactCoderTests {
         var k: Set<Int> = [4]
     }
 
-    @Test("numbers of each width come out as they went in; one that does not fit is refused")
+    @Test("integers of each width survive encoding; one out of range is refused")
     func numbers() throws {
         let bytes = try CompactEncoder.encode(Numbers())
         #expect(try bytes.withUnsafeBytes { try CompactDecoder.decode(Numbers.self, from: $0) } == Numbers())
@@ -404,7 +404,7 @@ struct CompactCoderTests {
         var inner: [Nested]
     }
 
-    @Test("depth and lengths that a peer claims are bounded, and cost no memory")
+    @Test("the depth and lengths that a peer claims are bounded and allocate no memory")
     func bounds() throws {
         var nested = Nested(inner: [])
         for _ in 0..<100 { nested = Nested(inner: [nested]) }

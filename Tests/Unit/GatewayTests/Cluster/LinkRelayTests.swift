@@ -7,10 +7,10 @@ import Wire
 
 @testable import Gateway
 
-/// Devices that one gateway passes on to another.
+/// Devices that one gateway relays to another.
 @Suite("Relays between gateways")
 struct LinkRelayTests {
-    /// A loop that takes devices and relays each to node 2.
+    /// A loop that accepts devices and relays each to node 2.
     private final class Front {
         let loop: EventLoop
         private(set) var port: UInt16 = 0
@@ -43,7 +43,7 @@ struct LinkRelayTests {
             newSecret: [UInt8](repeating: 9, count: 32), transcript: [1, 2, 3], hello: hello)
     }
 
-    /// The owner's end of a relayed device: echoes, or holds back.
+    /// The owner's end of a relayed device, which echoes, does not read, or sends many bytes.
     private final class Owner: StreamDelegate {
         enum Habit { case echo, deaf, sendMuch }
         let habit: Habit
@@ -73,7 +73,7 @@ struct LinkRelayTests {
         let (one, two) = try rig.pair(first, second)
         let front = try Front(one.hub)
         defer { front.stop() }
-        // The loop of the device's owner, which takes the connection as a gateway's loop does.
+        // The event loop of the device's owner, which accepts connections as a gateway's loop does.
         let loop = try EventLoop(index: 1)
         let owner = Owner(habit)
         let arrived = Arrival(loop: loop, owners: owner)
@@ -87,10 +87,10 @@ struct LinkRelayTests {
     }
 
     private final class Arrival: @unchecked Sendable {
-        // Sound because the owners are used on their loop, but for what is behind locks.
+        // `@unchecked Sendable` is sound because the owners are used only on their loop, and locks guard the other state.
         let loop: EventLoop
         private var owners: [Owner]
-        /// The owner of each device in its turn; the last one has all that come later.
+        /// Sets the owner of each device in turn; the last owner serves all later devices.
         init(loop: EventLoop, owners: Owner...) { (self.loop, self.owners) = (loop, owners) }
 
         func take(_ connection: DetachedConnection, _ preamble: RelayPreamble) {
@@ -117,7 +117,7 @@ struct LinkRelayTests {
     }
 
     @Test(
-        "the owner gets the device's Hello and address; bytes go both ways, few and many, also between releases one apart",
+        "the owner gets the device's Hello and address; bytes pass both ways, also between adjacent releases",
         arguments: ClusterTransportTests.neighbours)
     func bothWays(first: LinkVersions, second: LinkVersions) throws {
         try withRelay(.echo, first, second) { front, owner, rig in
@@ -129,7 +129,7 @@ struct LinkRelayTests {
             #expect(preamble.hello.node == 1 && preamble.isSecure && preamble.peer.hasPrefix("127.0.0.1:"))
             #expect(preamble.device.hello == Self.hello.hello && preamble.device.transcript == [1, 2, 3])
             #expect(preamble.device.newSecret == Self.hello.newSecret && preamble.device.cid == Self.hello.cid)
-            // More than all buffers on the way hold, in pieces that the device reads as it goes.
+            // More than all buffers in between hold, in pieces that the device reads.
             for start in stride(from: 0, to: 2_000_000, by: 50_000) {
                 let piece = Array(Self.bulk[start..<start + 50_000])
                 try device.send(piece)
@@ -139,19 +139,19 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("a device that reads late gets every byte, and then the owner's end")
+    @Test("a device that reads late gets every byte, then the end of the connection")
     func slowDevice() throws {
         try withRelay(.sendMuch) { front, owner, _ in
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1])
-            // All buffers on the way fill before the first byte is read.
+            // All buffers in between fill before the first byte is read.
             Pause.milliseconds(200)
             #expect(device.receiveAll() == Self.bulk)
             #expect(waits { front.ended.withLock { $0 } == 1 })
         }
     }
 
-    @Test("a device that ends its half: the owner gets all of its bytes, then the end")
+    @Test("a half-close by the device reaches the owner after all bytes")
     func halfClose() throws {
         try withRelay { front, owner, _ in
             let device = try LinkStranger(port: front.port, tls: nil)
@@ -163,13 +163,13 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("an owner that reads nothing: the relay holds a bound, and the device's writes wait")
+    @Test("a relay to an owner that does not read is bounded, and the device's writes block")
     func deafOwner() throws {
         try withRelay(.deaf) { front, owner, _ in
             let device = try LinkStranger(port: front.port, tls: nil)
             device.setNonBlocking()
             var sent = 0
-            // Until nothing is taken for a while: what buffers of the kernel and of the relay hold.
+            // Sends until no byte is accepted for a while. The buffers of the kernel and of the relay are then full.
             var idle = 0
             while idle < 40, sent < 200 << 20 {
                 let count = device.trySend(Array(Self.bulk[..<65_536]))
@@ -181,21 +181,21 @@ struct LinkRelayTests {
         }
     }
 
-    /// A Close that lets the device come back.
+    /// Whether the bytes are a Close that lets the device reconnect.
     private func isFarewell(_ bytes: [UInt8]) -> Bool {
         guard bytes.count > FrameHeader.byteCount, bytes[0] == FrameType.close.rawValue else { return false }
         let close = Array(bytes[FrameHeader.byteCount...]).withUnsafeBytes { try? Close(decoding: $0.bytes) }
         return close?.code == CloseCode.overloaded.rawValue && close?.retryAfterMaximum ?? 0 > 0
     }
 
-    @Test("without a link, with a dead owner and with one of another number the device is told to come back")
+    @Test("without a link, or with a dead or renumbered owner, the device receives a Close that lets it reconnect")
     func farewells() throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
         let front = try Front(one.hub)
         defer { front.stop() }
         two.hub.renumber(5)
-        // This is node 5 now: its listener says so, and the relay tells the device.
+        // The node's listener now has number 5 and reports it. The relay then closes the device's connection.
         let refused = try LinkStranger(port: front.port, tls: nil)
         #expect(isFarewell(refused.receiveAll()))
         rig.stop(two)
@@ -208,7 +208,7 @@ struct LinkRelayTests {
     enum Departure: CaseIterable { case left, partMoved }
 
     @Test(
-        "relays to a node end when it has left, and those of a part when the part has moved",
+        "the relays to a node end when it leaves, and those of a partition when it moves",
         arguments: Departure.allCases)
     func closedRelays(departure: Departure) throws {
         try withRelay { front, owner, rig in
@@ -216,7 +216,7 @@ struct LinkRelayTests {
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1])
             #expect(device.receive(exactly: 1) == [1])
-            // Another part's devices stay.
+            // Devices of another partition stay.
             hub.forget(part: LinkSamples.part + 1, at: 2)
             try device.send([2])
             #expect(device.receive(exactly: 1) == [2])
@@ -229,13 +229,13 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("relays to a node whose link falls silent end: their devices look for the new owner")
+    @Test("the relays to a node end when its link goes silent, and their devices reconnect to find the new owner")
     func silentNode() throws {
         try withRelay { front, _, rig in
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1])
             #expect(device.receive(exactly: 1) == [1])
-            // The other gateway's links stand still, as those of a host that is gone.
+            // The other gateway's link loop is blocked, as if its host were gone.
             let isOver = Flag()
             defer { isOver.set() }
             rig.nodes[1].probe.whenMessage { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
@@ -247,7 +247,7 @@ struct LinkRelayTests {
         }
     }
 
-    /// A front and node 2, whose devices go to these owners, each in its turn.
+    /// Runs a front and node 2, whose devices get these owners in turn.
     private func withOwners(_ habits: Owner.Habit..., body: (_ front: Front, _ rig: LinkRig) throws -> Void) throws {
         let rig = LinkRig()
         let (one, two) = try rig.pair()
@@ -276,11 +276,11 @@ struct LinkRelayTests {
     @Test("devices that read nothing, and owners that do not, stop no other device of their trunk")
     func noneInTheWay() throws {
         try withOwners(.deaf, .sendMuch, .echo) { front, rig in
-            // Its owner reads nothing.
+            // Its owner does not read.
             let flooding = try LinkStranger(port: front.port, tls: nil)
             flooding.setNonBlocking()
             #expect(waits { rig.nodes[1].probe.now.preambles.count == 1 })
-            // It reads nothing of the 8 MB that its owner sends.
+            // The device does not read the 8 MB that its owner sends.
             let silent = try LinkStranger(port: front.port, tls: nil)
             #expect(waits { rig.nodes[1].probe.now.preambles.count == 2 })
             let lively = try LinkStranger(port: front.port, tls: nil)
@@ -294,7 +294,7 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("hundreds of devices share a trunk: each gets its own bytes, and a connection's end is its own")
+    @Test("hundreds of devices share a trunk: each gets only its own bytes, and connections end separately")
     func manyDevices() throws {
         try withOwners(.echo) { front, rig in
             var devices = try (0..<300).map { _ in try LinkStranger(port: front.port, tls: nil) }
@@ -314,7 +314,7 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("a trunk between releases two apart is refused by its owner, and the device is told to come back")
+    @Test("an owner refuses a trunk between releases two apart, and the device receives a Close that lets it reconnect")
     func twoReleasesApart() throws {
         let rig = LinkRig()
         let later = LinkVersions(
@@ -333,7 +333,7 @@ struct LinkRelayTests {
         #expect(two.hub.statistics.refusedPeers > refused && two.probe.now.preambles.isEmpty)
     }
 
-    @Test("a device that its owner does not take in time is told to come back")
+    @Test("a device that its owner does not accept in time receives a Close that lets it reconnect")
     func unanswered() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
@@ -341,7 +341,7 @@ struct LinkRelayTests {
         let (one, two) = (try rig.add(1, settings), try rig.add(2))
         one.hub.setPeers([two.peer])
         one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
-        // The owner's loop of relays stands still.
+        // The owner's relay loop is blocked.
         let isOver = Flag()
         defer { isOver.set() }
         two.probe.setRelayTaker { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
@@ -355,7 +355,7 @@ struct LinkRelayTests {
         withExtendedLifetime(first) {}
     }
 
-    @Test("beyond the devices that a node has to take the next one is told to come back")
+    @Test("a device above a node's limit of pending devices receives a Close that lets it reconnect")
     func openingBound() throws {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
@@ -368,7 +368,7 @@ struct LinkRelayTests {
         two.probe.setRelayTaker { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
         let front = try Front(one.hub)
         defer { front.stop() }
-        // The first one is taken, and stops the owner's loop; three wait.
+        // The owner accepts the first device, which blocks the owner's loop. Three others wait.
         let devices = try (0..<4).map { _ in
             let device = try LinkStranger(port: front.port, tls: nil)
             #expect(waits { two.probe.now.preambles.count == 1 })
@@ -398,7 +398,7 @@ struct LinkRelayTests {
             parts: LinkSamples.parts)
     }
 
-    @Test("a gateway that breaks a trunk's rules loses the trunk, and no more", arguments: Offence.allCases)
+    @Test("a gateway that violates a trunk's rules loses only that trunk", arguments: Offence.allCases)
     func offences(offence: Offence) throws {
         try withOwners(.deaf) { front, rig in
             let two = rig.nodes[1]
@@ -411,12 +411,12 @@ struct LinkRelayTests {
             try peer.send(block.copy + frame(.relay, 1, try preamble.encoded()))
             let taken = frame(.relayed, 1)
             #expect(peer.receive(exactly: taken.count) == taken)
-            // A number without device is none of the owner's business any more.
+            // The owner ignores frames for a number without a device.
             try peer.send(frame(.relayBytes, 9, [1, 2]) + frame(.relayEnd, 9) + frame(.relayBytes, 1, [1, 2]))
             switch offence {
             case .moreThanAWindow:
                 let piece = frame(.relayBytes, 1, [UInt8](repeating: 1, count: 8 << 10))
-                // Its owner takes what the socket pair holds; credit is for that alone.
+                // The owner takes as much as the socket pair holds, and grants credit only for that.
                 for _ in 0..<400 { try? peer.send(piece) }
             case .unearnedCredit: try peer.send(frame(.relayCredit, 1, [1, 0, 0, 0]))
             case .repeatedNumber: try peer.send(frame(.relay, 1, try preamble.encoded()))
@@ -428,14 +428,14 @@ struct LinkRelayTests {
             two.probe.wait { seen in
                 seen.events.contains { if case .refused(_, .malformed?, _) = $0 { true } else { false } }
             }
-            // The trunks of others stay.
+            // Other trunks stay.
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1])
             #expect(waits { two.probe.now.preambles.count >= 2 })
         }
     }
 
-    @Test("a device that comes back at once is relayed, and not sent away again")
+    @Test("a device that reconnects at once is relayed")
     func sentAway() {
         var table = SentAway()
         func take(_ device: UInt64, at time: UInt64) -> Bool {

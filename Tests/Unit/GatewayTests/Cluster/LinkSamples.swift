@@ -8,8 +8,8 @@ import Wire
 
 /// A message of each case and an answer of each, as gateways could send them.
 ///
-/// The names of the cases are enumerations of their own, made from a message by a switch without a default: a new case does
-/// not compile without a name here, and a name without a sample fails a test.
+/// Enumerations list the names of the cases. A switch without a default derives the name from a message, so a new case does not
+/// compile without a name. A test fails for a name without a sample.
 enum LinkSamples {
     static let parts = 16
     static let bucket = Bucket(0x123)
@@ -159,7 +159,7 @@ enum LinkSamples {
             } + taskCommands.map { $0 as any PartitionRequest }
     }
 
-    /// Requests that have no answer.
+    /// Requests without an answer.
     static var notices: [any PartitionRequest] {
         let home = app.home.loop(of: parts)
         return [
@@ -176,7 +176,7 @@ enum LinkSamples {
         ]
     }
 
-    /// A message of each kind that a link carries, each with the part that it is for.
+    /// A message of each kind that a link carries, with its partition.
     static var sent: [(message: LoopMessage, part: Int)] {
         let messages: [LoopMessage] =
             [.publishes(batch(3)), .list(fanout)] + requests.map { .request($0, origin(.request)) }
@@ -261,7 +261,7 @@ enum LinkSamples {
         }
     }
 
-    /// Its home is in the part.
+    /// The feed's home is in the partition.
     static var feed: FeedName { FeedName(AppKey(0x1230_0000_0000_0001), .upstream) }
 
     static var feedItem: FeedItem {
@@ -338,7 +338,7 @@ enum LinkSamples {
             day: RateCount(span: time / 86_400_000, used: 70_000), inDay: .max >> 33)
     }
 
-    /// A question's type, and an answer to one.
+    /// A question's type and a sample answer.
     typealias Answered = (type: any PartitionRequest.Type, answer: any Codable & Sendable)
 
     static var gatewayAnswers: [Answered] {
@@ -372,7 +372,7 @@ enum LinkSamples {
             createdAt: time, changedAt: time, version: 8)
     }
 
-    /// One of each kind, as the API parses them.
+    /// One request of each kind, as the API parses it.
     static var testDeviceRequests: [TestDeviceRequest] {
         let works: [TestDeviceRequest.Work] = [
             .add([TestDeviceRequest.Item(place: DevicePlace(cid: cid, bucket: bucket), remark: "Ann's")]),

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Gateway
 
-@Suite("A gateway whose number is another's")
+@Suite("A gateway whose number is taken")
 struct RejoinTests {
-    /// Says that the number is taken, and takes nobody else.
+    /// A register that reports a taken number and refuses every join.
     private final class FullRegister: ClusterRegister, Sendable {
         let joins = Lock(0)
         func join(_ request: JoinRequest) throws(RegisterError) -> JoinReply {
@@ -25,7 +25,7 @@ struct RejoinTests {
         func renewHistory(id: UInt64) throws(RegisterError) {}
     }
 
-    @Test("a join that is refused is followed by a pause")
+    @Test("a refused join is followed by a pause")
     func pauses() throws {
         let register = FullRegister()
         let node = try #require(NodeID(1))

@@ -3,7 +3,7 @@ import TestKit
 import Testing
 import Wire
 
-/// Many random steps with crashes, disk spills and failing reads; after each, the promises are held against a model.
+/// Random steps with crashes, moves to disk and failed reads; after each step the promises are compared with a model.
 @Suite("Random steps of a few devices") struct RandomizedTests {
     private struct Generator: RandomNumberGenerator {
         var state: UInt64
@@ -20,7 +20,7 @@ import Wire
         var phone: Phone
         var isConnected = true
         var processed: Set<UInt64> = []
-        /// Acks that a sync has made final: these may never be seen again.
+        /// Acks that a sync has made final; these messages must never be sent again.
         var acked: Set<UInt64> = []
         var payloads: [UInt64: String] = [:]
     }
@@ -92,7 +92,7 @@ import Wire
                 guard actors[who].isConnected else { break }
                 let known = actors[who].processed.sorted()
                 guard let upTo = known.randomElement(using: &random) else { break }
-                // Only what was sent in this session counts; the shard's own count says whether it did.
+                // Only messages sent in this session count. The shard's own count shows whether this one did.
                 let before = harness.statistics.ended(.delivered) + harness.statistics.ended(.deliveredOffline)
                 harness.acknowledge(phone, 0, ranges: [SequenceRange(first: upTo, last: upTo)])
                 let after = harness.statistics.ended(.delivered) + harness.statistics.ended(.deliveredOffline)
@@ -104,7 +104,7 @@ import Wire
                 let state = [ApplicationState.foreground, .foreground, .background].randomElement(using: &random)!
                 let processed = actors[who].processed
                 harness.connect(&actors[who].phone, state: state) {
-                    // The client's position: the longest run it processed is not known to it, so it names ranges.
+                    // The client's position as ranges, because the client does not know its longest processed run.
                     let named = processed.sorted().suffix(3)
                     $0.positions = [StreamPosition(ranges: named.map { SequenceRange(first: $0, last: $0) })]
                     $0.opened = []
@@ -141,7 +141,7 @@ import Wire
             check(step)
         }
 
-        // The faults stop: everything must come to its end.
+        // The faults stop, and every message must end.
         harness.store.failingReads = []
         for _ in 0..<6 { harness.advance(70_000) }
         for _ in 0..<6 { harness.advance(1_500_000) }

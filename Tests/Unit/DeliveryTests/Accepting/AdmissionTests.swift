@@ -3,7 +3,7 @@ import TestKit
 import Testing
 import Wire
 
-/// Who gets in, who has left meanwhile, and what stays in memory of either.
+/// The admission of devices, connections that close during it, and the memory that both leave.
 @Suite("Admission") struct AdmissionTests {
     @Test("a connection that closed while its device was read becomes no session")
     func goneBeforeWelcome() {
@@ -20,7 +20,7 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
-    @Test("a connection in the slot of one that closed unheard keeps its session")
+    @Test("a connection keeps its session if an earlier connection in its slot closed before its Welcome")
     func slotUsedAgain() {
         let harness = DeliveryHarness()
         var slow = harness.register()
@@ -31,7 +31,7 @@ import Wire
         harness.crash()
         harness.connect(&slow, flushing: false)
         harness.shard.sessionEnded(slow.session, announced: false, now: harness.now)
-        // Loaded first, since its record is asked for by a publish; then it takes the slot that became free.
+        // The device is loaded first by a publish. The new connection then takes the free slot.
         var hello = Hello()
         hello.timestamp = UInt64(harness.now + 1)
         hello.applicationState = .foreground
@@ -47,7 +47,7 @@ import Wire
         #expect(harness.finalState(outcome.message) == .delivered)
     }
 
-    @Test("a device has a queue's record only while something is queued, in flight or waited for")
+    @Test("a device has a queue record only while a message is queued, in flight or being read")
     func queuesComeAndGo() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -57,7 +57,7 @@ import Wire
         harness.acknowledge(phone, harness.delivered.last?.sequence ?? 0)
         #expect(harness.finalState(live.message) == .delivered)
         #expect(harness.statistics.deviceQueues == 0)
-        // Between sessions its rows are counted, in memory or on disk only.
+        // Between sessions its rows are counted, in memory or only on disk.
         harness.disconnect(phone)
         _ = harness.publish(phone)
         #expect(harness.statistics.deviceQueues == 1)
@@ -68,7 +68,7 @@ import Wire
         #expect(harness.statistics.deviceQueues == 1)
         harness.acknowledge(phone, harness.delivered.last?.sequence ?? 0)
         #expect(harness.statistics.deviceQueues == 0)
-        // A Hello that waited for its record leaves none behind.
+        // A Hello that waited for its record leaves none in memory.
         harness.disconnect(phone)
         harness.store.cool()
         harness.crash()
@@ -77,7 +77,7 @@ import Wire
         #expect(harness.statistics.deviceQueues == 0)
     }
 
-    @Test("a command refused for want of room leaves nothing in memory")
+    @Test("a command refused for lack of room leaves nothing in memory")
     func refusedLeavesNothing() {
         var limits = ShardLimits()
         limits.waitingInAll = 2
@@ -92,7 +92,7 @@ import Wire
         #expect(harness.statistics.deviceSlots == 2)
     }
 
-    @Test("devices that register and leave are evicted like others")
+    @Test("devices that register and disconnect are evicted like others")
     func registrationsAreBounded() {
         var limits = ShardLimits()
         limits.cachedDeviceCount = 10
@@ -101,12 +101,12 @@ import Wire
         #expect(harness.statistics.loadedDevices <= 12)
     }
 
-    @Test("a message is not sent before its own batch is durable, though others write through the same store")
+    @Test("a message is not sent before its own batch is durable, even if others write through the same store")
     func ownBatchFirst() {
         let harness = DeliveryHarness()
         let phone = harness.register()
         _ = harness.publish(phone, "first")
-        // As the gateway does for rows of its own.
+        // The gateway writes its own rows in the same way.
         harness.store.beginBatch(Bucket(0))
         let foreign = harness.store.endBatch()
         harness.submit(phone, "second")

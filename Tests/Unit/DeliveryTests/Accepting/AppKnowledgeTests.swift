@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// An app that is switched off, one that is gone, and one that the gateway has not been told of yet.
+/// A disabled app, a deleted app, and an app that the gateway does not know yet.
 @Suite("Apps that are not served")
 struct AppKnowledgeTests {
     private let harness = DeliveryHarness { $0.events = FeedLimits() }
@@ -15,7 +15,7 @@ struct AppKnowledgeTests {
         harness.drain()
     }
 
-    /// The next process of the gateway, which is told of these apps.
+    /// Restarts the gateway with these apps.
     private func restart(_ apps: [AppSettings], knowsAllApps: Bool = true) {
         let all = harness.apps
         harness.apps = apps
@@ -26,7 +26,7 @@ struct AppKnowledgeTests {
         harness.advance(1)
     }
 
-    /// A device whose job is due.
+    /// Returns a device with a due job.
     private func due() -> (phone: Phone, message: MessageID) {
         let phone = harness.register(token: "aa")
         harness.disconnect(phone)
@@ -34,7 +34,7 @@ struct AppKnowledgeTests {
         return (phone, harness.publish(phone, strategy: .vendorOnly).message)
     }
 
-    @Test("jobs of an app that is switched off are leased with its topic, after a restart too")
+    @Test("jobs of a disabled app are leased with its topic, also after a restart")
     func disabledTopic() {
         let (_, message) = due()
         reload(isServed: false)
@@ -44,7 +44,7 @@ struct AppKnowledgeTests {
     }
 
     @Test(
-        "jobs of an app whose settings are not here stay until they are, or their message ends",
+        "jobs of an unknown app stay until its settings arrive or their messages end",
         arguments: [true, false])
     func unlistedJobs(knowsAllApps: Bool) {
         let (_, message) = due()
@@ -58,7 +58,7 @@ struct AppKnowledgeTests {
         #expect(harness.lease().map(\.topic) == ["com.example.app"])
     }
 
-    @Test("no number of leases ends a job whose app is not known")
+    @Test("no number of leases ends a job of an unknown app")
     func attemptsOfUnknownApp() {
         harness.apps[0].maxAttempts = 9
         harness.shard.reload(apps: harness.apps)
@@ -75,7 +75,7 @@ struct AppKnowledgeTests {
         #expect(harness.lease().map(\.attempt) == [8])
     }
 
-    @Test("a job whose last lease lapsed before its app was known is not leased once more")
+    @Test("a job whose last lease expired while its app was unknown is not leased again")
     func lastAttemptOfUnknownApp() {
         harness.apps[0].maxAttempts = 2
         harness.shard.reload(apps: harness.apps)
@@ -91,7 +91,7 @@ struct AppKnowledgeTests {
         #expect(harness.finalState(message) == .failed)
     }
 
-    @Test("a publish that reaches a shard before the app does is told to come again, and so is one of an app just gone")
+    @Test("a publish of an unknown or just deleted app is refused as retryable")
     func publish() {
         let phone = harness.register()
         reload(isServed: false)
@@ -104,7 +104,7 @@ struct AppKnowledgeTests {
         #expect(harness.publish(phone).code == .accepted)
     }
 
-    @Test("a device that comes before its app comes back in a moment; one of an app that is switched off, in minutes")
+    @Test("a device of an unknown app retries in a moment, one of a disabled app in minutes")
     func hello() {
         var phone = harness.register()
         harness.disconnect(phone)
@@ -122,7 +122,7 @@ struct AppKnowledgeTests {
         #expect(harness.welcomes.count == welcomes + 1)
     }
 
-    @Test("a receipt that comes before its app is to be sent again")
+    @Test("a receipt of an unknown app is refused as retryable")
     func receipt() {
         let (phone, message) = due()
         harness.shard.reload(apps: [harness.apps[1]], knowsAllApps: false)
@@ -130,10 +130,10 @@ struct AppKnowledgeTests {
         #expect(harness.receipt(phone, [shown]) == .busy)
     }
 
-    /// Takes all events to their feed, as the gateway does; `lost` is what the feed tells of as a gap.
+    /// Forwards all events to their feed, as the gateway does; `lost` is the gap that the feed reports.
     private func takeEvents() -> (kinds: [FeedItem.Kind], lost: UInt64) {
         var taken: (kinds: [FeedItem.Kind], lost: UInt64) = ([], 0)
-        // So often that the sweep passes all buckets.
+        // Enough calls for the sweep to pass all buckets.
         for _ in 0..<300 {
             let batches = harness.shard.takeEvents(LoopShare(index: 0, count: 1), now: harness.now)
             harness.flush()
@@ -145,7 +145,7 @@ struct AppKnowledgeTests {
         return taken
     }
 
-    @Test("events of an app that is switched off are kept and told")
+    @Test("events of a disabled app are stored and reported")
     func disabledEvents() {
         let (_, message) = due()
         reload(isServed: false)
@@ -156,7 +156,7 @@ struct AppKnowledgeTests {
         #expect(kinds == [.online, .offline, .expired] && lost == 0)
     }
 
-    @Test("events of a time when the app was not known are counted, and its feed tells of the gap")
+    @Test("events written while the app was unknown are counted, and its feed reports the gap")
     func unknownEvents() {
         let (_, message) = due()
         _ = takeEvents()

@@ -4,13 +4,13 @@ import Wire
 
 @testable import Delivery
 
-/// While room is short the app that takes more than its share is refused, and its neighbours are not.
+/// With little room, an app above its share is refused and other apps are not.
 @Suite("Shares")
 struct ShareTests {
     private let harness = DeliveryHarness()
     private static let neighbour = DeliveryHarness.otherApp
 
-    /// Two devices, one of each app; the first app publishes ten times as much.
+    /// Two devices, one per app; the first app publishes ten times as much.
     private func flood() -> (flooder: Phone, neighbour: Phone) {
         let flooder = harness.register(token: "aa")
         let neighbour = harness.register(token: "aa", app: Self.neighbour)
@@ -19,14 +19,14 @@ struct ShareTests {
         return (flooder, neighbour)
     }
 
-    @Test("with room for all, nobody's share is looked at")
+    @Test("with enough room no share is enforced")
     func room() {
         let (flooder, neighbour) = flood()
         #expect(harness.publish(flooder).code == .accepted)
         #expect(harness.publish(neighbour, app: Self.neighbour).code == .accepted)
     }
 
-    @Test("with little room left, the app above its share is refused as busy, and the other is not")
+    @Test("with little room an app above its share is refused as busy, and another one is not")
     func shortRoom() {
         let (flooder, neighbour) = flood()
         harness.store.isShortOfRoom = true
@@ -45,7 +45,7 @@ struct ShareTests {
         #expect(harness.publish(phone).code == .accepted)
     }
 
-    @Test("what an app took is forgotten within seconds")
+    @Test("an app's past usage expires within seconds")
     func ages() {
         let (flooder, _) = flood()
         for _ in 0..<20 { harness.advance(1_000) }
@@ -54,7 +54,7 @@ struct ShareTests {
         #expect(harness.shard.publishingApps == [DeliveryHarness.app])
     }
 
-    @Test("a command beyond its device's waiting places is refused as busy, not as a failure of the store")
+    @Test("a command above its device's limit of pending commands is refused as busy, not as a store failure")
     func crowded() {
         var limits = ShardLimits()
         limits.waitingPerDevice = 2
@@ -68,7 +68,7 @@ struct ShareTests {
         #expect(requests[..<2].allSatisfy { harness.outcomes[$0]?.code == .accepted })
     }
 
-    @Test("an app's tag walks keep no other app from asking")
+    @Test("an app's tag walks do not block those of another app")
     func tagWalks() {
         var limits = ShardLimits()
         limits.tagWalks = 2

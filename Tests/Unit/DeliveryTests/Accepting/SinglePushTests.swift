@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// A single push whose task id follows from its request id: one row finds its message by either.
+/// A single push whose task id is derived from its request id: one row finds its message by either.
 @Suite("Single pushes")
 struct SinglePushTests {
     private let harness = DeliveryHarness()
@@ -49,14 +49,14 @@ struct SinglePushTests {
         return totals.pending
     }
 
-    @Test("its one row is found by a repetition, a report and a question", arguments: [false, true])
+    @Test("a repeated request, a report and a trace find the single row", arguments: [false, true])
     func oneRow(crashes: Bool) throws {
         let phone = harness.register(state: .background)
         let first = try #require(send(phone))
         #expect(first.code == .accepted && !first.isRepeat)
         #expect(harness.rowCount(.request) == 1)
         if crashes { harness.crash() }
-        // The day after, too, and in its own words: the task of the first call.
+        // On the next day the result names the first call's task, too.
         let again = try #require(send(phone, day: 19))
         #expect(again.isRepeat && again.message == first.message && again.task == first.task)
         #expect(again.timeToLive == 7_200_000 && again.isLive == first.isLive)
@@ -93,7 +93,7 @@ struct SinglePushTests {
         #expect(harness.imbalance() == nil && harness.store.violations == [])
     }
 
-    @Test("one that ended at once says so again, and to a report")
+    @Test("a push that ended at once has the same result in a repeated request and in a report")
     func endedAtOnce() throws {
         let phone = harness.register(state: .background)
         let push = try #require(send(phone, timeToLive: 0))

@@ -2,11 +2,11 @@ import Delivery
 import Foundation
 import Testing
 
-/// The table of decisions about strategies, held to docs/Semantics.md, "Strategies and final states".
+/// Checks the strategy table against docs/Semantics.md, "Strategies and final states".
 @Suite("The table of strategies") struct StrategyRulesTests {
     static let now: GatewayTime = 1_000_000_000
 
-    /// A message with content for a device with a token, unless a test says otherwise.
+    /// Returns a message with content for a device with a token, unless a test sets other values.
     private static func submission(
         isReachable: Bool, timeToLive: Int64 = 60_000, hasContent: Bool = true, hasToken: Bool = true,
         isPushModeOff: Bool = false, isBulk: Bool = false
@@ -27,7 +27,7 @@ import Testing
 
     // MARK: The page
 
-    /// The words of the page for what the table decides of one strategy and a device.
+    /// Returns the page's wording of the table's decision for a strategy and a device.
     private func words(_ strategy: Strategy, isReachable: Bool) throws -> String {
         let plan = try #require(strategy.accept(Self.submission(isReachable: isReachable)))
         guard plan.table == .message else {
@@ -42,7 +42,7 @@ import Testing
         return plan.isArmed ? "queued and flagged; its job is due at once" : "queued and flagged"
     }
 
-    @Test("the page's table of strategies says what the functions decide")
+    @Test("the page's strategy table matches the functions")
     func page() throws {
         let page = URL(fileURLWithPath: #filePath)
             .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -65,7 +65,7 @@ import Testing
 
     // MARK: Acceptance
 
-    @Test("TTL 0: one live attempt or the end at once; for the vendor a job that is leasable for a minute")
+    @Test("TTL 0 makes one live attempt or ends at once, and for the vendor a job leasable for a minute")
     func zero() throws {
         for strategy in [Strategy.liveElseVendor, .liveOnly] {
             let sent = try #require(strategy.accept(Self.submission(isReachable: true, timeToLive: 0)))
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test("TTL -1: the same attempt, then a job for a minute; nothing is kept for the device")
+    @Test("TTL −1 makes the same attempt, then a job for a minute, and no offline storage")
     func noStorage() throws {
         let sent = try #require(Strategy.liveElseVendor.accept(Self.submission(isReachable: true, timeToLive: -1)))
         #expect(sent.isLive && sent.isArmed && sent.fallback == .armed && sent.table == .message)
@@ -92,7 +92,7 @@ import Testing
         #expect(live.endsAs == .expired)
     }
 
-    @Test("a job comes a second before the end at the latest; without a job the attempt has its whole deadline")
+    @Test("a job is due a second before the expiry at the latest; without a job the attempt has its full deadline")
     func shortTimeToLive() throws {
         for (timeToLive, fallback) in [(5_000, 4_000), (500, 0), (60_000, 10_000)] as [(Int64, Int64)] {
             let submission = Self.submission(isReachable: true, timeToLive: timeToLive)
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("without content or a token 2 and 4 are refused singly and fail in a list; 1 only waits")
+    @Test("without content or token 2 and 4 are refused singly and fail in a list, and 1 only waits")
     func nothingForTheVendor() throws {
         for (hasContent, reason) in [(false, Strategy.FallbackReason.noContent), (true, .noToken)] {
             for isReachable in [true, false] {
@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test("push mode off holds a job back and says so; a strategy without one keeps its own reason")
+    @Test("push mode off holds a job and reports that; a strategy without a job keeps its own reason")
     func pushModeOff() throws {
         for strategy in Strategy.allCases {
             let plan = try #require(strategy.accept(Self.submission(isReachable: false, isPushModeOff: true)))
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    @Test("what a row tells of the answer is what the answer said", arguments: Strategy.allCases)
+    @Test("a stored row yields the original result", arguments: Strategy.allCases)
     func answered(strategy: Strategy) throws {
         for isReachable in [true, false] {
             for timeToLive in [-1, 0, 60_000] as [Int64] {
@@ -146,14 +146,14 @@ import Testing
                 }
             }
         }
-        // After the move to the live stream it is not armed any more, and had a job all the same.
+        // After the move to the live stream the message is not armed, but it had a job.
         guard strategy.vendorFailed(Self.part(isStreamed: false)) == .goesLive else { return }
         let moved = strategy.answered(
             isArmed: false, wasReachable: false, table: .message, timeToLive: 60_000, hasContent: true)
         #expect(moved.state == .due && moved.reason == .applies)
     }
 
-    @Test("a task's answer names what no device of it can have")
+    @Test("a task's result has a fallback reason only if it applies to all its devices")
     func task() {
         for strategy in Strategy.allCases {
             let isLive = strategy == .liveOnly
@@ -187,7 +187,7 @@ import Testing
         }
     }
 
-    @Test("what an alert does not carry keeps its message for the live channel, or its strategy is refused")
+    @Test("a message with an incomplete alert stays for the live channel, or its strategy is refused")
     func partlyCarried() {
         for strategy in Strategy.allCases {
             #expect(!strategy.endsWhenOpened(carriesAll: false))
@@ -202,7 +202,7 @@ import Testing
         #expect(Strategy.vendorElseLive.vendorAccepted(Self.part(isStreamed: true, carriesAll: false)) == .stays)
     }
 
-    @Test("a message that the vendor failed ends under 2, goes live under 4, and waits under 1")
+    @Test("a vendor failure ends the message under 2, makes it live under 4, and leaves it waiting under 1")
     func vendorFailed() {
         let rules: [(Strategy, Bool, Bool, VendorVerdict)] = [
             (.liveElseVendor, true, false, .stays), (.liveElseVendor, false, true, .stays),
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    @Test("4 waits for a lease for a limited time, and its due jobs have a group of their own")
+    @Test("4 waits for a lease for a limited time, and its due jobs have a separate group")
     func leaseTimeout() {
         for strategy in Strategy.allCases {
             for table in [StoreKey.Table.message, .vendorMessage, .broadcast] {
@@ -233,7 +233,7 @@ import Testing
         }
     }
 
-    @Test("only jobs of 1 wait while their device is reachable, and only if it can get the message live")
+    @Test("only jobs of 1 wait while their device is reachable and can receive the message live")
     func held() {
         for strategy in Strategy.allCases {
             for table in [StoreKey.Table.message, .vendorMessage, .broadcast] {
@@ -242,7 +242,7 @@ import Testing
         }
     }
 
-    @Test("only 1 ends as opened; only 1 and 3 travel in the stream of broadcasts")
+    @Test("only 1 ends as opened, and only 1 and 3 use the broadcast stream")
     func feedbackAndBroadcasts() {
         #expect(Strategy.allCases.filter { $0.endsWhenOpened(carriesAll: true) } == [.liveElseVendor])
         #expect(Strategy.allCases.filter(\.isStreamed) == [.liveElseVendor, .liveOnly])

@@ -4,7 +4,7 @@ import Testing
 import Wire
 
 @Suite("Strategies, TTL, collapse and overflow") struct StrategyTests {
-    @Test("1: at TTL handedOff if the vendor accepted, else expired", arguments: [true, false])
+    @Test("1 ends at its TTL as handedOff if the vendor accepted, otherwise as expired", arguments: [true, false])
     func firstStrategyAtExpiry(accepted: Bool) {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -17,7 +17,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("the same after a crash, from the store's alarms", arguments: [true, false])
+    @Test("1 ends in the same way after a crash, by the store's alarms", arguments: [true, false])
     func expiryAfterCrash(accepted: Bool) {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -42,7 +42,7 @@ import Wire
         #expect(harness.lease().map(\.message) == [outcome.message])
     }
 
-    @Test("2: accepted is handedOff, rejected is failed, TTL is expired; never live")
+    @Test("2 ends as handedOff when accepted, failed when rejected, expired at its TTL, and is never live")
     func vendorOnly() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -74,7 +74,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("3: live only; never a job")
+    @Test("3 is live only and has no job")
     func liveOnly() {
         let harness = DeliveryHarness()
         var phone = harness.register(state: .background, token: "aa")
@@ -88,7 +88,7 @@ import Wire
     }
 
     @Test(
-        "4: vendor accepted is handedOff; rejected, exhausted or unleased for 30 s goes live, flagged",
+        "4 is handedOff when accepted, and goes live with the flag if rejected, exhausted or unleased for 30 s",
         arguments: ["accepted", "rejected", "exhausted", "unleased"])
     func vendorElseLive(way: String) {
         let harness = DeliveryHarness { $0.maxAttempts = 1 }
@@ -116,7 +116,7 @@ import Wire
     }
 
     @Test(
-        "4 keeps for the live channel what the alert does not carry",
+        "4 keeps a message for the live channel if its alert is incomplete",
         arguments: [false, true], ["now", "crash", "cold"])
     func vendorElseLivePart(isListed: Bool, then: String) throws {
         let harness = DeliveryHarness()
@@ -144,7 +144,7 @@ import Wire
         #expect([StoreKey.Table.vendorMessage, .message, .job].allSatisfy { harness.rowCount($0) == 0 })
     }
 
-    @Test("4 ends as handed off what stays in the live stream until its time is over")
+    @Test("4 ends as handedOff if its message stays in the live stream until it expires")
     func vendorElseLivePartExpires() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -154,7 +154,7 @@ import Wire
         #expect(harness.finalState(outcome.message) == .handedOff && harness.imbalance() == nil)
     }
 
-    @Test("one that a newer message replaced is not kept when the vendor takes it")
+    @Test("a replaced message is not kept when the vendor accepts it")
     func vendorElseLivePartCollapsed() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -166,7 +166,7 @@ import Wire
         #expect(state == .handedOff || state == .collapsed)
     }
 
-    @Test("4 goes live after a crash, too")
+    @Test("4 goes live also after a crash")
     func vendorElseLiveAfterCrash() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -179,7 +179,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("TTL 0: one live attempt, expired at its deadline, no job; expired at once when out of reach")
+    @Test("TTL 0 makes one live attempt without a job; an unreachable device's message expires at once")
     func zeroTimeToLive() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -198,7 +198,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("TTL −1: no offline storage, but a job with expiration 0, leasable for 60 s")
+    @Test("TTL −1 has no offline storage, but a job with expiration 0, leasable for 60 s")
     func noStorage() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -222,7 +222,7 @@ import Wire
         #expect(harness.finalState(late.message) == .expired)
     }
 
-    @Test("nothing is sent on either channel after expiry")
+    @Test("no message is sent on either channel after its expiry")
     func nothingAfterExpiry() {
         let harness = DeliveryHarness()
         var phone = harness.register(state: .background, token: "aa")
@@ -235,7 +235,7 @@ import Wire
     }
 
     @Test(
-        "a collapse key ends older unsent messages, cancels their jobs and goes to the tail", arguments: [false, true])
+        "a collapse key ends older unsent messages, cancels their jobs and is queued last", arguments: [false, true])
     func collapse(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(state: .background, token: "aa")
@@ -252,7 +252,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a message in flight is not collapsed while its session lasts: acked is delivered")
+    @Test("a message in flight is not collapsed during its session, and its ack makes it delivered")
     func inFlightAcked() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -262,7 +262,7 @@ import Wire
         #expect(harness.finalState(old.message) == .delivered)
     }
 
-    @Test("if its session ends first it is collapsed, by a crash as well", arguments: [false, true])
+    @Test("a message in flight is collapsed when its session ends first, also by a crash", arguments: [false, true])
     func inFlightLost(crashed: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -290,7 +290,7 @@ import Wire
         #expect(harness.publish(other, String(repeating: "x", count: 9_000)).code == .queueFull)
     }
 
-    @Test("dropOldest ends the oldest that is neither in flight nor leased", arguments: [false, true])
+    @Test("dropOldest ends the oldest message that is neither in flight nor leased", arguments: [false, true])
     func dropOldest(cold: Bool) {
         let harness = DeliveryHarness {
             $0.queuedMessageLimit = 3
@@ -310,7 +310,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a request id gets its first answer again, before and after a crash, and another body is refused")
+    @Test("a repeated request id gets its first result, also after a crash, and another body is refused")
     func requestIds() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -330,7 +330,7 @@ import Wire
         #expect(harness.delivered.count == 1)
     }
 
-    @Test("a batch is all or nothing: an unsynced publish leaves no trace after a crash")
+    @Test("a batch is atomic: an unsynced publish leaves no trace after a crash")
     func allOrNothing() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -340,7 +340,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("unknown devices, other apps, a full journal and failed reads are told apart")
+    @Test("unknown devices, other apps, a full journal and failed reads have different results")
     func refusals() {
         let harness = DeliveryHarness()
         var phone = harness.register()

@@ -5,11 +5,11 @@ import Wire
 
 @testable import Delivery
 
-@Suite("When alarms are asked for")
+@Suite("The schedule of alarm reads")
 struct AlarmReadingTests {
     private static let groups = [AlarmGroup(app: AppKey(1), kind: .held), AlarmGroup(app: AppKey(2), kind: .due)]
 
-    @Test("a group that cannot be read waits a second, and nothing else does")
+    @Test("a group that cannot be read is retried after a second, and other groups are read at once")
     func failedGroup() {
         var reading = AlarmReading()
         reading.asked()
@@ -21,7 +21,7 @@ struct AlarmReadingTests {
         #expect(reading.pause(of: Self.groups[0]) == 0)
     }
 
-    @Test("after a failed read of no group everything waits a second")
+    @Test("after a failed read without a group all reads wait a second")
     func failed() {
         var reading = AlarmReading()
         reading.answered(nil, hasFailed: true, now: 1_000)
@@ -29,7 +29,7 @@ struct AlarmReadingTests {
         #expect(reading.pause(of: Self.groups[0]) == 0)
     }
 
-    @Test("one device's messages that end together need no places of its commands, and refuse none")
+    @Test("a device's messages that expire together use none of its command places and refuse no command")
     func manyOfOneDevice() {
         var limits = ShardLimits()
         (limits.waitingPerDevice, limits.waitingInAll) = (2, 2)
@@ -48,7 +48,7 @@ struct AlarmReadingTests {
         #expect(harness.rowCount(.message) == 1 && harness.imbalance() == nil)
     }
 
-    @Test("a device whose rows could not be read when it was due to be removed is removed later", arguments: 1...2)
+    @Test("a device whose rows cannot be read at its removal is removed later", arguments: 1...2)
     func failedRemoval(failing: Int) {
         let harness = DeliveryHarness()
         let gone = harness.register()
@@ -62,19 +62,19 @@ struct AlarmReadingTests {
         #expect(harness.rowCount(.device) == 0 && harness.imbalance() == nil)
     }
 
-    @Test("a device whose Hello was admitted and had no Welcome is not removed as one that never returned")
+    @Test("a device admitted without a Welcome is not removed as one that never reconnected")
     func admittedWithoutWelcome() {
         var admittedCount = 0
         for failing in 1...5 {
             let harness = DeliveryHarness()
             var phone = harness.register()
-            // Sent, and not acked: the Hello's position names it.
+            // The message was sent and not acked. The position in the Hello covers it.
             _ = harness.publish(phone, timeToLive: 172_800_000, vendor: false)
             harness.disconnect(phone)
             harness.crash()
             harness.store.cool()
             harness.letTimePass(harness.limits.sessionlessDeviceLifetime - 1_000)
-            // The device has proved itself, and its Hello fails behind that.
+            // The device is authenticated, and its Hello fails in a later read.
             harness.store.failingReads = [harness.store.readCount + failing]
             let welcomeCount = harness.welcomes.count
             harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 1)] }

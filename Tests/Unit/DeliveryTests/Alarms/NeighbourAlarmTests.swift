@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// One app's due jobs fill their share; the alarms of others, and its own ends, come all the same.
+/// One app's due jobs fill their share; other apps' alarms and its own expiries still happen in time.
 @Suite("Alarms of neighbours")
 struct NeighbourAlarmTests {
     private static let flooder: Set<AppKey> = [DeliveryHarness.app]
@@ -20,7 +20,7 @@ struct NeighbourAlarmTests {
         harness.register(state: .background, token: "aa", app: app)
     }
 
-    /// Devices of the flooding app that want nothing now.
+    /// Registers devices of the flooding app with push mode off.
     private func silenced(_ harness: DeliveryHarness, _ count: Int) -> [Phone] {
         (0..<count).map { _ in
             let phone = harness.register(token: "aa")
@@ -30,7 +30,7 @@ struct NeighbourAlarmTests {
         }
     }
 
-    /// Gives the neighbour one of each deadline, all of them rows on disk.
+    /// One message of the other app for each kind of deadline, all of them rows on disk.
     private struct Deadlines {
         let expiring: MessageID
         let retried: MessageID
@@ -47,7 +47,7 @@ struct NeighbourAlarmTests {
         harness.settle(try #require(harness.lease(1, apps: [app]).first), .retry, retryAfter: 40_000)
         let lapsing = harness.publish(absent(harness, app: app), app: app).message
         #expect(harness.lease(1, milliseconds: 50_000, apps: [app]).map(\.message) == [lapsing])
-        // Its device dies without a word, so that the deadline of the live message passes.
+        // The device disconnects silently, so that the live message's deadline passes.
         let live = harness.publish(harness.register(token: "aa", app: app), app: app).message
         let record = broadcasts.record(scheduleAt: harness.now + 45_000, app: app)
         broadcasts.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
@@ -55,7 +55,7 @@ struct NeighbourAlarmTests {
             expiring: expiring, retried: retried, lapsing: lapsing, live: live, scheduled: record.id)
     }
 
-    /// Lets time pass and holds each of the neighbour's deadlines to its second.
+    /// Advances time and checks that each deadline is met within its second.
     private func expectDeadlines(_ deadlines: Deadlines, _ harness: DeliveryHarness) {
         var seen: [MessageID] = []
         for second in 1...62 {
@@ -71,7 +71,7 @@ struct NeighbourAlarmTests {
         #expect(harness.finalState(deadlines.expiring) == .expired)
     }
 
-    @Test("an app without a sender service stops nobody's expiries, retries, lapsed leases, schedules and fallbacks")
+    @Test("an app without a sender service delays no expiry, retry, expired lease, schedule or fallback of others")
     func withoutSender() throws {
         let harness = Self.harness()
         for _ in 0..<60 { _ = harness.publish(absent(harness)) }
@@ -82,7 +82,7 @@ struct NeighbourAlarmTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("devices with push mode off stop nobody, and their held jobs do not group up in memory")
+    @Test("devices with push mode off delay no others, and their held jobs do not accumulate in memory")
     func pushModeOff() throws {
         let harness = Self.harness()
         var phones = silenced(harness, 60)
@@ -92,7 +92,7 @@ struct NeighbourAlarmTests {
         expectDeadlines(deadlines, harness)
         #expect(harness.statistics[.apns].heldJobs <= 9)
         #expect(harness.lease(100, apps: Self.flooder).isEmpty)
-        // They want to be told again, and are away: each job is leased once.
+        // Push mode is on again and the devices are offline, so each job is leased once.
         for index in phones.indices {
             harness.connect(&phones[index], state: .background)
             harness.update(phones[index]) { $0.pushModeOff = false }
@@ -106,7 +106,7 @@ struct NeighbourAlarmTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("jobs beyond their app's share are all leased once a sender service comes, each once, across restarts")
+    @Test("jobs above their app's share are each leased once by a new sender service, also across restarts")
     func leasedInTheEnd() {
         let harness = Self.harness()
         for _ in 0..<60 { _ = harness.publish(absent(harness)) }
@@ -122,16 +122,16 @@ struct NeighbourAlarmTests {
 
     /// The n-th read at the end fails, or none.
     ///
-    /// The shard looks again a second later at a message whose alarm was lost so. Until then it must not ask the store in
-    /// a busy loop.
-    @Test("jobs beyond their app's share end in time while those in memory go on", arguments: 0...24)
+    /// The shard retries a message whose alarm was lost in this way after a second. Until then it must not poll the store in a
+    /// busy loop.
+    @Test("jobs above their app's share expire in time while those in memory go live", arguments: 0...24)
     func endsBeforeThoseInMemory(failingRead: Int) {
         let harness = Self.harness()
         for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
         let brief = (0..<20).map { _ in harness.publish(absent(harness), timeToLive: 120_000).message }
         harness.crash()
         for _ in 0..<115 { harness.advance(1_000) }
-        // Not a word about the brief ones: a trace would bring their jobs into memory.
+        // The test reads no trace of the short-lived messages, because a trace would load their jobs into memory.
         #expect(harness.statistics[.apns].dueJobs == 8)
         if failingRead > 0 { harness.store.failingReads = [harness.store.readCount + failingRead] }
         for _ in 0..<30 { harness.advance(1_000) }
@@ -141,7 +141,7 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("strategy 4 goes live in time also when its app has no room for more due jobs")
+    @Test("strategy 4 goes live in time even if its app has no room for more due jobs")
     func timeoutBeyondTheShare() {
         let harness = Self.harness()
         for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
@@ -156,25 +156,25 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("strategy 4 goes live also when its lease lapses and its app has no room for more due jobs")
+    @Test("strategy 4 goes live even if its lease expires and its app has no room for more due jobs")
     func lapseBeyondTheShare() {
         let harness = Self.harness()
         var phones = (0..<12).map { _ in absent(harness) }
         let messages = phones.map { harness.publish($0, strategy: .vendorElseLive).message }
         #expect(Set(harness.lease(12, milliseconds: 50_000).map(\.message)) == Set(messages))
         for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
-        // At once, so that the jobs in memory are due at the time that their rows name.
+        // Leased at once, so that the jobs in memory are due at the time in their rows.
         harness.advance(50_000)
         harness.store.cool()
         for index in phones.indices { harness.connect(&phones[index]) }
-        // Half a minute in the store, and half a minute in memory from the lapse there on.
+        // Half a minute in the store, then half a minute in memory from the lease's expiry.
         for _ in 0..<65 { harness.advance(1_000) }
         #expect(Set(harness.takeDelivered().map(\.message)).isSuperset(of: messages))
         #expect(harness.imbalance() == nil)
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("jobs beyond their app's share end with their messages, in time")
+    @Test("jobs above their app's share end with their messages in time")
     func endsInTime() {
         let harness = Self.harness()
         let messages = (0..<60).map { _ in harness.publish(absent(harness), timeToLive: 120_000).message }
@@ -187,7 +187,7 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("while a share is full the store is not asked again and again for what it keeps")
+    @Test("while a share is full, its stored jobs are not read repeatedly")
     func noHotLoop() {
         let harness = Self.harness()
         for _ in 0..<60 { _ = harness.publish(absent(harness)) }
@@ -200,7 +200,7 @@ struct NeighbourAlarmTests {
         #expect(harness.shard.nextTimer > harness.now)
     }
 
-    @Test("a small app has a share of its own while another fills all the room")
+    @Test("a small app has its own share while another one fills all the room")
     func floor() {
         let harness = Self.harness(readAhead: 600, batch: 256)
         for _ in 0..<700 { _ = harness.publish(absent(harness)) }
@@ -215,7 +215,7 @@ struct NeighbourAlarmTests {
         #expect(Set(harness.lease(100, apps: [Self.neighbour]).map(\.message)) == Set(own))
     }
 
-    @Test("jobs of messages that were sent live and missed are bounded, too", arguments: [false, true])
+    @Test("jobs of messages that were sent live and not acked are bounded, too", arguments: [false, true])
     func missedLive(afterRestart: Bool) {
         let harness = Self.harness()
         for _ in 0..<60 { _ = harness.publish(harness.register(token: "aa")) }
@@ -226,7 +226,7 @@ struct NeighbourAlarmTests {
         expectAllLeased(harness)
     }
 
-    /// A sender service comes: it leases each of sixty jobs, each once.
+    /// A sender service leases each of sixty jobs once.
     private func expectAllLeased(_ harness: DeliveryHarness, _ disturb: (Int) -> Void = { _ in }) {
         var seen: [MessageID] = []
         for round in 0..<60 {

@@ -3,7 +3,7 @@ import Wire
 
 @testable import Delivery
 
-/// What a test says about broadcasts, and the gateway's part in their scans.
+/// A test's broadcast calls, and the gateway's part in their scans.
 final class BroadcastHarness {
     let harness: DeliveryHarness
     private var nextTask: UInt64 = 0
@@ -22,7 +22,7 @@ final class BroadcastHarness {
 
     static func tag(_ text: String) -> TagName { TagName(digest: Fingerprint.of(text.utf8), text: text) }
 
-    /// A broadcast's record, as the push API makes it.
+    /// Returns a broadcast's record as the push API creates it.
     func record(
         _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
         timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = "",
@@ -56,7 +56,7 @@ final class BroadcastHarness {
         return harness.taskAnswers[nextRequest]
     }
 
-    /// Makes a broadcast and lets it reach whom it reaches at once.
+    /// Creates a broadcast and lets it reach the devices that it reaches at once.
     @discardableResult
     func send(
         _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
@@ -70,7 +70,7 @@ final class BroadcastHarness {
         return record
     }
 
-    /// Does what the gateway's coordinator does about tasks that are due, whole scans at a time.
+    /// Runs the due tasks as the gateway's coordinator does, one whole scan at a time.
     func runScans() {
         let due = harness.dueTasks
         harness.dueTasks.removeAll()
@@ -105,7 +105,7 @@ final class BroadcastHarness {
         runScans()
     }
 
-    /// Past the live deadline, when the enumerator starts.
+    /// Advances beyond the live deadline, when the enumerator starts.
     func enumerate() {
         advance(10_100)
         harness.flush()
@@ -130,7 +130,7 @@ final class BroadcastHarness {
         return harness.trace(record.id, record.app, phone.cid, phone.bucket, digest: digest)
     }
 
-    /// accepted = Σ final states + pending, over the counters and over the ledger.
+    /// Returns an error unless accepted = Σ final states + pending, over the counters and the ledger.
     func imbalance(_ records: [TaskRecord]) -> String? {
         var accepted = 0, ended = 0
         for record in records {

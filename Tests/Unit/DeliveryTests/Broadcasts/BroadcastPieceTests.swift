@@ -4,12 +4,12 @@ import Wire
 
 @testable import Delivery
 
-/// A home's logs, given to another shard in pieces.
+/// A home's broadcast logs, sent to another shard in pieces.
 @Suite("Logs of broadcasts in pieces")
 struct BroadcastPieceTests {
     private static let home = DeliveryHarness.app.home.loop(of: 2)
 
-    /// A shard of another gateway, which knows nothing of the app's log at first.
+    /// A shard of another gateway that does not know the app's log yet.
     private struct Learner {
         let world = BroadcastHarness()
         var harness: DeliveryHarness { world.harness }
@@ -54,7 +54,7 @@ struct BroadcastPieceTests {
         return pieces
     }
 
-    @Test("pieces of any size have every broadcast once, in order, and say which numbers they tell of")
+    @Test("pieces of any size contain every broadcast once, in order, with the range of numbers that they cover")
     func pieces() throws {
         let world = BroadcastHarness()
         for step in 0..<40 { world.send(String(repeating: "x", count: step * 37 % 900)) }
@@ -79,7 +79,7 @@ struct BroadcastPieceTests {
         }
     }
 
-    @Test("no piece is longer than the bound, whatever is asked for")
+    @Test("no piece exceeds the bound, whatever size is requested")
     func bound() throws {
         let world = BroadcastHarness()
         for _ in 0..<80 { world.send(String(repeating: "x", count: 4_000)) }
@@ -90,7 +90,7 @@ struct BroadcastPieceTests {
         }
     }
 
-    @Test("a log is known with its last piece, and the next launch fits behind it")
+    @Test("a log is known after its last piece, and accepts the next launch")
     func learns() throws {
         let world = BroadcastHarness()
         for step in 1...12 { world.send("\(step)") }
@@ -103,14 +103,14 @@ struct BroadcastPieceTests {
             #expect(learner.learn(piece.logs, isLast: piece.next == nil))
         }
         #expect(learner.isKnown && harness.statistics.liveBroadcasts == 12)
-        // The next one is taken as the word of any launch.
+        // The next broadcast is announced like any launch.
         var next = try #require(pieces.last?.logs.first?.records.first)
         next.broadcast?.number = 13
         let isTaken = harness.shard.launch(next, loopCount: 2, now: harness.now)
         #expect(isTaken)
     }
 
-    @Test("a shard that has missed some learns them by pieces: its devices get each once and in order")
+    @Test("a shard that missed broadcasts learns them from pieces, and its devices get each once and in order")
     func catchesUp() throws {
         let world = BroadcastHarness()
         for step in 1...3 { world.send("\(step)") }
@@ -126,7 +126,7 @@ struct BroadcastPieceTests {
         learner.world.acknowledge(phone, 9)
     }
 
-    @Test("a piece behind a hole is refused: nothing is passed over, and the log stays unknown")
+    @Test("a piece after a gap is refused: no broadcast is skipped, and the log stays unknown")
     func hole() throws {
         let world = BroadcastHarness()
         for step in 1...4 { world.send("\(step)") }
@@ -141,7 +141,7 @@ struct BroadcastPieceTests {
         #expect(learner.isKnown && learner.harness.statistics.liveBroadcasts == 4)
     }
 
-    @Test("what its home has closed is forgotten where a piece tells of its numbers, and nowhere else")
+    @Test("a broadcast closed at its home is removed exactly where a piece covers its number")
     func closed() throws {
         let world = BroadcastHarness()
         let records = (1...6).map { world.send("\($0)") }
@@ -149,7 +149,7 @@ struct BroadcastPieceTests {
         for (logs, next) in try all(world, 1) { learner.learn(logs, isLast: next == nil) }
         for index in [1, 4, 5] { world.harness.shard.forgetBroadcast(records[index].id, records[index].app) }
         let pieces = try all(world, 1)
-        // Number 2 is gone: the first piece tells of 1 and 2.
+        // Number 2 is closed: the first piece covers 1 and 2.
         #expect(pieces.first?.logs.first?.bounds?.through == 2)
         learner.learn(pieces[0].logs, isLast: false)
         #expect(learner.harness.statistics.liveBroadcasts == 5)

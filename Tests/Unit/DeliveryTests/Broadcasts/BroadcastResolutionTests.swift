@@ -4,15 +4,15 @@ import Wire
 
 @testable import Delivery
 
-/// What happens to a device's broadcasts while its ledger is read, and what its positions prove afterwards.
+/// The broadcasts of a device while its ledger is read, and the effect of its positions afterwards.
 @Suite("Broadcasts while a device's ledger is read")
 struct BroadcastResolutionTests {
     private let world = BroadcastHarness()
     private var harness: DeliveryHarness { world.harness }
 
-    /// Three broadcasts, three seconds apart, sent and un-acked when the process crashes.
+    /// Sends three broadcasts, three seconds apart, that are not acked when the process crashes.
     ///
-    /// After the restart the first one's deadline passes, which makes its job and leaves it to the disk.
+    /// After the restart the first one's deadline passes, which creates its job and leaves the job on disk.
     private func firstIsAlerted() -> (phone: Phone, records: [TaskRecord]) {
         let phone = harness.register(token: "t")
         var records: [TaskRecord] = []
@@ -27,7 +27,7 @@ struct BroadcastResolutionTests {
         return (phone, records)
     }
 
-    @Test("a deadline that passes during the read takes no message away: the device is sent all of them")
+    @Test("a deadline that passes during the read removes no message, and the device receives all of them")
     func deadlineDuringRead() {
         var (phone, records) = firstIsAlerted()
         harness.connect(&phone, flushing: false)
@@ -42,7 +42,7 @@ struct BroadcastResolutionTests {
         #expect(world.imbalance(records) == nil)
     }
 
-    @Test("what was not sent is not claimed by a position beyond it after the next restart")
+    @Test("after the next restart a position does not settle an earlier message that was not sent")
     func skippedIsNotClaimed() {
         var (phone, records) = firstIsAlerted()
         harness.connect(&phone, flushing: false)
@@ -51,7 +51,7 @@ struct BroadcastResolutionTests {
         harness.flush()
         let later = world.send("later")
         var seen = Set(harness.takeDelivered().map(\.payload))
-        // The acks are lost with the process; the position says what was processed.
+        // The acks are lost with the process. The position has the processed messages.
         harness.crash()
         harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 4)] }
         seen.formUnion(harness.takeDelivered().map(\.payload))
@@ -62,7 +62,7 @@ struct BroadcastResolutionTests {
         #expect(seen == ["b1", "b2", "b3", "later"], "delivered is what was sent")
     }
 
-    @Test("a client that hangs up during the read leaves nothing in memory")
+    @Test("a client that disconnects during the read leaves nothing in memory")
     func hangsUpDuringRead() {
         var (phone, records) = firstIsAlerted()
         harness.advance(7_000)
@@ -76,7 +76,7 @@ struct BroadcastResolutionTests {
         #expect(records.allSatisfy { world.totals($0).ended == 1 })
     }
 
-    @Test("a read that fails leaves nothing in memory, and the next Hello finds everything")
+    @Test("a failed read leaves nothing in memory, and the next Hello finds everything")
     func readFails() {
         var (phone, records) = firstIsAlerted()
         harness.store.failingReads = [harness.store.readCount + 1]
@@ -91,7 +91,7 @@ struct BroadcastResolutionTests {
         #expect(records.allSatisfy { world.totals($0).ended == 1 } && world.imbalance(records) == nil)
     }
 
-    @Test("what ends while jobs are read does not come back: the ledger is asked again")
+    @Test("a message that ends while jobs are read stays ended, because the ledger is read again")
     func endsDuringRead() {
         var phone = harness.register(token: "t")
         var other = harness.register(token: "t")
@@ -101,9 +101,9 @@ struct BroadcastResolutionTests {
         world.enumerate()
         harness.store.cool()
         harness.crash()
-        // Both jobs fall due again, and come into memory.
+        // Both jobs become due again and are loaded into memory.
         harness.advance(10)
-        // A lease picks the old one's job and waits for another device's record.
+        // A lease selects the older job and waits for another device's record.
         harness.shard.lease(
             LeaseCommand(
                 origin: Origin(route: 2, request: 900), channel: .apns, apps: nil, limit: 1, leaseMilliseconds: 60_000,
@@ -129,12 +129,14 @@ struct BroadcastResolutionTests {
 
     // MARK: Positions as proofs
 
-    /// Two broadcasts for a device; the first is stopped, and before its message has ended the device is sent the second.
+    /// Sends two broadcasts to a device.
+    ///
+    /// The first is stopped, and the device receives the second before the first one's message has ended.
     private func passedOver(sentBefore: Bool, crashes: Bool) -> (first: TaskRecord, phone: Phone, totals: TaskTotals) {
         var phone = harness.register(state: sentBefore ? .foreground : .background)
         let first = world.send("first")
         #expect(harness.takeDelivered().count == (sentBefore ? 1 : 0))
-        // Out of reach; it has the first one's message, and has not read it.
+        // The device is unreachable. It has the first broadcast's message and has not processed it.
         harness.disconnect(phone, announced: false)
         harness.connect(&phone, state: .background)
         if !sentBefore {
@@ -144,7 +146,7 @@ struct BroadcastResolutionTests {
             harness.connect(&phone, state: .background)
         }
         world.ask(.change(first.id, first.app, .stop))
-        // The sweep has begun and its rows are being read.
+        // The sweep has started and its rows are being read.
         harness.shard.task(
             .sweep(first.id, first.app, BroadcastHarness.whole), origin: Origin(route: 3, request: 900),
             now: harness.now)
@@ -168,14 +170,14 @@ struct BroadcastResolutionTests {
     }
 
     @Test(
-        "a position beyond a stopped broadcast that the session passed over does not claim it",
+        "a position does not settle an earlier stopped broadcast that the session skipped",
         arguments: [true, false], [true, false])
     func stoppedIsNotClaimed(sentBefore: Bool, crashes: Bool) {
         let (_, _, totals) = passedOver(sentBefore: sentBefore, crashes: crashes)
         #expect(totals[.revoked] == 1 && totals[.delivered] == 0 && totals[.deliveredOffline] == 0)
     }
 
-    @Test("a position does not move a device past a broadcast that the shard has not evaluated for it")
+    @Test("a position does not advance a device beyond a broadcast that the shard has not evaluated for it")
     func unevaluatedStays() {
         var phone = harness.register(state: .background)
         let record = world.send()
@@ -189,7 +191,7 @@ struct BroadcastResolutionTests {
 
     // MARK: Flags
 
-    @Test("a broadcast that the shard evaluates after its live attempt comes flagged", arguments: [true, false])
+    @Test("a broadcast evaluated after its live attempt is sent with the offline flag", arguments: [true, false])
     func evaluatedLate(vendor: Bool) {
         var phone = harness.register()
         harness.disconnect(phone)
@@ -199,7 +201,7 @@ struct BroadcastResolutionTests {
         #expect(harness.takeDelivered().map(\.isOffline) == [true])
         world.acknowledge(phone, 1)
         #expect(world.totals(record)[.deliveredOffline] == 1)
-        // Within that time it is fresh.
+        // Within that time the broadcast has no offline flag.
         harness.disconnect(phone)
         world.send(vendor: vendor)
         harness.advance(9_000)
@@ -208,7 +210,7 @@ struct BroadcastResolutionTests {
     }
 
     @Test(
-        "what a session was sent and has not acked comes flagged later, without a fallback too",
+        "a message sent and not acked has the flag when it is sent later, also without a fallback",
         arguments: [true, false])
     func resentLate(crashes: Bool) {
         var phone = harness.register()
@@ -223,7 +225,7 @@ struct BroadcastResolutionTests {
         #expect(harness.takeDelivered().map(\.isOffline) == [true, true, true])
     }
 
-    @Test("a paced broadcast is fresh for a device that was there when it went out, however late it comes")
+    @Test("a paced broadcast has no flag for a device that was connected at its launch, however late it arrives")
     func pacedIsFresh() {
         let phone = harness.register()
         for _ in 0..<20 { _ = harness.register() }

@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts in their home: numbers, requests, times, stops, scans that go on after a restart, bounds.
+/// Broadcasts at their home shard: numbers, requests, schedules, stops, scans after a restart, bounds.
 @Suite("Broadcast tasks")
 struct BroadcastTaskTests {
     private let world: BroadcastHarness
@@ -16,7 +16,7 @@ struct BroadcastTaskTests {
         (UInt64(DeliveryHarness.app.home.index) << 52 | number, 5)
     }
 
-    @Test("a request makes its broadcast once; another body under its id is a conflict", arguments: [false, true])
+    @Test("a request creates its broadcast once; another body under its id is a conflict", arguments: [false, true])
     func request(crashes: Bool) {
         _ = harness.register()
         let record = world.record()
@@ -41,7 +41,7 @@ struct BroadcastTaskTests {
         }
     }
 
-    @Test("numbers go on after a restart and after the end of all broadcasts")
+    @Test("numbers continue after a restart and after the end of all broadcasts")
     func numbers() {
         world.send(timeToLive: 20_000)
         harness.crash()
@@ -52,7 +52,7 @@ struct BroadcastTaskTests {
         #expect(harness.launched.map { $0.broadcast?.number } == [1, 2])
     }
 
-    @Test("a timed broadcast goes out at its time, after a restart, too, to those that are there by then")
+    @Test("a scheduled broadcast starts at its time, also after a restart, for the devices registered by then")
     func scheduled() {
         var phone = harness.register()
         let record = world.record(scheduleAt: harness.now + 120_000)
@@ -67,7 +67,7 @@ struct BroadcastTaskTests {
         #expect(row.state == .open && row.firedAt > 0 && row.broadcast?.expiresAt == row.firedAt + 7_200_000)
     }
 
-    @Test("a deleted schedule never goes out")
+    @Test("a deleted schedule never starts")
     func cancelled() {
         _ = harness.register()
         let record = world.record(scheduleAt: harness.now + 120_000)
@@ -77,7 +77,7 @@ struct BroadcastTaskTests {
         #expect(harness.launched.isEmpty && harness.delivered.isEmpty)
     }
 
-    @Test("a stop ends what is pending and keeps it from everybody else; each of them has an end")
+    @Test("a stop ends pending messages and prevents new ones, and each message has one final state")
     func stopped() {
         let here = harness.register(), unacked = harness.register(token: "t")
         var away = harness.register(token: "t"), never = harness.register()
@@ -108,7 +108,7 @@ struct BroadcastTaskTests {
         #expect(world.totals(record)[.revoked] == 3)
     }
 
-    @Test("a shard that learns of broadcasts after a stop, before their home has closed it, sends nothing of it")
+    @Test("a shard that learns of stopped broadcasts before their home has closed them sends none of them")
     func stoppedIsToldAsStopped() throws {
         let record = world.send()
         world.ask(.change(record.id, record.app, .stop))
@@ -119,7 +119,7 @@ struct BroadcastTaskTests {
             return
         }
         #expect(try #require(logs.first?.records.first).state == .stopping)
-        // A device comes to the shard that has learnt of them.
+        // A device connects to the shard that has learned of the broadcasts.
         let other = BroadcastHarness()
         var phone = other.harness.register()
         other.harness.disconnect(phone)
@@ -130,7 +130,7 @@ struct BroadcastTaskTests {
         #expect(other.harness.takeDelivered().isEmpty, "a stopped broadcast was sent")
     }
 
-    @Test("word of a broadcast that is older than its stop here, or repeated after it, sends nothing of it")
+    @Test("an announcement that is older than the stop or repeated after it sends nothing")
     func stopOvertakesWord() throws {
         let record = world.send()
         guard
@@ -155,14 +155,14 @@ struct BroadcastTaskTests {
         }
     }
 
-    @Test("the enumerator goes on after a restart where it was, and alerts nobody twice")
+    @Test("the enumerator continues after a restart at its position, and alerts no device twice")
     func resumed() {
         let phones = (0..<6).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }
         let record = world.send()
         harness.advance(10_100)
         let due = harness.dueTasks[0]
-        // Two of the three buckets that the devices are in, and the place is written down.
+        // Two of the three buckets with devices are scanned, and the position is stored.
         for buckets in [0..<1, 1..<2] {
             world.ask(
                 .scan(
@@ -173,7 +173,7 @@ struct BroadcastTaskTests {
         let first = harness.lease()
         #expect(first.count == 4)
         for job in first { harness.settle(job, .accepted) }
-        // What the vendor took is told while it is pending.
+        // A vendor's acceptance is reported while the message is pending.
         #expect(world.totals(record).vendor.sent == 4 && world.totals(record).pending == 4)
         harness.crash()
         #expect(world.totals(record).vendor.sent == 4)
@@ -193,7 +193,7 @@ struct BroadcastTaskTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a scan done again finds everybody as they are")
+    @Test("a repeated scan finds all devices in their existing state")
     func repeatedScan() {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -230,7 +230,7 @@ struct BroadcastTaskTests {
         }
     }
 
-    @Test("a repeated request gets its broadcast's answer even when the app may have no more")
+    @Test("a repeated request gets its broadcast's result even if the app may not create more")
     func repeatedAtTheBound() {
         var limits = ShardLimits()
         limits.liveBroadcasts = 1
@@ -251,7 +251,7 @@ struct BroadcastTaskTests {
         }
     }
 
-    @Test("one app's speed holds up nobody else's broadcasts")
+    @Test("one app's speed does not delay another app's broadcasts")
     func pacedApart() {
         for _ in 0..<20 { _ = harness.register() }
         let other = harness.register(app: DeliveryHarness.otherApp)
@@ -264,7 +264,7 @@ struct BroadcastTaskTests {
         #expect(harness.takeDelivered().contains { $0.session == other.session && $0.payload == "theirs" })
     }
 
-    @Test("devices that return by the thousand in one commit get a broadcast one after the other")
+    @Test("devices that return by the thousand in one commit receive a broadcast one after another")
     func storm() {
         var phones = (0..<3_000).map { _ in harness.register() }
         for phone in phones { harness.disconnect(phone) }
@@ -276,7 +276,7 @@ struct BroadcastTaskTests {
         #expect(Set(harness.takeDelivered().map(\.session)).count == 3_000)
     }
 
-    @Test("a device that is forgotten has no pending message of a broadcast")
+    @Test("a removed device has no pending message of a broadcast")
     func forgotten() {
         let phone = harness.register()
         let record = world.send(timeToLive: 3 * 86_400_000, vendor: false)
@@ -290,7 +290,7 @@ struct BroadcastTaskTests {
         #expect(world.imbalance([record]) == nil)
     }
 
-    @Test("the cursor is in the device's row within a second, though nothing else is written")
+    @Test("the cursor is in the device's row within a second, even without other writes")
     func cursor() {
         let phone = harness.register()
         world.send(to: BroadcastHarness.tags(["nobody has it"]))
@@ -302,7 +302,7 @@ struct BroadcastTaskTests {
         #expect(found?.broadcastSettled == 2 && found?.broadcastEvaluatedBeyond == 0)
     }
 
-    @Test("a task's row keeps a broadcast's plan, and that of a list is as it was")
+    @Test("a task's row keeps a broadcast's plan, and a list's row is unchanged")
     func taskRow() throws {
         var record = world.record(to: BroadcastHarness.tags(["a", "b"], .any), speed: 7)
         record.broadcast?.number = 4
@@ -319,7 +319,7 @@ struct BroadcastTaskTests {
         #expect(bytes(record)[0] == 1)
     }
 
-    /// A revoke for one device, request 900.
+    /// Returns a revoke for one device, request 900.
     private func revoke(_ record: TaskRecord, of phone: Phone) {
         let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
         record.id.bytes.withUnsafeBytes { payload in
@@ -333,7 +333,7 @@ struct BroadcastTaskTests {
         harness.flush()
     }
 
-    @Test("a revoke withdraws a broadcast not yet evaluated for the device", arguments: [false, true])
+    @Test("a revoke withdraws a broadcast that was not yet evaluated for the device", arguments: [false, true])
     func revokedUnevaluated(crashes: Bool) {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -349,7 +349,7 @@ struct BroadcastTaskTests {
         #expect(world.imbalance([first, record]) == nil)
     }
 
-    @Test("a revoke of a broadcast not yet evaluated for a connected device leaves the earlier ones on their way")
+    @Test("a revoke of a broadcast not yet evaluated for a connected device does not affect earlier ones")
     func revokedBehindFullWindow() {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -365,7 +365,7 @@ struct BroadcastTaskTests {
         #expect(world.totals(first)[.delivered] == 1 && world.imbalance([first, second, third]) == nil)
     }
 
-    @Test("a revoke withdraws a broadcast's message where the device has it")
+    @Test("a revoke withdraws a broadcast's message that the device already has")
     func revoked() {
         let phone = harness.register(token: "t")
         let record = world.send()
@@ -386,7 +386,7 @@ struct BroadcastTaskTests {
         #expect(harness.finalState(trace?.message ?? .none) == .delivered)
     }
 
-    @Test("single pushes' jobs lease before those of a broadcast")
+    @Test("jobs of single pushes are leased before those of a broadcast")
     func bulk() {
         let phones = (0..<3).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }

@@ -4,13 +4,13 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts, as one shard sees them: whom they reach, in which order, and how each of their messages ends.
+/// Broadcasts in one shard: the devices that they reach, their order, and the final states of their messages.
 @Suite("Broadcasts")
 struct BroadcastTests {
     private let world = BroadcastHarness()
     private var harness: DeliveryHarness { world.harness }
 
-    @Test("a broadcast reaches everybody in reach once, in stream 1, and is settled by their acks")
+    @Test("a broadcast reaches all reachable devices once, in stream 1, and their acks settle it")
     func reachesEverybody() {
         let phones = (0..<5).map { _ in harness.register() }
         let record = world.send("hello")
@@ -27,7 +27,7 @@ struct BroadcastTests {
         #expect(world.imbalance([record]) == nil)
     }
 
-    @Test("it is told to the loops when it is durable, and a Deliver waits for its own ledger row")
+    @Test("a broadcast is announced to the loops when it is durable, and a Deliver waits for its own ledger row")
     func durable() {
         _ = harness.register()
         let record = world.record()
@@ -43,7 +43,7 @@ struct BroadcastTests {
         #expect(harness.delivered.count == 1)
     }
 
-    @Test("who was away gets it at the next visit, flagged, and once")
+    @Test("an offline device gets the broadcast once, with the offline flag, when it reconnects")
     func away() {
         var phone = harness.register()
         harness.disconnect(phone)
@@ -59,7 +59,7 @@ struct BroadcastTests {
         #expect(world.totals(record).ended == 1 && world.imbalance([record]) == nil)
     }
 
-    @Test("a device that registers later does not get it: its cursor is the head")
+    @Test("a device that registers later does not get it, because its cursor is the head")
     func later() {
         let record = world.send()
         let phone = harness.register()
@@ -71,7 +71,7 @@ struct BroadcastTests {
         #expect(world.totals(record).accepted == 0 && world.totals(second).accepted == 1)
     }
 
-    @Test("the order of the numbers is the order of delivery, within the session's window, behind single pushes")
+    @Test("broadcasts are delivered in the order of their numbers, within the window, after single pushes")
     func order() {
         let phone = harness.register()
         for number in 0..<40 { world.send("b\(number)") }
@@ -91,7 +91,7 @@ struct BroadcastTests {
         #expect(harness.status(phone)?.inFlightCount == 0)
     }
 
-    @Test("an ack above the log's head closes the session; one with ranges settles what it names")
+    @Test("an ack above the log's head closes the session; one with ranges settles those numbers")
     func acks() {
         let phone = harness.register(), liar = harness.register()
         let records = (0..<3).map { world.send("b\($0)") }
@@ -112,7 +112,7 @@ struct BroadcastTests {
         #expect(world.totals(record).failures == ["rejectedByClient: poison": 1])
     }
 
-    @Test("a lost ack comes back as a position, also after a restart", arguments: [false, true])
+    @Test("a position replaces a lost ack, also after a restart", arguments: [false, true])
     func lostAck(crashes: Bool) {
         var phone = harness.register()
         let record = world.send()
@@ -124,7 +124,7 @@ struct BroadcastTests {
     }
 
     @Test(
-        "what was in flight when the session ended is sent again in the next, after a restart, too",
+        "messages in flight when the session ended are sent again in the next, also after a restart",
         arguments: [false, true])
     func again(crashes: Bool) {
         var phone = harness.register()
@@ -139,7 +139,7 @@ struct BroadcastTests {
         #expect(world.imbalance(records) == nil)
     }
 
-    @Test("a position above the head means a restored store: the queue epoch changes and nothing is settled by it")
+    @Test("a position above the head indicates a restored store: the epoch changes and no message is settled")
     func restoredStore() {
         var phone = harness.register()
         world.send()
@@ -151,7 +151,7 @@ struct BroadcastTests {
 
     // MARK: Tags
 
-    @Test("the shard evaluates tags once: it passes over the other devices, and the stream goes on")
+    @Test("the shard evaluates tags once and skips devices that do not match")
     func tags() {
         let both = harness.register(), one = harness.register(), none = harness.register()
         world.setTags(both, ["a", "b"])
@@ -162,7 +162,7 @@ struct BroadcastTests {
         let delivered = harness.takeDelivered()
         func payloads(_ phone: Phone) -> [String] { delivered.filter { $0.session == phone.session }.map(\.payload) }
         #expect(payloads(both) == ["narrow", "all"] && payloads(one) == ["all"] && payloads(none) == ["not", "all"])
-        // Changed tags do not change what was decided.
+        // A later change of tags does not change the decision.
         world.setTags(none, ["a", "b"])
         world.acknowledge(none, 3)
         world.advance(7_300_000)
@@ -170,7 +170,7 @@ struct BroadcastTests {
         #expect(world.totals(all).accepted == 3 && world.imbalance([narrow, not, all]) == nil)
     }
 
-    @Test("the enumerator and the end of a broadcast look at tags, too")
+    @Test("the enumerator and the end of a broadcast also evaluate tags")
     func tagsOfAbsent() {
         let tagged = harness.register(token: "t"), other = harness.register(token: "t")
         world.setTags(tagged, ["a"])
@@ -187,7 +187,7 @@ struct BroadcastTests {
 
     // MARK: Devices that must not be reached
 
-    @Test("blacklisted devices are passed over; with push mode off nothing goes out until it is on")
+    @Test("blacklisted devices are skipped, and those with push mode off wait until it is on")
     func silenced() {
         let black = harness.register(token: "t")
         var silent = harness.register(token: "t")
@@ -203,7 +203,7 @@ struct BroadcastTests {
         #expect(harness.takeDelivered().map(\.session) == [silent.session])
     }
 
-    @Test("a device in the background gets an alert after the deadline, and the message when it comes back, flagged")
+    @Test("a background device gets an alert after the deadline, and later the message with the offline flag")
     func background() {
         let phone = harness.register(state: .background, token: "t")
         let record = world.send()
@@ -221,7 +221,7 @@ struct BroadcastTests {
         #expect(world.message(record, phone)?.finalState == .deliveredOffline)
     }
 
-    @Test("a missed ack makes a job at the deadline, the ack that comes then cancels it")
+    @Test("a missed ack creates a job at the deadline, and a late ack cancels it")
     func missedAck() {
         let phone = harness.register(token: "t")
         let record = world.send()
@@ -232,7 +232,7 @@ struct BroadcastTests {
         #expect(harness.rowCount(.job) == 0)
     }
 
-    @Test("who leaves with it un-acked is alerted at once")
+    @Test("a device that disconnects without an ack is alerted at once")
     func leaves() {
         let phone = harness.register(token: "t")
         let record = world.send()
@@ -240,7 +240,7 @@ struct BroadcastTests {
         #expect(harness.lease().map(\.task) == [record.id])
     }
 
-    @Test("opened from the notification it ends as opened and does not come again")
+    @Test("a message opened from the notification ends as opened and is not sent again")
     func opened() {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -254,7 +254,7 @@ struct BroadcastTests {
         #expect(totals[.opened] == 1 && totals.vendor.clicked == 1 && world.imbalance([record]) == nil)
     }
 
-    @Test("at its expiry an alerted message ends as handed off, the others as expired, and each device has an end")
+    @Test("at expiry alerted messages end as handedOff and others as expired, one final state per device")
     func expiry() {
         let alerted = harness.register(token: "t"), silent = harness.register(), unacked = harness.register()
         harness.disconnect(alerted)
@@ -275,7 +275,7 @@ struct BroadcastTests {
 
     // MARK: Time to live and strategies
 
-    @Test("with TTL 0 it reaches devices that are connected within a deadline, and expires; no device is alerted")
+    @Test("TTL 0 reaches only devices connected within a deadline, then expires without alerts")
     func zero() {
         let here = harness.register(token: "t"), away = harness.register(token: "t")
         harness.disconnect(away)
@@ -288,7 +288,7 @@ struct BroadcastTests {
         #expect(totals[.expired] == totals.accepted && totals.accepted == 2)
     }
 
-    @Test("with TTL −1 a device that was not reached is alerted, once and for a minute, and nothing is kept for it")
+    @Test("TTL −1 alerts an unreached device once, for a minute, without offline storage")
     func minusOne() {
         let here = harness.register(token: "t")
         var away = harness.register(token: "t")
@@ -307,7 +307,7 @@ struct BroadcastTests {
         #expect(totals[.delivered] == 1 && totals[.handedOff] == 1 && totals.pending == 0)
     }
 
-    @Test("strategy 3 reaches no vendor")
+    @Test("strategy 3 uses no vendor")
     func liveOnly() {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -319,7 +319,7 @@ struct BroadcastTests {
     }
 
     @Test(
-        "strategies 2 and 4 are dealt out by a scan, to those that were there",
+        "a scan sends strategies 2 and 4 to the devices that were registered",
         arguments: [Strategy.vendorOnly, .vendorElseLive])
     func dealt(strategy: Strategy) {
         let phones = (0..<3).map { _ in harness.register(token: "t") }
@@ -339,7 +339,7 @@ struct BroadcastTests {
 
     // MARK: Collapse
 
-    @Test("a newer broadcast under the same key takes the place of an unsent older one, on both channels")
+    @Test("a newer broadcast with the same key replaces an unsent older one on both channels")
     func collapse() {
         var phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -364,7 +364,7 @@ struct BroadcastTests {
     }
 
     @Test(
-        "an older one stays replaced when the newer one is stopped or its time is over",
+        "a replaced broadcast stays replaced when the newer one is stopped or expires",
         arguments: [FinalState.revoked, .expired], [[false, false], [true, false], [false, true], [true, true]])
     func replacedStaysReplaced(state: FinalState, isEvaluated: [Bool]) {
         var phone = harness.register(token: "t")
@@ -384,7 +384,7 @@ struct BroadcastTests {
     }
 
     @Test(
-        "one in flight that a newer one replaced does not come again once that is over", arguments: [false, true])
+        "a replaced broadcast in flight is not sent again after the newer one has ended", arguments: [false, true])
     func replacedInFlight(isCrash: Bool) {
         var phone = harness.register(token: "t")
         let old = world.send("old", collapseKey: "k"), new = world.send("new", collapseKey: "k")
@@ -408,7 +408,7 @@ struct BroadcastTests {
         #expect(world.totals(record)[.delivered] == 1)
     }
 
-    @Test("a tap does not end a broadcast's message whose alert did not carry all of it", arguments: [false, true])
+    @Test("a tap does not end a broadcast's message whose alert is incomplete", arguments: [false, true])
     func tapOfPart(carriesAll: Bool) throws {
         var phone = harness.register(state: .background, token: "t")
         let record = world.send("the rest", carriesAll: carriesAll)
@@ -423,7 +423,7 @@ struct BroadcastTests {
         #expect(totals[carriesAll ? .opened : .deliveredOffline] == 1 && totals.vendor.clicked == 1)
     }
 
-    @Test("in flight the older one stays, and its ack counts")
+    @Test("an older broadcast in flight stays, and its ack counts")
     func collapseInFlight() {
         let busy = harness.register()
         let old = world.send("old", collapseKey: "k"), new = world.send("new", collapseKey: "k")

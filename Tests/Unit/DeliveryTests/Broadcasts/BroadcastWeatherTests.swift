@@ -4,16 +4,15 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts where something else is wrong: a damaged row, a failing read, a store that is behind, a device that comes
-/// back in the middle.
-@Suite("Broadcasts in bad weather")
+/// Broadcasts during other faults: a damaged row, a failed read, a store that lags, a device that reconnects.
+@Suite("Broadcasts during other faults")
 struct BroadcastWeatherTests {
     private let world: BroadcastHarness
     private var harness: DeliveryHarness { world.harness }
 
     init() { world = BroadcastHarness() }
 
-    /// Leaves bytes on the disk that are no device.
+    /// Replaces the device's row on disk with invalid bytes.
     private func damageRow(of phone: Phone) throws {
         var found: (key: StoreKey, wakeAt: GatewayTime)?
         harness.store.loadAll(table: .device) { row in
@@ -30,7 +29,7 @@ struct BroadcastWeatherTests {
         harness.store.sync()
     }
 
-    @Test("a scan passes over a device whose row is damaged, and reaches everybody else")
+    @Test("a scan skips a device whose row is damaged, and reaches all others")
     func damagedRow() throws {
         let phones = (0..<4).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }
@@ -52,7 +51,7 @@ struct BroadcastWeatherTests {
         #expect(world.totals(record).accepted == 3)
     }
 
-    @Test("a read that fails holds a scan up, which does the step again")
+    @Test("a failed read delays a scan, which repeats the step")
     func unread() throws {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -73,8 +72,8 @@ struct BroadcastWeatherTests {
         #expect(world.totals(record).accepted == 1)
     }
 
-    /// The alarm is told once: device, ledger row and job are read for it, and each of these reads may fail.
-    @Test("a message of a broadcast that is forgotten ends, whichever read of its alarm fails", arguments: 1...4)
+    /// The alarm is reported once; it reads the device, the ledger row and the job, and each of these reads may fail.
+    @Test("a message of a removed broadcast ends, whichever read of its alarm fails", arguments: 1...4)
     func forgottenAlarm(failing: Int) {
         let phone = harness.register(token: "t")
         let record = world.send(timeToLive: 60_000, vendor: false)
@@ -91,7 +90,7 @@ struct BroadcastWeatherTests {
         #expect(world.imbalance([record]) == nil)
     }
 
-    @Test("scans rest while the store takes no writes, and go on when it does")
+    @Test("scans pause while the store refuses writes, and continue afterwards")
     func storeBehind() throws {
         let phones = (0..<5).map { _ in harness.register() }
         let away = harness.register(token: "t")
@@ -121,14 +120,14 @@ struct BroadcastWeatherTests {
         #expect(world.totals(record).accepted == 6)
     }
 
-    @Test("a device that comes into reach while the enumerator makes its job is sent the message once both are durable")
+    @Test("a device that becomes reachable while the enumerator creates its job gets the message once both are durable")
     func reachedMeanwhile() throws {
         let phone = harness.register(state: .background, token: "t")
         let record = world.send()
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
         #expect(harness.delivered.isEmpty)
-        // The update is on its way to the disk, so that nothing is sent yet; then comes the scan, whose batch is behind it.
+        // The update is not durable yet, so no message is sent. The scan's batch follows it.
         var update = DeviceUpdate()
         update.applicationState = .foreground
         update.badge = 3

@@ -11,7 +11,7 @@ struct AppStatisticsTests {
 
     private func statistics(_ app: AppKey) -> AppStatistics { harness.shard.statistics(of: [app])[0] }
 
-    @Test("each app has its own numbers, in the order of the question, and the apps' sums are the shard's")
+    @Test("each app has its own numbers, in the order of the request, and their sums are the shard's")
     func apart() {
         let phone = harness.register(token: "aa")
         let neighbour = harness.register(token: "aa", app: Self.other)
@@ -27,7 +27,7 @@ struct AppStatisticsTests {
         #expect(statistics(Self.other).dueJobs[.apns] == 1)
     }
 
-    @Test("a message that did not arrive counts for its app, by how it ended")
+    @Test("an undelivered message counts for its app by its final state")
     func undelivered() {
         let phone = harness.register()
         let neighbour = harness.register(app: Self.other)
@@ -42,7 +42,7 @@ struct AppStatisticsTests {
         #expect(harness.statistics.ended(.failed) == 1 && harness.statistics.ended(.expired) == 1)
     }
 
-    @Test("an app's refusals over its share count for it")
+    @Test("refusals above its share count for the app")
     func overShare() {
         let phone = harness.register(token: "aa")
         let neighbour = harness.register(token: "aa", app: Self.other)
@@ -54,7 +54,7 @@ struct AppStatisticsTests {
         #expect(statistics(Self.other).refusedOverShare == 0)
     }
 
-    @Test("what an app has on disk besides its queue: its devices, and the messages of two days, ended or not")
+    @Test("an app's stored data besides its queue are its devices and the messages of two days, ended or not")
     func retained() {
         let (device, message) = (RetainedBytes.ofDevice, RetainedBytes.ofRecentMessage)
         func retained() -> Int64 { statistics(DeliveryHarness.app).retainedBytes }
@@ -69,7 +69,7 @@ struct AppStatisticsTests {
         #expect(retained() == 2 * device + 3 * message && statistics(DeliveryHarness.app).queuedBytes == 0)
         harness.crash()
         #expect(retained() == 2 * device + 3 * message)
-        // A device that never came again goes after a day; the messages of yesterday still count.
+        // A device that never reconnected is removed after a day. Yesterday's messages still count.
         harness.advance(86_400_000)
         #expect(retained() == device + 3 * message)
         harness.crash()
@@ -80,12 +80,12 @@ struct AppStatisticsTests {
         #expect(retained() == device)
     }
 
-    @Test("the first command after midnight takes no part in the day's turn: what is before yesterday leaves memory")
+    @Test("the first command after midnight does not count in the old day, and earlier days leave memory")
     func midnight() {
         _ = harness.register()
         #expect(harness.shard.counters.rowCount == 1)
         for day in 1...4 {
-            // A command comes before the timer of the new day.
+            // A command arrives before the timer of the new day.
             harness.letTimePass(86_400_000)
             _ = harness.register()
             harness.advance(1_000)
@@ -97,7 +97,7 @@ struct AppStatisticsTests {
         #expect(registered[0].accumulated == 5)
     }
 
-    @Test("an app that a row brought back before a reload lists it again has its place")
+    @Test("an app loaded from a row before a reload lists it has its place")
     func relisted() {
         var phone = harness.register(token: "aa", app: Self.other)
         harness.disconnect(phone)

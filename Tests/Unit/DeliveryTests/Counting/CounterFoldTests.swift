@@ -4,8 +4,8 @@ import Wire
 
 @testable import Delivery
 
-/// Days gone by are folded into a row an app and day, and later into one an app: nothing is lost or counted twice.
-@Suite("Counters of days gone by")
+/// Past days are folded into one row per app and day, and later into one per app, without loss or double counting.
+@Suite("The folding of past days' counters")
 struct CounterFoldTests {
     private static let bucketCount = 12
     private static let firstDay: UInt32 = 20_000
@@ -16,7 +16,7 @@ struct CounterFoldTests {
 
     private static func noon(_ day: UInt32) -> GatewayTime { Int64(day) * 86_400_000 + 43_200_000 }
 
-    /// A gateway of some loops over one store, as far as counters go.
+    /// The counters of a gateway of several loops over one store.
     private struct Process {
         var fold = CounterFold()
         var shards: [Box] = []
@@ -52,9 +52,9 @@ struct CounterFoldTests {
         }
 
         var pending: Int { shards.reduce(0) { $0 + Int($1.shard.statistics.pending) } }
-        /// The same, as it is counted by app.
+        /// The same number from the per-app counters.
         var queued: Int { sum { $0.queuedMessages } }
-        /// And what they count in bytes.
+        /// The queued bytes.
         var queuedBytes: Int { sum { $0.queuedBytes } }
         var devices: Int { retained { $0.devices } }
         func recent(on day: UInt32) -> Int { retained { $0.recentMessages(on: day) } }
@@ -76,14 +76,14 @@ struct CounterFoldTests {
         }
     }
 
-    /// What was counted, by hand.
+    /// The expected counts.
     private struct Books {
         var accepted: [CounterDay: Int] = [:]
         var registered: [CounterDay: Int] = [:]
         var pending = 0
         var blocks = 0
         var devices: Int { registered.values.reduce(0, +) }
-        /// Of this day and the one before.
+        /// Returns the messages of this day and the previous one.
         func recent(on day: UInt32) -> Int {
             accepted.reduce(0) { $0 + ($1.key.day == day || $1.key.day + 1 == day ? $1.value : 0) }
         }
@@ -99,7 +99,7 @@ struct CounterFoldTests {
                 row.accepted = UInt64.random(in: 1...9, using: &random)
                 row.finals[0] = UInt64.random(in: 0...row.accepted, using: &random)
                 row.extra[.registered] = UInt32.random(in: 0...2, using: &random)
-                // Near the end of 32 bits both wrap, here and in sums.
+                // Near the end of 32 bits both counters wrap, here and in sums.
                 row.extra[.acceptedBlocks] = UInt32.random(in: 0...(1 << 20), using: &random)
                 row.extra[.endedBlocks] = UInt32.random(in: 0...(1 << 20), using: &random)
                 books.blocks += Int(row.extra[.acceptedBlocks]) - Int(row.extra[.endedBlocks])
@@ -121,7 +121,7 @@ struct CounterFoldTests {
         store.sync()
     }
 
-    /// As the keeper of the loop of bucket 0 does it; false when it was cut off by the end of the process.
+    /// Folds as the gateway does on the loop of bucket 0; returns false if the end of the process interrupted it.
     private func fold(
         _ process: inout Process, _ store: MemoryShardStore, _ day: UInt32, _ random: inout SeededGenerator
     ) -> Bool {
@@ -144,7 +144,7 @@ struct CounterFoldTests {
         return true
     }
 
-    @Test("a year of ten apps, with crashes at every step: every day of the reports, and what is pending, stay right")
+    @Test("after a year of ten apps with crashes at every step, all reports and pending counts are correct")
     func year() {
         var random = SeededGenerator(seed: 11)
         let store = MemoryShardStore()
@@ -176,14 +176,14 @@ struct CounterFoldTests {
             }
             count(store, day, &books, &random)
         }
-        // Today, yesterday, the day before, and some that crashes left; folded days and a total an app.
+        // Today, yesterday, the day before, and some days that crashes left; folded days and one total per app.
         let bound = Self.apps.count * (6 * Self.bucketCount + Int(Self.reportDays) + 4)
         #expect(mostRows <= bound, "\(mostRows) rows at a start")
         #expect(mostRows > Self.apps.count * Int(Self.reportDays))
         #expect(store.violations.isEmpty)
     }
 
-    @Test("a year that was not folded is folded bit by bit, and a start keeps sums of it, not rows")
+    @Test("a year without folding is folded in steps, and a start keeps sums of it, not rows")
     func wholeYear() {
         var random = SeededGenerator(seed: 12)
         let store = MemoryShardStore()
@@ -207,7 +207,7 @@ struct CounterFoldTests {
         }
     }
 
-    @Test("a shard that does not know the folded days tells no counts; then each day counts once")
+    @Test("a shard that does not know the folded days reports no counts; then each day counts once")
     func unknownFold() throws {
         var random = SeededGenerator(seed: 12)
         let store = MemoryShardStore()
@@ -216,7 +216,7 @@ struct CounterFoldTests {
         let last = CountersRow.day(of: harness.now)
         let first = last - 6
         for day in first...last { count(store, day, &books, &random) }
-        // Two days are folded, and their rows are still there.
+        // Two days are folded, and their rows still exist.
         var process = Process(store, day: first + 3, loopCount: 1)
         let change = process.fold.change(
             process.shards.map { $0.shard.counters.foldable(today: first + 3) }, today: first + 3,
@@ -238,7 +238,7 @@ struct CounterFoldTests {
             }
         }
         harness.shard.learnFold(process.fold.folded, now: harness.now)
-        // Asked twice, since two answers may come.
+        // Requested twice, because two answers may arrive.
         harness.shard.learnFold(process.fold.folded, now: harness.now)
         var folded = 0
         for app in Self.apps {
@@ -256,7 +256,7 @@ struct CounterFoldTests {
         #expect(Int(harness.statistics.pending) == books.pending - folded)
         let queued = harness.shard.statistics(of: Self.apps).reduce(0) { $0 + Int($1.queuedMessages) }
         #expect(queued == books.pending - folded)
-        // The rows of folded days are given as zeros, so that they are removed.
+        // The rows of folded days are set to zero, so that they are removed.
         guard case .foldable(let rows)? = world.ask(.foldable(today: last)) else {
             Issue.record("nothing to fold")
             return
@@ -265,7 +265,7 @@ struct CounterFoldTests {
         #expect(Set(rows.map(\.day)) == Set(first...last - 2))
     }
 
-    @Test("a fold that is the day's first command counts no day twice that was in memory")
+    @Test("a fold that is the day's first command counts no day in memory twice")
     func foldBeforeTheFirstTimer() throws {
         var random = SeededGenerator(seed: 17)
         let store = MemoryShardStore()
@@ -282,7 +282,7 @@ struct CounterFoldTests {
             }
         }
         check("at first")
-        // Two days on, a loop that takes commands without end is asked before its timer comes.
+        // Two days later a constantly busy loop gets the request before its timer runs.
         let later = Self.noon(today + 1)
         for box in yesterday.shards {
             box.shard.task(.foldable(today: today + 1), origin: .none, now: later)
@@ -302,7 +302,7 @@ struct CounterFoldTests {
         check("after the fold, and the timer")
     }
 
-    @Test("in a cluster a folded day counts once, whichever shards started before and after")
+    @Test("in a cluster a folded day counts once, whichever shards start before and after it")
     func foldOfCluster() throws {
         var random = SeededGenerator(seed: 13)
         let store = MemoryShardStore()
@@ -334,11 +334,11 @@ struct CounterFoldTests {
                 .removeCounters(change.removed, box.share, isCounted: true), origin: .none, now: Self.noon(today))
         }
         check(process, "folded")
-        // A part moves: its shard knows that these days are folded.
+        // A partition moves, and its new shard knows that these days are folded.
         let moved = Process(store, day: today, loopCount: 3, apps: Self.settings)
         process.shards[1] = moved.shards[1]
         check(process, "a part has moved")
-        // Part 0 moves: its shard counts the folded sums.
+        // Part 0 moves, and its new shard counts the folded sums.
         process.shards[0] = moved.shards[0]
         check(process, "part 0 has moved")
         let again = process.fold.change(

@@ -3,9 +3,9 @@ import Wire
 
 @testable import Delivery
 
-@Suite("What a shard counts")
+@Suite("The counters of a shard")
 struct ShardStatisticsTests {
-    @Test("a part's next shard counts on where the last one ended, and what is true of a moment is its own")
+    @Test("a partition's next shard continues the counters, but not the gauges")
     func addsCounters() {
         var earlier = ShardStatistics()
         for counter in ShardStatistics.counters { earlier[keyPath: counter] = 2 }
@@ -20,7 +20,7 @@ struct ShardStatisticsTests {
         #expect(present[.apns].dueJobs == 0)
     }
 
-    @Test("no counter is left out")
+    @Test("no counter is omitted")
     func allCounters() {
         func count(_ value: Any) -> Int { Mirror(reflecting: value).children.count { $0.value is UInt64 } }
         #expect(count(ShardStatistics()) == ShardStatistics.counters.count)

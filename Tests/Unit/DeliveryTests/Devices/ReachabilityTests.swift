@@ -20,7 +20,7 @@ import Wire
         #expect(harness.lease().isEmpty)
     }
 
-    @Test("an un-acked message's job falls due after 10 s, or 3 s for a background app that keeps running")
+    @Test("an unacked message's job is due after 10 s, or 3 s for a background app that keeps running")
     func deadlines() {
         for (state, milliseconds) in [(.foreground, 10_000), (.background, 3_000)] as [(ApplicationState, Int64)] {
             let harness = DeliveryHarness()
@@ -47,7 +47,7 @@ import Wire
         harness.acknowledge(phone, 0)
         harness.disconnect(phone, announced: false)
         #expect(harness.lease().isEmpty)
-        // One that is connected and says nothing: its message goes to the vendor a second before its end.
+        // The device is connected and sends nothing: its message goes to the vendor a second before its expiry.
         let other = harness.register(token: "bb")
         let silent = harness.publish(other, timeToLive: 5_000).message
         harness.advance(3_999)
@@ -56,7 +56,7 @@ import Wire
         #expect(harness.lease().map(\.message) == [silent])
     }
 
-    @Test("background without keepsRunning counts as offline: queued, flagged, job due now")
+    @Test("a background app without keepsRunning counts as offline: queued, flagged, job due at once")
     func backgroundIsOffline() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -69,7 +69,7 @@ import Wire
         #expect(harness.delivered.map(\.isOffline) == [true])
     }
 
-    @Test("leaving makes every un-acked message's job due now", arguments: [ApplicationState.background, .terminated])
+    @Test("a disconnect makes unacked messages' jobs due", arguments: [ApplicationState.background, .terminated])
     func leaving(state: ApplicationState) {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -79,7 +79,7 @@ import Wire
         #expect(Set(harness.lease().map(\.message)) == Set(outcomes.dropFirst().map(\.message)))
     }
 
-    @Test("an announced close makes jobs due now, an unannounced one two seconds later")
+    @Test("an announced close makes jobs due at once, an unannounced one two seconds later")
     func closes() {
         for (announced, delay) in [(true, 0), (false, 2_000)] as [(Bool, Int64)] {
             let harness = DeliveryHarness()
@@ -95,7 +95,7 @@ import Wire
         }
     }
 
-    @Test("a device that is back within two seconds gets the message again, and nothing is leased")
+    @Test("a device that reconnects within two seconds gets the message again, and no job is leased")
     func quickReturn() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -111,7 +111,7 @@ import Wire
         #expect(harness.statistics.ended(.delivered) == 1)
     }
 
-    @Test("while a device is reachable its unleased jobs are held, and free again when it leaves")
+    @Test("while a device is reachable its unleased jobs are held, and they are due again when it disconnects")
     func holding() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -137,7 +137,7 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
-    @Test("a missed ack makes the session suspect: ping, unreachable, and closed after 10 s of silence")
+    @Test("a missed ack makes the session suspect: Ping, unreachable, and closed after 10 s of silence")
     func suspect() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -153,7 +153,7 @@ import Wire
         #expect(harness.closes.map(\.code) == [.suspectTimeout])
     }
 
-    @Test("any frame clears the suspicion; jobs are held again but for the overdue message's")
+    @Test("any frame ends the suspicion, and jobs are held again except the overdue message's")
     func suspicionCleared() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -168,7 +168,7 @@ import Wire
         #expect(!harness.closes.contains { $0.code == .suspectTimeout })
     }
 
-    @Test("after a DeviceUpdate un-acked messages come again, after the result, with flags computed anew")
+    @Test("after the result of a DeviceUpdate unacked messages are sent again, with new flags")
     func resendAfterUpdate() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -182,7 +182,7 @@ import Wire
         #expect(harness.delivered.map(\.attempt) == [3])
     }
 
-    @Test("no token or no vendor content: the message waits, and the answer says why there is no fallback")
+    @Test("without token or vendor content the message waits, and the result has the reason")
     func noFallback() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background)
@@ -197,7 +197,7 @@ import Wire
         #expect(harness.delivered.count == 3)
     }
 
-    @Test("silence for one and a half heartbeats closes; any frame keeps the session")
+    @Test("silence for one and a half heartbeats closes the session, and any frame keeps it")
     func heartbeat() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -211,7 +211,7 @@ import Wire
         #expect(harness.closes.last?.code == .heartbeatTimeout)
     }
 
-    @Test("after a standstill of the gateway each session gets a fresh period, also a suspect one")
+    @Test("after a stall of the gateway each session gets a new period, including suspect ones")
     func standstill() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -221,7 +221,7 @@ import Wire
         _ = harness.publish(suspect)
         while harness.pings.isEmpty { harness.advance(1_000) }
         let (closeCount, stopped) = (harness.closes.count, harness.now)
-        // The loop reads before it does anything else with the time.
+        // The loop processes input before any timer.
         harness.shard.stoodStill(now: stopped + 70_000)
         harness.advance(70_000)
         #expect(harness.closes.count == closeCount)
@@ -231,7 +231,7 @@ import Wire
     }
 
     @Test(
-        "a heartbeat wish is kept within its range",
+        "a requested heartbeat is limited to its range",
         arguments: [(1, 30), (5_000, 1_800), (0, 300)] as [(UInt32, UInt32)])
     func heartbeatRange(wish: UInt32, effective: UInt32) {
         let harness = DeliveryHarness()
@@ -240,7 +240,7 @@ import Wire
         #expect(harness.welcomes.last?.welcome.heartbeatSeconds == effective)
     }
 
-    @Test("push mode off: queued, sent nowhere until it is on")
+    @Test("push mode off queues messages and sends none until it is on")
     func pushModeOff() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -256,7 +256,7 @@ import Wire
         #expect(harness.delivered.count == 1)
     }
 
-    @Test("the last login is the last Hello, whatever was heard since; a crash does not change it")
+    @Test("the last login is the last Hello, whatever frames followed, also after a crash")
     func lastLogin() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -273,12 +273,12 @@ import Wire
         #expect(harness.status(phone)?.lastLoginAt == login)
     }
 
-    @Test("connected devices are counted by app as they come and go, without looking at each")
+    @Test("connected devices are counted by app incrementally")
     func connectedCounts() {
         let harness = DeliveryHarness()
         var phones = (0..<3).map { _ in harness.register() }
         #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
-        // A second session takes the place of the first.
+        // A second session replaces the first.
         harness.connect(&phones[0])
         #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
         for phone in phones { harness.disconnect(phone) }

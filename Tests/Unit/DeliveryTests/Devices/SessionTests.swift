@@ -17,7 +17,7 @@ import Wire
         #expect(harness.rowCount(.device) == 1)
     }
 
-    @Test("a wrong proof, an unknown cid and another app are turned away")
+    @Test("a wrong proof, an unknown cid and another app are refused")
     func turnedAway() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -36,7 +36,7 @@ import Wire
     func clockSkew() {
         let harness = DeliveryHarness()
         var phone = harness.register()
-        // A registration proves another secret, so its timestamp, however far ahead, binds nobody.
+        // A registration proves another secret, so its timestamp does not bind the device, however far ahead it is.
         let first = UInt64(harness.now)
         harness.connect(&phone) { $0.timestamp = first }
         #expect(harness.welcomes.count == 2)
@@ -54,7 +54,7 @@ import Wire
         #expect(harness.closes.last?.code == .clockSkew)
     }
 
-    @Test("the newest session wins and the old one's acks count no more")
+    @Test("the newest session wins, and the old one's acks no longer count")
     func newestWins() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -72,7 +72,7 @@ import Wire
         #expect(harness.statistics.ended(.delivered) == 1)
     }
 
-    @Test("Welcome comes before the backlog, which comes in order and flagged")
+    @Test("the backlog follows the Welcome in order and with the offline flag")
     func backlogInOrder() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -86,7 +86,7 @@ import Wire
         #expect(harness.delivered.allSatisfy { $0.isOffline })
     }
 
-    @Test("a cold backlog is paged from the store in order, window by window, with what is young behind it")
+    @Test("a cold backlog is paged from the store in order, one window at a time, before young messages")
     func coldBacklog() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -127,7 +127,7 @@ import Wire
         #expect(harness.takeDelivered().count == 2)
     }
 
-    @Test("a narrow byte window still lets one large message through")
+    @Test("a narrow byte window still admits one large message")
     func oneAlwaysFits() {
         var limits = ShardLimits()
         limits.windowByteCount = 100
@@ -140,7 +140,7 @@ import Wire
         #expect(harness.delivered.count == 2)
     }
 
-    @Test("a position beyond what was ever given changes the epoch and settles nothing")
+    @Test("a position above every assigned number changes the epoch and settles nothing")
     func queueEpoch() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -154,7 +154,7 @@ import Wire
         #expect(harness.welcomes.last?.welcome.queueEpoch == 8)
     }
 
-    @Test("a Hello's positions settle the rows they name, cold ones too", arguments: [false, true])
+    @Test("a Hello's positions settle the rows they cover, including cold ones", arguments: [false, true])
     func positionsSettle(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -171,7 +171,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("sequences are never given twice, across crashes and evictions")
+    @Test("sequences are never reused, across crashes and evictions")
     func sequencesNeverRepeat() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -188,7 +188,7 @@ import Wire
         #expect(harness.delivered.last?.sequence == before)
     }
 
-    @Test("Welcome tells what ended unseen since the last visit, once")
+    @Test("Welcome reports messages that ended unseen since the last session, once")
     func dropped() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -202,7 +202,7 @@ import Wire
         #expect(harness.welcomes.last?.welcome.dropped == [])
     }
 
-    @Test("a device that never came back is collected after a day, one that did is not")
+    @Test("a device that never reconnected is removed after a day, and one that did is not")
     func collected() {
         let harness = DeliveryHarness()
         let gone = harness.register()
@@ -233,7 +233,7 @@ import Wire
             #expect(harness.publish(refused).code == .unknownDevice)
             #expect(harness.publish(kept).code == .accepted)
         }
-        // Both came; one left.
+        // Both devices registered, and one was removed.
         #expect(harness.rowCount(.event) == (hasEvents ? 3 : 0))
         var again = refused
         harness.connect(&again)
@@ -243,7 +243,7 @@ import Wire
     }
 
     @Test(
-        "a refused session leaves a device as it is that came before, or has something queued",
+        "a refused session does not change a device that connected before or has queued messages",
         arguments: [false, true])
     func refusedSession(hasCome: Bool) {
         let harness = DeliveryHarness()
@@ -259,7 +259,7 @@ import Wire
         #expect(harness.status(phone)?.isConnected == true)
     }
 
-    @Test("a device that a broadcast reached before its registration is refused stays, and its message ends")
+    @Test("a device with a broadcast's message stays when its registration is refused, and the message ends")
     func refusedAmidBroadcast() {
         let base = BroadcastHarness()
         let harness = base.harness
@@ -279,7 +279,7 @@ import Wire
         harness.connect(&phone, flushing: false)
         harness.disconnect(phone)
         #expect(harness.welcomes.count == 1)
-        // Its proof was never looked at: it does not count as a coming of the device.
+        // Its proof was never verified, so the Hello does not count as a connection of the device.
         #expect(harness.leftBeforeWelcome.isEmpty)
         #expect(harness.status(phone)?.isConnected == false)
         #expect(harness.publish(phone).isLive == false)
@@ -287,7 +287,7 @@ import Wire
         #expect(harness.delivered.count == 1)
     }
 
-    @Test("a connection that ends before its good Hello is durable is told of, since the device has come")
+    @Test("a connection that ends before its valid Hello is durable is reported, because the device has connected")
     func leavesBeforeWelcome() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -311,7 +311,7 @@ import Wire
         #expect(harness.welcomes.count == 2)
     }
 
-    @Test("a question whose read fails is answered as unreadable, not as an unknown device")
+    @Test("a query whose read fails is answered as unreadable, not as an unknown device")
     func failedQuestion() {
         let harness = DeliveryHarness()
         let phone = harness.register()

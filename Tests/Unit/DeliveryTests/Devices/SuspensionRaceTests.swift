@@ -3,9 +3,9 @@ import TestKit
 import Testing
 import Wire
 
-/// What crosses on the wire while an app goes to the background and comes back.
+/// Frames that cross on the wire while an app enters the background and returns.
 @Suite("Suspension races") struct SuspensionRaceTests {
-    @Test("an ack that follows the report of going away still counts and cancels the alert", arguments: [false, true])
+    @Test("an ack after the report of suspension still counts and cancels the alert", arguments: [false, true])
     func ackAfterLeaving(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -24,7 +24,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("what was sent before an update is sent again after it, and left to the disk at the session's end")
+    @Test("messages sent before an update are sent again after it, and are on disk at the session's end")
     func coldInFlightSurvivesUpdates() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -51,7 +51,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("an ack for what this session was never sent is ignored, though it was sent in an earlier one")
+    @Test("an ack for a message of an earlier session, not sent in this one, is ignored")
     func notSentHere() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -61,7 +61,7 @@ import Wire
         #expect(harness.finalState(outcome.message) == nil)
     }
 
-    @Test("a position beyond a message that the stream passed over does not claim it", arguments: [false, true])
+    @Test("a position does not settle an earlier message that the stream skipped", arguments: [false, true])
     func passedOver(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -83,7 +83,7 @@ import Wire
     }
 
     @Test(
-        "a one-shot message that was not read before its connection broke is not claimed by later positions",
+        "a one-shot message that was not read before the disconnect is not settled by later positions",
         arguments: [false, true])
     func oneShotPassedOver(cold: Bool) {
         let harness = DeliveryHarness()
@@ -121,7 +121,7 @@ import Wire
         #expect(harness.lease().isEmpty && harness.imbalance() == nil)
     }
 
-    @Test("an update does not prolong the one attempt of a one-shot message", arguments: [0, -1])
+    @Test("an update does not extend the single attempt of a one-shot message", arguments: [0, -1])
     func oneShotDeadline(timeToLive: Int64) {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -139,7 +139,7 @@ import Wire
         }
     }
 
-    @Test("nothing is delivered between the results of two updates that were under way together")
+    @Test("no message is delivered between the results of two concurrent updates")
     func twoUpdates() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background)

@@ -14,7 +14,7 @@ struct TokenTests {
 
     private func kept(_ phone: Phone) -> [String] { (harness.status(phone)?.tokens ?? []).map(\.token) }
 
-    @Test("a Hello with the same token leaves its quarantine as it is; an update with it ends that")
+    @Test("a Hello with the same token keeps its quarantine, and an update with it ends the quarantine")
     func quarantine() throws {
         var phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone)
@@ -31,14 +31,14 @@ struct TokenTests {
         #expect(quarantined(phone).isEmpty && harness.publish(phone).fallback == .due)
     }
 
-    @Test("a Hello that names a quarantined token for another environment leaves it in quarantine")
+    @Test("a Hello with a quarantined token for another environment keeps the quarantine")
     func otherEnvironment() throws {
         var phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone)
         let job = try #require(harness.lease().first)
         let vendorTime = harness.now
         harness.advance(1_000)
-        // Not bad yet, and no younger than it was.
+        // The token is not invalid yet, and its registration time is unchanged.
         harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(environment: .sandbox, token: "aa")] }
         harness.settle(job, .badToken, timestamp: vendorTime)
         #expect(quarantined(phone) == ["aa"])
@@ -49,12 +49,12 @@ struct TokenTests {
             #expect(quarantined(phone) == ["aa"] && kept(phone) == ["aa"])
             harness.crash()
         }
-        // The vendor's word was about this topic.
+        // The vendor's report concerned this topic.
         harness.connect(&phone, state: .background) { $0.tokens = [VendorToken(topic: "com.example.b", token: "aa")] }
         #expect(quarantined(phone).isEmpty)
     }
 
-    @Test("a quarantined token that starts activities stays so when a Hello names it for another type")
+    @Test("a quarantined token for starting activities stays so when a Hello has it for another type")
     func otherActivity() throws {
         var phone = harness.register(state: .background)
         func start(_ type: String) -> VendorToken {
@@ -69,7 +69,7 @@ struct TokenTests {
         #expect(quarantined(phone).isEmpty)
     }
 
-    @Test("a token that is new ends nothing but its predecessor's turn")
+    @Test("a new token only replaces its predecessor")
     func newToken() throws {
         var phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone)
@@ -78,7 +78,7 @@ struct TokenTests {
         #expect(kept(phone) == ["bb"] && quarantined(phone).isEmpty)
     }
 
-    @Test("a Hello that repeats a token does not make it younger than the vendor's word")
+    @Test("a Hello with the same token does not renew its registration time")
     func helloIsNoRegistration() throws {
         var phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone)
@@ -90,7 +90,7 @@ struct TokenTests {
         #expect(quarantined(phone) == ["aa"])
     }
 
-    @Test("a device has a token for each kind, environment and topic, sixteen in all; the newest of a kind is used")
+    @Test("a device has a token per kind, environment and topic, at most sixteen; the newest of a kind is used")
     func many() throws {
         let phone = harness.register(state: .background)
         harness.update(phone) {
@@ -109,7 +109,7 @@ struct TokenTests {
         harness.update(phone) { update in
             update.tokens = (0..<16).map { VendorToken(topic: "com.example.t\($0)", token: "t\($0)") }
         }
-        // What is in quarantine goes first, then what was registered longest ago.
+        // Quarantined tokens are evicted first, then the oldest.
         #expect(kept(phone) == (0..<16).map { "t\($0)" })
         harness.update(phone) { $0.tokens = [VendorToken(topic: "com.example.t3", token: "u3")] }
         #expect(kept(phone).count == 16 && kept(phone).last == "u3" && !kept(phone).contains("t3"))
@@ -119,7 +119,7 @@ struct TokenTests {
         #expect(kept(phone).isEmpty)
     }
 
-    @Test("in an app without a topic a token that names none counts for nothing, and one that names its own does")
+    @Test("in an app without a topic only tokens with a topic count")
     func topics() throws {
         func reload(topic: String) {
             harness.apps[0].apnsTopic = topic
@@ -145,13 +145,13 @@ struct TokenTests {
         #expect(job.message == outcome.message && job.token == "bb" && job.topic == "com.example.own")
         reload(topic: "com.example.app")
         #expect(harness.publish(phone).fallbackReason == .applies)
-        // What was promised while the app had a topic ends where it cannot be sent.
+        // An accepted message ends when the app has lost the topic that it needs.
         reload(topic: "")
         #expect(harness.lease().isEmpty && !harness.hasDueJobs)
         harness.connect(&other)
     }
 
-    @Test("a Live Activity's push goes to its activity's token, else to one that names none, never to another's")
+    @Test("a Live Activity's push uses its activity's token, or one without an activity, never another's")
     func activities() throws {
         var phone = harness.register(state: .background, token: "alert")
         func activity(_ name: String, _ token: String) -> VendorToken {
@@ -170,16 +170,16 @@ struct TokenTests {
         #expect(leased("game") == "old" && leased("ride") == "r1", "as a client without names registers it")
         harness.update(phone) { $0.tokens = [activity("ride", "r2")] }
         #expect(leased("ride") == "r2" && kept(phone) == ["alert", "m1", "old", "r2"])
-        // A bad token of one activity leaves the others alone, after a crash as well.
+        // An invalid token of one activity does not affect the others, also after a crash.
         _ = harness.publish(phone, kind: .liveActivity, activity: "ride")
         harness.settle(try #require(harness.lease().first), .badToken)
         harness.crash()
         harness.connect(&phone, state: .background)
         #expect(quarantined(phone) == ["r2"] && leased("meal") == "m1" && leased("ride") == "old")
-        // An activity that is over takes its own token along.
+        // The end of an activity removes only its token.
         harness.update(phone) { $0.tokens = [activity("meal", "")] }
         #expect(kept(phone) == ["alert", "old", "r2"])
-        // One token may start activities of several types, and is bad for all of them.
+        // One token may start activities of several types, and is invalid for all of them.
         harness.update(phone) {
             $0.tokens = ["Ride", "Meal"].map { VendorToken(kind: .liveActivityStart, token: "s", activity: $0) }
         }
@@ -192,7 +192,7 @@ struct TokenTests {
         #expect(kept(phone) == ["alert", "s", "s"], "without an activity an empty token removes all of its kind")
     }
 
-    @Test("eight activities have tokens, and no number of them takes the place of an app's own token")
+    @Test("eight activities have tokens, and none of them displaces an app's own token")
     func manyActivities() {
         let phone = harness.register(state: .background, token: "alert")
         for number in 0..<40 {
@@ -208,7 +208,7 @@ struct TokenTests {
         #expect(kept(phone) == (0..<15).map { "u\($0)" } + ["t"])
     }
 
-    @Test("what one frame may name is what a device may have")
+    @Test("a frame may contain as many tokens as a device may have")
     func oneBound() {
         #expect(Delivery.Limits.tokensPerDevice == Wire.Limits.tokenCount)
         #expect(Wire.Limits.topicByteCount <= UInt8.max, "a device's row has one byte for its length")

@@ -3,7 +3,7 @@ import TestKit
 import Testing
 import Wire
 
-@Suite("Events on their way to their feed")
+@Suite("Events before they reach their feed")
 struct EventTests {
     private static let share = LoopShare(index: 0, count: 1)
 
@@ -15,7 +15,7 @@ struct EventTests {
         return harness
     }
 
-    /// Lets the sweep pass all buckets; what it finds is told.
+    /// Lets the sweep pass all buckets and returns the events it finds.
     @discardableResult
     private static func sweep(_ harness: DeliveryHarness) -> [FeedItem] {
         var found: [FeedItem] = []
@@ -23,7 +23,7 @@ struct EventTests {
         return found
     }
 
-    /// As the gateway does some times a second.
+    /// Takes events as the gateway does several times a second.
     private static func take(_ harness: DeliveryHarness, isTold: Bool = true) -> [FeedItem] {
         let batches = harness.shard.takeEvents(share, now: harness.now)
         harness.flush()
@@ -34,7 +34,7 @@ struct EventTests {
 
     private static func all(_ harness: DeliveryHarness) -> [FeedItem] { (0..<4).flatMap { _ in take(harness) } }
 
-    @Test("a device's coming, its messages' ends and its going are told in order, each once, and their rows go")
+    @Test("connects, final states and disconnects are reported in order, each once, and their rows are removed")
     func life() {
         let harness = Self.harness()
         let phone = harness.register()
@@ -55,7 +55,7 @@ struct EventTests {
         }
     }
 
-    @Test("nothing is told before it is on disk")
+    @Test("no event is reported before it is on disk")
     func durability() {
         let harness = Self.harness()
         let phone = harness.register()
@@ -71,7 +71,7 @@ struct EventTests {
         #expect(Self.all(harness).map(\.kind) == [.delivered])
     }
 
-    @Test("what was not told before a crash is told after it, before what happens then")
+    @Test("events unreported before a crash are reported after it, before new ones")
     func crash() {
         let harness = Self.harness()
         var phone = harness.register()
@@ -86,7 +86,7 @@ struct EventTests {
         #expect(harness.rowCount(.event) == 0)
     }
 
-    @Test("after a start a new event is told within a few ticks, though the sweep has all buckets to pass")
+    @Test("after a start a new event is reported within a few ticks, while the sweep passes all buckets")
     func soonAfterStart() {
         let harness = Self.harness()
         var phone = harness.register()
@@ -96,7 +96,7 @@ struct EventTests {
         #expect((0..<4).flatMap { _ in Self.take(harness) }.map(\.kind) == [.online])
     }
 
-    @Test("a sweep whose read fails goes on at growing times, and loses nothing")
+    @Test("a sweep whose read fails backs off and loses nothing")
     func sweepThatFails() {
         let harness = Self.harness()
         let phone = harness.register()
@@ -104,7 +104,7 @@ struct EventTests {
         harness.acknowledge(phone, 1)
         harness.flush()
         harness.crash()
-        // Heads that cannot be read have their own rests; here only the sweep reads.
+        // Heads that cannot be read have a separate backoff. Only the sweep reads here.
         harness.store.readsFailFrom = 0
         var failed: [Int] = []
         for second in 0..<2_500 {
@@ -120,7 +120,7 @@ struct EventTests {
         #expect(Self.sweep(harness).map(\.kind) == [.online, .delivered])
     }
 
-    @Test("a batch that its home could not take comes again, in its place")
+    @Test("a batch that its home refused is sent again, at its place")
     func again() {
         let harness = Self.harness()
         let phone = harness.register()
@@ -136,7 +136,7 @@ struct EventTests {
         #expect(Array(items.prefix(3)) == first && harness.rowCount(.event) == 0)
     }
 
-    @Test("beyond the bound of rows events are counted, and the count is told")
+    @Test("events above the bound of rows are counted, and the count is reported")
     func bound() {
         let harness = Self.harness { $0.count = 5 }
         let phone = harness.register()

@@ -3,16 +3,16 @@ import TestKit
 import Testing
 import Wire
 
-/// Devices that send, lose answers and send again, a consumer that reads and acks, and a process that dies: against a list of
-/// what was accepted.
+/// Devices that send, lose answers and retry, a consumer that reads and acks, and a process that crashes, compared with the list
+/// of accepted messages.
 @Suite("Feeds against a model")
 struct FeedModelTests {
     private struct Device {
         var cid: DeviceID
-        /// The number under way or to be sent next.
+        /// The number in flight or to be sent next.
         var number: UInt32 = 1
         var asked: UInt64?
-        /// What the consumer has got, in order.
+        /// The items that the consumer has read, in order.
         var got: [UInt32] = []
     }
 
@@ -50,7 +50,7 @@ struct FeedModelTests {
             devices[place].asked = ask(.upstream(message))
         }
 
-        /// What has been answered by now.
+        /// Processes all answers received so far.
         mutating func collect() {
             for place in devices.indices {
                 guard let asked = devices[place].asked, let answer = harness.taskAnswers[asked] else { continue }
@@ -66,7 +66,7 @@ struct FeedModelTests {
         mutating func crash() {
             collect()
             harness.crash()
-            // Its answers are lost: the devices send again, and the consumer reads from what it has acked.
+            // Its answers are lost: the devices send again, and the consumer reads from its last ack.
             for place in devices.indices { devices[place].asked = nil }
         }
 
@@ -84,7 +84,7 @@ struct FeedModelTests {
                     Issue.record("a stranger's")
                     continue
                 }
-                // In order, none missing and none twice.
+                // In order, without gaps or duplicates.
                 #expect(item.request == (devices[place].got.last ?? 0) + 1)
                 devices[place].got.append(item.request)
             }
@@ -104,7 +104,7 @@ struct FeedModelTests {
         }
     }
 
-    @Test("no accepted message is lost, doubled or out of order, whatever order the steps come in", arguments: 1...60)
+    @Test("no accepted message is lost, duplicated or reordered, in any order of steps", arguments: 1...60)
     func model(seed: Int) {
         var world = World(seed: UInt64(seed))
         for _ in 0..<400 {
@@ -132,7 +132,7 @@ struct FeedModelTests {
             world.acknowledge()
         }
         for device in world.devices {
-            // The number under way may have been taken, and its answer lost.
+            // The message in flight may have been accepted, and its answer lost.
             let count = UInt32(device.got.count)
             #expect(count == device.number - 1 || count == device.number)
         }

@@ -70,7 +70,7 @@ struct FeedTests {
         }
     }
 
-    @Test("after a start what waits is counted and dated, and goes when it is too old, though nobody asks for it")
+    @Test("after a start unread items are counted and dated, and expire even if no consumer asks")
     func figures() throws {
         let harness = Self.harness { $0.age = 3_600_000 }
         let share = LoopShare(index: 0, count: 1)
@@ -98,7 +98,7 @@ struct FeedTests {
         }
         #expect(figures().upstreamItems == 0 && figures().upstreamWait == 0)
         #expect(harness.shard.statistics.feedItemsMissed == 1)
-        // A row that cannot be read now is looked for again.
+        // A row that cannot be read is read again later.
         #expect(Self.send(harness, 7) == .taken)
         harness.crash()
         harness.store.readsFailFrom = 0
@@ -114,7 +114,7 @@ struct FeedTests {
         #expect(figures().upstreamItems == 1)
     }
 
-    /// A harness with many apps, of which the last two have an item each; the process has just started.
+    /// Returns a restarted harness with many apps, of which the last two have an item each.
     private static func manyApps(_ count: Int) -> DeliveryHarness {
         let harness = DeliveryHarness()
         harness.apps = (0..<count).map { place in
@@ -135,7 +135,7 @@ struct FeedTests {
         return harness
     }
 
-    /// The gateway's ticks.
+    /// Runs the gateway's ticks.
     private static func watch(_ harness: DeliveryHarness, calls: Int, every milliseconds: Int64) {
         for _ in 0..<calls {
             harness.shard.watchFeeds(LoopShare(index: 0, count: 1), now: harness.now)
@@ -149,7 +149,7 @@ struct FeedTests {
         harness.shard.statistics(of: [app])[0].upstreamItems
     }
 
-    /// The seconds in which `count` grows, with a call for the feed and a tick each second.
+    /// Returns the seconds in which `count` grows, with a call for the feed and a tick each second.
     private static func seconds(_ harness: DeliveryHarness, _ name: FeedName, of count: () -> UInt64) -> [Int] {
         var grown: [Int] = []
         for second in 0..<2_500 {
@@ -162,7 +162,7 @@ struct FeedTests {
     }
 
     @Test(
-        "a head that cannot be read is looked at again at growing times, also when callers ask meanwhile",
+        "a head that cannot be read is read again with backoff, even if callers ask in between",
         arguments: [true, false])
     func rest(isDamaged: Bool) {
         let harness = Self.manyApps(2)
@@ -172,7 +172,7 @@ struct FeedTests {
             harness.crash()
         } else {
             harness.store.readsFailFrom = 0
-            // The other heads that cannot be read would have the looks wait for each other.
+            // Other unreadable heads would delay these reads.
             harness.apps.removeLast()
             harness.apps[0].events = nil
             harness.crash()
@@ -199,13 +199,13 @@ struct FeedTests {
         harness.store.sync()
     }
 
-    @Test("a damaged head is looked at seldom, and holds up no app behind it, nor one that comes later")
+    @Test("a damaged head is rarely read, and delays no other app")
     func damagedHead() throws {
         let harness = Self.manyApps(41)
         let all = harness.apps
         let name = FeedName(all[0].key, .upstream)
         Self.damageHead(harness, name)
-        // The last app comes later.
+        // The last app is added later.
         harness.apps = Array(all.dropLast())
         harness.crash()
         let logged = { harness.logs.filter { "\($0.name)" == "damagedRow" }.count }
@@ -216,12 +216,12 @@ struct FeedTests {
         Self.watch(harness, calls: 100, every: 1_000)
         #expect(Self.items(harness, all[40].key) == 1)
         #expect(harness.statistics.damagedRows == 5 && logged() == 5)
-        // Who asks for the feed meanwhile has no look of his own.
+        // A request for the feed does not cause another read.
         guard case .busy? = Self.ask(harness, .state(name)) else { throw Wrong() }
         #expect(harness.statistics.damagedRows == 5)
     }
 
-    @Test("a store that reads nothing is asked seldom, and all apps are counted soon after it reads again")
+    @Test("a store that fails all reads is rarely asked, and all apps are counted soon after it recovers")
     func unreadableHeads() {
         let harness = Self.manyApps(40)
         let failures = { harness.statistics.storeReadFailures }
@@ -236,7 +236,7 @@ struct FeedTests {
         #expect(harness.apps.suffix(2).allSatisfy { Self.items(harness, $0.key) == 1 })
     }
 
-    @Test("nothing is answered before it is on disk, and what a crash took may be sent again")
+    @Test("no answer precedes durability, and messages lost in a crash may be sent again")
     func durability() throws {
         let harness = Self.harness()
         #expect(Self.send(harness, 1) == .taken)
@@ -252,19 +252,19 @@ struct FeedTests {
         #expect(try Self.page(harness).next == 2)
     }
 
-    @Test("a message that is sent again counts once, also after a crash; its number with other bytes is refused")
+    @Test("a repeated message counts once, also after a crash; its number with other bytes is refused")
     func once() throws {
         let harness = Self.harness()
         #expect(Self.send(harness, 5, "one") == .taken && Self.send(harness, 5, "one") == .taken)
         harness.crash()
         #expect(Self.send(harness, 5, "one") == .taken)
         #expect(Self.send(harness, 5, "two") == .refused(.numberReused))
-        // Another device's number is its own.
+        // Another device's numbers are independent.
         #expect(Self.send(harness, 5, "two", cid: DeviceID(high: 1, low: 2)) == .taken)
         #expect(try Self.texts(Self.page(harness)) == ["one", "two"])
     }
 
-    @Test("a device's last 64 numbers are remembered, read or not")
+    @Test("a device's last 64 numbers are remembered, whether read or not")
     func memory() throws {
         let harness = Self.harness()
         for number in 1...100 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
@@ -274,7 +274,7 @@ struct FeedTests {
         #expect(try Self.page(harness).next == 101)
     }
 
-    @Test("an ack is durable, moves the cursor, removes the rows, and goes no further than there are items")
+    @Test("an ack is durable, moves the cursor, removes the rows, and is limited to existing items")
     func acknowledgement() throws {
         let harness = Self.harness()
         for number in 1...5 as ClosedRange<UInt32> { #expect(Self.send(harness, number, "\(number)") == .taken) }
@@ -295,7 +295,7 @@ struct FeedTests {
         guard case .feed(.beyond(5))? = Self.ask(harness, .read(beyond)) else { throw Wrong() }
     }
 
-    @Test("a device and an app have their bounds, in count and bytes, and an ack makes room")
+    @Test("a device and an app are bounded in count and bytes, and an ack makes room")
     func bounds() throws {
         let harness = Self.harness {
             ($0.deviceCount, $0.count) = (3, 5)
@@ -306,7 +306,7 @@ struct FeedTests {
         #expect(Self.send(harness, 4) == .refused(.deviceFull))
         for number in 1...2 as ClosedRange<UInt32> { #expect(Self.send(harness, number, cid: other) == .taken) }
         #expect(Self.send(harness, 3, cid: other) == .refused(.appFull))
-        // A refused message has no number yet: it may come again.
+        // A refused message has no number yet, so it may be repeated.
         #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
         harness.flush()
         #expect(Self.send(harness, 4) == .taken && Self.send(harness, 3, cid: other) == .refused(.appFull))
@@ -317,14 +317,14 @@ struct FeedTests {
         #expect(Self.send(small, 1, large) == .taken && Self.send(small, 2, large) == .refused(.deviceFull))
     }
 
-    @Test("an app without the feed takes nothing")
+    @Test("an app without the feed accepts nothing")
     func off() {
         let harness = DeliveryHarness()
         #expect(Self.send(harness, 1) == .refused(.off))
         #expect(harness.rowCount(.feed) == 0 && harness.rowCount(.upstream) == 0)
     }
 
-    @Test("items that are too old go unread, and the next page says how many")
+    @Test("items that are too old expire unread, and the next page has their number")
     func age() throws {
         let harness = Self.harness { $0.age = 60_000 }
         for number in 1...3 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
@@ -341,7 +341,7 @@ struct FeedTests {
         #expect(try Self.page(harness).isEmpty)
     }
 
-    @Test("of events the oldest make room for new ones, and the gap is told")
+    @Test("the oldest events make room for new ones, and the gap is reported")
     func gap() throws {
         let harness = Self.harness { $0.count = 10 }
         for number in 1...25 as ClosedRange<Int64> {
@@ -354,7 +354,7 @@ struct FeedTests {
         #expect(page.first == 16 && page.next == 25)
     }
 
-    @Test("events that were lost on the way are a gap before those that came")
+    @Test("events lost before the feed are a gap before the next ones")
     func lost() throws {
         let harness = Self.harness()
         let items = (1...3).map { FeedItem(.expired, at: harness.now, cid: DeviceID(high: 2, low: UInt64($0))) }
@@ -384,7 +384,7 @@ struct FeedTests {
         #expect(found == Array(1...700))
     }
 
-    @Test("a consumer waits for the first item, for its time at most, and a shard that is given up answers it")
+    @Test("a consumer waits for the first item up to its timeout, and an abandoned shard answers it")
     func waiting() throws {
         let harness = Self.harness()
         let read = FeedCommand.read(FeedRead(Self.upstream, after: nil, limit: 10, waitMilliseconds: 20_000))

@@ -10,7 +10,7 @@ struct FeedbackTests {
     private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
     private static let digest: UInt64 = 0x0102_0304_0506_0000
 
-    /// What the rows of the days count.
+    /// Returns a counter from the rows of all days.
     private func counted(_ extra: CountersRow.Extra) -> UInt32 {
         var sum: UInt32 = 0
         harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[extra] ?? 0 }
@@ -46,7 +46,7 @@ struct FeedbackTests {
     enum Tap: CaseIterable { case feedback, hello, receipt }
 
     @Test(
-        "a tap does not end a message whose alert did not carry all of it: it is recorded, and the message delivered",
+        "a tap ends a message only if its alert has the whole content; otherwise it is recorded",
         arguments: Tap.allCases, [false, true])
     func tapOfPart(tap: Tap, cold: Bool) throws {
         var phone = harness.register(state: .background, token: "aa")
@@ -75,11 +75,11 @@ struct FeedbackTests {
     enum Stand: CaseIterable { case sent, waiting, ended }
 
     @Test(
-        "shown and opened count once each, whatever comes between the repetitions",
+        "shown and opened count once each, whatever happens between repeated reports",
         arguments: Stand.allCases, [Feedback.Kind.shown, .opened])
     func once(stand: Stand, kind: Feedback.Kind) {
         var phone = harness.register(token: "aa")
-        // With `replayOpened` an opened message stays: its event is recorded like any other.
+        // With `replayOpened` an opened message stays, and its event is recorded like any other.
         if stand != .ended { harness.connect(&phone) { $0.replayOpened = true } }
         if stand == .waiting { harness.become(.background, phone) }
         let outcome = harness.publish(phone)
@@ -98,7 +98,7 @@ struct FeedbackTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("what was shown before it was acked is recorded, and told with the message's end")
+    @Test("a message shown before its ack is recorded, and reported with the message's end")
     func shownBeforeAck() {
         let phone = harness.register()
         let outcome = harness.publish(phone, vendor: false)
@@ -113,7 +113,7 @@ struct FeedbackTests {
         #expect(counted(.shownLive) == 1)
     }
 
-    @Test("a message that only the disk knows is found among its device's, once a second")
+    @Test("a message that is only on disk is found among its device's, once a second")
     func shownOfColdMessage() {
         var phone = harness.register()
         let outcomes = (0..<40).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false) }
@@ -133,7 +133,7 @@ struct FeedbackTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("one who opened what was shown to have been shown is not counted as shown again")
+    @Test("opened includes shown, so a later shown does not count again")
     func openedAfterShown() {
         let phone = harness.register(state: .background, token: "aa")
         let outcome = harness.publish(phone)
@@ -146,7 +146,7 @@ struct FeedbackTests {
         #expect(counted(.shownVendor) == 1 && counted(.clickedVendor) == 1)
     }
 
-    @Test("of a message sixteen actions count, each once, with Getui's numbers only", arguments: [false, true])
+    @Test("sixteen actions of a message count, each once, and only with Getui's numbers", arguments: [false, true])
     func actionsAreBounded(isOfTask: Bool) {
         var phone = harness.register()
         if isOfTask { sendOfTask(phone) } else { _ = harness.publish(phone) }
@@ -167,14 +167,14 @@ struct FeedbackTests {
         act(phone, 90_001, message)
         #expect(actions(message) == taken && harness.statistics.feedbackIgnored == 983)
         #expect(harness.rowCount(.taskEvent) == (isOfTask ? 16 : 0))
-        // Traces are forgotten long before reports.
+        // Traces are dropped long before reports.
         harness.store.cool()
         harness.store.dropEphemeralRows()
         for number: UInt32 in 90_010...90_030 { act(phone, number, message) }
         #expect(harness.rowCount(.taskEvent) == (isOfTask ? 16 : 0))
     }
 
-    @Test("an action leaves what was shown as it is")
+    @Test("an action does not change shown")
     func actionBesideShown() {
         let phone = harness.register()
         let outcome = harness.publish(phone)
@@ -187,7 +187,7 @@ struct FeedbackTests {
     }
 
     @Test(
-        "while the store takes no writes, what was shown and done waits; an open ends its message all the same")
+        "while the store refuses writes, shown and actions wait, and an open still ends its message")
     func backPressure() {
         let phone = harness.register(token: "aa")
         let outcome = harness.publish(phone)
@@ -203,7 +203,7 @@ struct FeedbackTests {
         #expect(harness.statistics.feedbackIgnored == 0)
     }
 
-    @Test("feedback about nobody's message, or another device's, is ignored and counted")
+    @Test("feedback about an unknown message or another device's is ignored and counted")
     func foreign() {
         let phone = harness.register(), other = harness.register()
         let outcome = harness.publish(phone)

@@ -4,11 +4,11 @@ import Wire
 
 @testable import Delivery
 
-/// A job that is only due has no row: its message's row implies it.
+/// A job that is only due has no row, because its message's row implies it.
 @Suite("Jobs without a row") struct ImpliedJobTests {
     private func absent(_ harness: DeliveryHarness) -> Phone { harness.register(state: .background, token: "aa") }
 
-    /// How the job's entry leaves memory.
+    /// The way in which the job leaves memory.
     enum Way: CaseIterable { case crash, cool, none }
 
     private func go(_ way: Way, _ harness: DeliveryHarness) {
@@ -48,7 +48,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("without a lease no job row is ever written, whatever ends the message", arguments: Way.allCases)
+    @Test("without a lease no job row is written, however the message ends", arguments: Way.allCases)
     func endsWithoutRow(way: Way) {
         let harness = DeliveryHarness()
         let expiring = harness.publish(absent(harness), timeToLive: 60_000).message
@@ -71,7 +71,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a lease that a crash took leaves the job due, as if nobody had asked")
+    @Test("a lease lost in a crash leaves the job due")
     func lostLease() {
         let harness = DeliveryHarness()
         _ = harness.publish(absent(harness))
@@ -85,7 +85,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a leased job is not due because its message's row says so", arguments: Way.allCases)
+    @Test("a leased job is not due, although its message's row implies it", arguments: Way.allCases)
     func leasedStaysLeased(way: Way) throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -107,7 +107,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("strategy 2 and 4 keep their rules while their job has no row", arguments: Way.allCases)
+    @Test("strategies 2 and 4 keep their rules while their job has no row", arguments: Way.allCases)
     func vendorStrategies(way: Way) throws {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -130,7 +130,7 @@ import Wire
     }
 
     @Test(
-        "a message that was sent flagged before its deadline ends as such, also after a crash",
+        "a message sent with the offline flag before its deadline ends as such, also after a crash",
         arguments: [true, false])
     func flaggedEarly(hasContent: Bool) {
         let harness = DeliveryHarness()
@@ -143,21 +143,21 @@ import Wire
         #expect(harness.takeDelivered().last.map { $0.message == message && $0.isOffline } == true)
         harness.store.sync()
         harness.crash()
-        // It has seen the message: its position says so, before the deadline of the first attempt.
+        // The device has processed the message: its position covers it before the deadline of the first attempt.
         harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 1)] }
         #expect(harness.finalState(message) == .deliveredOffline)
         #expect(harness.rowCount(.job) == 0)
         expectSound(harness)
     }
 
-    @Test("a message that goes to disk while its device's connection is broken is flagged, too")
+    @Test("a message that moves to disk while its device's connection is broken also gets the offline flag")
     func coolsEarly() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
         let message = harness.publish(phone).message
         harness.advance(100)
         harness.disconnect(phone, announced: false)
-        // The deadline of a broken connection is in memory only.
+        // The deadline of a broken connection is only in memory.
         harness.store.cool()
         harness.advance(5_000)
         #expect(harness.hasDueJobs)
@@ -166,7 +166,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a device that leaves before the deadline makes the job due at once, also after a crash")
+    @Test("a disconnect before the deadline makes the job due at once, also after a crash")
     func leavesEarly() {
         for crashes in [false, true] {
             let harness = DeliveryHarness()
@@ -174,7 +174,7 @@ import Wire
             let message = harness.publish(phone).message
             harness.advance(2_000)
             harness.become(.background, phone)
-            // The message's row tells of its deadline only.
+            // The message's row has only its deadline.
             #expect(harness.hasDueJobs && harness.rowCount(.job) == 1)
             if crashes {
                 harness.store.sync()
@@ -189,7 +189,7 @@ import Wire
         }
     }
 
-    @Test("a trace tells of the job by the row's own times", arguments: Way.allCases)
+    @Test("a trace shows the job from the times in the message's row", arguments: Way.allCases)
     func trace(way: Way) throws {
         let harness = DeliveryHarness()
         let offline = harness.publish(absent(harness)).message
@@ -206,7 +206,7 @@ import Wire
         #expect(second.steps.last?.time == accepted + 10_000)
     }
 
-    @Test("an alarm that could not be read in time brings the job back a second later", arguments: 1...6)
+    @Test("an alarm that could not be read in time restores the job a second later", arguments: 1...6)
     func failingReads(nth: Int) {
         let harness = DeliveryHarness()
         let message = harness.publish(absent(harness)).message
@@ -220,7 +220,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("an opened message ends so although only its row on disk knows of it", arguments: [false, true])
+    @Test("an opened message ends as opened even if only its row on disk exists", arguments: [false, true])
     func openedWhileCold(inHello: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -255,7 +255,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a job's row that is only due is leased once and removed")
+    @Test("a job row that is only due is leased once and removed")
     func dueRow() throws {
         let harness = DeliveryHarness()
         let message = harness.publish(absent(harness)).message
@@ -286,7 +286,7 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a message whose job's row is damaged expires in time, though its device stays away and nothing restarts")
+    @Test("a message with a damaged job row expires in time without a reconnect or restart")
     func damagedRow() throws {
         let harness = DeliveryHarness()
         let message = harness.publish(absent(harness), timeToLive: 60_000).message
@@ -310,7 +310,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a page of a queue needs no look for job rows until one of its jobs is leased", arguments: [false, true])
+    @Test("a page of a queue reads no job rows until one of its jobs is leased", arguments: [false, true])
     func pageReads(isLeased: Bool) {
         let harness = DeliveryHarness()
         var phone = absent(harness)

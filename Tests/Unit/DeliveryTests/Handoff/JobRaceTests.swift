@@ -3,9 +3,9 @@ import TestKit
 import Testing
 import Wire
 
-/// What the simulation and the crash rounds found, each in its shortest form.
-@Suite("Jobs between the disk and the clock") struct JobRaceTests {
-    /// A message of strategy 4 that is leased and lies on disk alone.
+/// Failures found by the simulation and the crash rounds, each in its shortest form.
+@Suite("Races of jobs with the disk and the clock") struct JobRaceTests {
+    /// Returns a leased message of strategy 4 that is only on disk.
     private func leasedVendorFirst(_ harness: DeliveryHarness) throws -> (Phone, MessageID, Job) {
         let phone = harness.register(state: .background, token: "aa")
         let outcome = harness.publish(phone, strategy: .vendorElseLive)
@@ -18,7 +18,7 @@ import Wire
         [JobResult(job: job.message, leaseID: job.leaseID, outcome: .rejected, reason: "BadTopic")]
     }
 
-    @Test("a verdict that moves a message to the live stream is told when the move is on disk, not before")
+    @Test("a verdict that moves a message to the live stream is reported only once the move is on disk")
     func verdictAfterMove() throws {
         let harness = DeliveryHarness()
         let (_, message, job) = try leasedVendorFirst(harness)
@@ -35,7 +35,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a verdict whose message cannot be read is refused and changes nothing; told again it counts")
+    @Test("a verdict for an unreadable message is refused without effect, and its retry counts")
     func unreadableMove() throws {
         let harness = DeliveryHarness()
         let (_, message, job) = try leasedVendorFirst(harness)
@@ -48,7 +48,7 @@ import Wire
         #expect(harness.finalState(message) == nil)
     }
 
-    @Test("a lease that becomes durable only after its message's end is not shown")
+    @Test("a lease that becomes durable only after its message's end is not returned")
     func leaseOvertakenByEnd() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -66,7 +66,7 @@ import Wire
         #expect(harness.rowCount(.message) == 0)
     }
 
-    @Test("a device that says Hello between a job's alarm and its end does not keep the message from ending")
+    @Test("a device that connects between a job's alarm and its expiry does not prevent the expiry")
     func helloAtTheEnd() throws {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -74,9 +74,9 @@ import Wire
         harness.disconnect(phone)
         harness.settle(try #require(harness.lease().first), .accepted)
         harness.store.cool()
-        // The message's own alarm was its fallback; only the job's is left.
+        // The message's own alarm was its fallback. Only the job's alarm is left.
         harness.advance(20_000)
-        // That one is told, the job comes into memory, and its timer has not run yet.
+        // The job's alarm is reported and the job is loaded, but its timer has not run yet.
         harness.letTimePass(40_000)
         harness.shard.advance(to: harness.now)
         harness.drain()

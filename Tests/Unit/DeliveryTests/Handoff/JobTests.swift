@@ -40,7 +40,7 @@ import Wire
         #expect(String(decoding: job.body, as: UTF8.self) == #"{"aps":{"alert":"x","badge":7}}"#)
     }
 
-    @Test("the msgId overwrites its hole on either side of the badge's")
+    @Test("the msgId is written into its placeholder, before or after the badge's")
     func holes() {
         let zeros = String(repeating: "0", count: 32)
         var text = #"{"badge":,"id":"\#(zeros)"}"#
@@ -56,7 +56,7 @@ import Wire
         #expect(String(decoding: body, as: UTF8.self) == #"{"badge":12,"id":"\#(id)"}"#)
     }
 
-    @Test("the badge is applied once per message, in its first lease; a retry renders the current value")
+    @Test("the badge is applied once per message, in its first lease; a retry has the current value")
     func badgeOnce() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness, badge: 0)
@@ -74,7 +74,7 @@ import Wire
         #expect(harness.status(phone)?.badge == 2)
     }
 
-    @Test("the badge never falls below zero and the client's own value wins")
+    @Test("the badge is never negative, and the client's own value wins")
     func badgeFloor() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness, badge: 1)
@@ -85,7 +85,7 @@ import Wire
         #expect(harness.status(phone)?.badge == 9)
     }
 
-    @Test("a lease that lapses returns the job; after maxAttempts it is exhausted")
+    @Test("an expired lease returns the job; after maxAttempts it is exhausted")
     func lapse() {
         let harness = DeliveryHarness { $0.maxAttempts = 2 }
         let phone = absent(harness)
@@ -103,7 +103,7 @@ import Wire
         #expect(harness.delivered.count == 1)
     }
 
-    @Test("a job given back unsent is due again after the time named, and its leases use up no attempt")
+    @Test("a job returned unsent is due again after the given time, and its leases use no attempt")
     func unsent() throws {
         let harness = DeliveryHarness { $0.maxAttempts = 2 }
         let phone = absent(harness)
@@ -114,7 +114,7 @@ import Wire
             #expect(harness.settle(job, .unsent, retryAfter: 9_000) == .recorded)
             #expect(harness.settle(job, .unsent, retryAfter: 9_000) == .recorded)
             if round == 20 { harness.crash() }
-            // A lease that was given back counts no more, except that the vendor took it after all.
+            // A returned lease no longer counts, except for a later acceptance by the vendor.
             #expect(harness.settle(job, .retry) == .stale)
             harness.advance(8_999)
             #expect(harness.lease().isEmpty)
@@ -123,7 +123,7 @@ import Wire
         let steps = try #require(harness.trace(outcome.message)).steps
         #expect(steps.map(\.event) == [.accepted, .jobDue, .leased, .unsent])
         #expect(harness.statistics[.apns].resultsUnsent == 29 && harness.statistics[.apns].jobsExhausted == 0)
-        // Two that count exhaust it, as ever.
+        // Two counted leases exhaust the job.
         harness.settle(try #require(harness.lease().first), .retry, retryAfter: 1_000)
         harness.advance(1_000)
         let last = try #require(harness.lease().first)
@@ -133,7 +133,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a job given back waits a second at least, five without a time; it ends with its message")
+    @Test("a returned job waits a second at least, five without a time, and ends with its message")
     func unsentDelay() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -167,7 +167,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a lapsed lease returns the job after a crash, too")
+    @Test("an expired lease returns the job also after a crash")
     func lapseAfterCrash() {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -240,7 +240,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a result counts only under a lease that was given for the job, pending or ended", arguments: [1, 2, 4])
+    @Test("a result counts only under a lease of the job, pending or ended", arguments: [1, 2, 4])
     func madeUpLease(strategy: UInt8) throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -266,7 +266,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("another app's job is unknown to a caller that may not see the app, pending or ended")
+    @Test("another app's job is unknown to a caller without access to the app, pending or ended")
     func foreignApp() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -288,7 +288,7 @@ import Wire
         #expect(harness.extend(job, milliseconds: 60_000, apps: [DeliveryHarness.app]) == .cancelled)
     }
 
-    @Test("an accepted of any lease that was given counts, however late, and once however often it is told")
+    @Test("an accepted of any lease counts once, however late and however often it is reported")
     func everyGivenLease() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -308,7 +308,7 @@ import Wire
         #expect(steps.filter { $0.event == .vendorAccepted }.count == 2)
     }
 
-    @Test("of a job's leases sixteen are known; an accepted under a forgotten one counts all the same, once")
+    @Test("sixteen leases of a job are remembered; an accepted under a forgotten one also counts once")
     func leasesAreBounded() throws {
         let harness = DeliveryHarness { $0.maxAttempts = 1_000 }
         let phone = absent(harness)
@@ -325,7 +325,7 @@ import Wire
         #expect(harness.settle(leases[0], .accepted) == .recorded)
         #expect(harness.settle(leases[0], .accepted) == .recorded)
         #expect(harness.lease().isEmpty && alerts(harness) == 1)
-        // Another forgotten one adds nothing, and after the end neither does.
+        // Another forgotten lease adds nothing, before or after the message's end.
         #expect(harness.settle(leases[1], .accepted) == .recorded)
         harness.advance(7_200_000)
         #expect(harness.finalState(outcome.message) == .handedOff)
@@ -337,7 +337,7 @@ import Wire
         #expect(alerts(harness) == 1 && harness.imbalance() == nil)
     }
 
-    @Test("a lease that the vendor may have seen is remembered, however often others give the job back")
+    @Test("a lease that the vendor may have seen is remembered, however often others return the job")
     func leaseBeforeGivingBack() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -354,7 +354,7 @@ import Wire
         #expect(harness.statistics[.apns].resultsAccepted == 1)
     }
 
-    @Test("an accepted under a forgotten lease after the ack is an alert too many, told and counted once")
+    @Test("an accepted under a forgotten lease after the ack is one extra alert, reported and counted once")
     func forgottenLeaseAfterAck() throws {
         let harness = DeliveryHarness { $0.maxAttempts = 1_000 }
         var phone = absent(harness)
@@ -371,7 +371,7 @@ import Wire
         #expect(harness.trace(outcome.message)?.steps.filter { $0.event == .alertedTwice }.count == 1)
     }
 
-    @Test("a silent push shows nothing: its message does not come as alerted", arguments: [false, true])
+    @Test("a silent push shows nothing, so its message is not delivered as alerted", arguments: [false, true])
     func silent(isCold: Bool) throws {
         let harness = DeliveryHarness()
         var phone = absent(harness)
@@ -385,7 +385,7 @@ import Wire
         #expect(harness.delivered.allSatisfy { $0.isOffline })
     }
 
-    @Test("an accepted that comes after the message's end counts once, a day long and across restarts")
+    @Test("an accepted after the message's end counts once, for a day and across restarts")
     func lateOnce() throws {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -406,14 +406,14 @@ import Wire
         #expect(harness.trace(outcome.message)?.steps.filter { $0.event == .alertedTwice }.count == 1)
     }
 
-    /// What the rows of the days count as taken by the vendor.
+    /// Returns the vendor's acceptances in the rows of all days.
     private func alerts(_ harness: DeliveryHarness) -> UInt32 {
         var sum: UInt32 = 0
         harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[.alerted] ?? 0 }
         return sum
     }
 
-    @Test("extend prolongs a lease, and says cancelled once the message is acked")
+    @Test("extend prolongs a lease, and returns cancelled once the message is acked")
     func extend() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -454,7 +454,7 @@ import Wire
         #expect(harness.lease().map(\.token) == ["bb"])
     }
 
-    @Test("a device keeps why the vendor did not take its last message, until the vendor takes one")
+    @Test("a device keeps the reason of the vendor's last refusal until the vendor accepts a message")
     func vendorFailure() throws {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -465,7 +465,7 @@ import Wire
             message: message, at: harness.now, outcome: .retry, attempts: 1, reason: "ServiceUnavailable")
         #expect(harness.status(phone)?.vendorFailure == failure)
         #expect(harness.trace(message)?.attempts == 1 && harness.trace(message)?.vendorReason == "ServiceUnavailable")
-        // The same again at once is not written again; another reason is.
+        // The same reason is not written again, but another one is.
         harness.advance(10_000)
         harness.settle(try #require(harness.lease().first), .retry, reason: "ServiceUnavailable")
         #expect(harness.status(phone)?.vendorFailure == failure)
@@ -488,7 +488,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("jobs of single pushes lease before those of bulk, and only for the apps allowed")
+    @Test("jobs of single pushes are leased before bulk jobs, and only for the allowed apps")
     func order() {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -528,11 +528,11 @@ import Wire
             for job in harness.lease(5) { #expect(seen.insert(job.message).inserted) }
         }
         #expect(seen.count == 40)
-        // Each was counted when its message was accepted, and not again when the store brought it back.
+        // Each was counted when its message was accepted, and not again when it was loaded.
         #expect(harness.statistics[.apns].jobsCreated == 40)
     }
 
-    @Test("a request that is repeated after its row was dropped overwrites no pending message")
+    @Test("a request repeated after its row was dropped overwrites no pending message")
     func repeatedLate() {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -552,7 +552,7 @@ import Wire
         #expect(harness.statistics.pending == 0)
     }
 
-    @Test("a job whose message or device cannot be read comes back later")
+    @Test("a job whose message or device cannot be read is retried later")
     func failedReads() {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -565,7 +565,7 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
-    @Test("alarms that cannot be read are asked for once a second, and ring when they can be")
+    @Test("alarms that cannot be read are retried once a second until they succeed")
     func failedAlarms() {
         let harness = DeliveryHarness()
         let phone = absent(harness)
@@ -583,17 +583,17 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
-    @Test("a job for a channel that only a later version knows is leased to nobody and ends with its message")
+    @Test("a job for the channel of a later version is not leased and ends with its message")
     func foreignChannel() throws {
         for comesBack in [false, true] {
             let harness = DeliveryHarness()
             var phone = harness.register(state: .background, token: "aa")
             let message = harness.publish(phone, "p", timeToLive: 60_000).message
             #expect(harness.hasDueJobs)
-            // The row as such a version would have stored it: the channel's number is 15.
+            // The row as a later version would have stored it: the channel's number is 15.
             for (key, row) in harness.store.visibleRows where key.table == .message {
                 var bytes = row.value
-                // The content's channel, its length, three bytes and its body; then the payload of one.
+                // The content's channel, its length, three bytes and its body; then the payload of one byte.
                 let place = bytes.count - 1 - 33 - 2
                 #expect(Array(bytes[place - 1...place + 1]) == [1, 0, 33])
                 bytes[place] = 15

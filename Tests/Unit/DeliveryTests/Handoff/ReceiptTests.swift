@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// What a device reports over HTTPS while its app is dead.
+/// Reports over HTTPS from a device whose app does not run.
 @Suite("Receipts")
 struct ReceiptTests {
     private let harness = DeliveryHarness()
@@ -23,7 +23,7 @@ struct ReceiptTests {
         ReceiptEvent(kind: .shown, message: message, at: time)
     }
 
-    /// A device without a connection whose message the vendor has.
+    /// Returns a disconnected device whose message the vendor has accepted.
     private func alerted() -> (phone: Phone, message: MessageID) {
         let phone = harness.register(token: "aa")
         harness.disconnect(phone)
@@ -33,14 +33,14 @@ struct ReceiptTests {
         return (phone, outcome.message)
     }
 
-    @Test("what a device reports without a connection counts once, also after its record and the store were left")
+    @Test("a report from a disconnected device counts once, also after its record was evicted and the store reopened")
     func withoutConnection() {
         let (phone, message) = alerted()
         #expect(harness.receipt(phone, [shown(message), shown(message)]) == .taken([.recorded, .repeated]))
         harness.store.cool()
         #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
         harness.crash()
-        // Its record is on disk now.
+        // Its record is only on disk here.
         #expect(harness.statistics.loadedDevices == 0)
         #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
         #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0)
@@ -49,7 +49,7 @@ struct ReceiptTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("an answer waits until what it tells is durable")
+    @Test("an answer waits until its content is durable")
     func durable() {
         let (phone, message) = alerted()
         harness.sendReceipt(phone, [shown(message)])
@@ -59,7 +59,7 @@ struct ReceiptTests {
         #expect(harness.receipts == [.taken([.recorded])])
     }
 
-    @Test("a notification is the vendor's, though its sender has not told the result yet")
+    @Test("a notification belongs to the vendor even before its sender has reported the result")
     func beforeTheResult() {
         let phone = harness.register(token: "aa")
         harness.disconnect(phone)
@@ -71,7 +71,7 @@ struct ReceiptTests {
         #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0)
     }
 
-    @Test("opened ends the message, an action is noted, and each once")
+    @Test("opened ends the message and an action is recorded, each once")
     func everyKind() {
         let (phone, message) = alerted()
         let action = ReceiptEvent(kind: .action, message: message, action: 90_001)
@@ -84,7 +84,7 @@ struct ReceiptTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("who reports after the open that the alert was shown is not counted again", arguments: [false, true])
+    @Test("a shown reported after opened is not counted again", arguments: [false, true])
     func shownAfterOpened(isByFrame: Bool) {
         var (phone, message) = alerted()
         if isByFrame {
@@ -100,7 +100,7 @@ struct ReceiptTests {
         #expect(steps(message, .shown).count == 1)
     }
 
-    @Test("nor of a message that stays after its open")
+    @Test("a shown of a message that stays after opened is not counted again")
     func shownAfterOpenedAndKept() {
         var (phone, message) = alerted()
         harness.connect(&phone) { $0.replayOpened = true }
@@ -110,7 +110,7 @@ struct ReceiptTests {
         #expect(harness.finalState(message) == nil)
     }
 
-    @Test("of a message of strategy 2, which ended when the vendor took it, receipts count")
+    @Test("receipts count for a message of strategy 2, which ended when the vendor accepted it")
     func vendorOnly() {
         let phone = harness.register(token: "aa")
         harness.disconnect(phone)
@@ -127,7 +127,7 @@ struct ReceiptTests {
         #expect(harness.finalState(message) == .handedOff)
     }
 
-    @Test("of a broadcast each device reports its own message, before its end and after it, and reports count it once")
+    @Test("each device reports its own message of a broadcast, before and after its end, and each counts once")
     func broadcast() {
         let world = BroadcastHarness()
         let harness = world.harness
@@ -153,7 +153,7 @@ struct ReceiptTests {
         #expect(totals[.opened] == 1 && world.imbalance([record]) == nil)
     }
 
-    @Test("a message that only a search finds is to be repeated while no search is due, not given up")
+    @Test("a message that needs a search is answered as retryable while no search is due")
     func searched() {
         var phone = harness.register()
         let outcomes = (0..<40).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false) }
@@ -163,7 +163,7 @@ struct ReceiptTests {
         #expect(harness.receipt(phone, events) == .taken([.recorded, .retry]))
         harness.letTimePass(1_000)
         #expect(harness.receipt(phone, [events[1]]) == .taken([.recorded]))
-        // An open of what does not end by it is found by one search, too.
+        // One search also finds an open that does not end its message.
         harness.letTimePass(1_000)
         let opened = ReceiptEvent(kind: .opened, message: outcomes[37].message)
         #expect(harness.receipt(phone, [opened]) == .taken([.recorded]))
@@ -172,7 +172,7 @@ struct ReceiptTests {
         #expect(harness.receipt(phone, [shown(unknown)]) == .taken([.ignored]))
     }
 
-    @Test("the step has the device's time, between the message's acceptance and now")
+    @Test("the step has the device's time, limited to between the message's acceptance and the present")
     func time() {
         let (phone, message) = alerted()
         let accepted = message.acceptedAtMilliseconds
@@ -186,7 +186,7 @@ struct ReceiptTests {
         #expect(steps(message, .action).map(\.time) == [accepted, harness.now])
     }
 
-    @Test("another device's message, an unknown one and no action are ignored; the others of the call count")
+    @Test("another device's message, an unknown one and an invalid action are ignored, and other events count")
     func ignored() {
         let (phone, message) = alerted()
         let (other, others) = alerted()
@@ -200,7 +200,7 @@ struct ReceiptTests {
         #expect(harness.statistics.feedbackIgnored == 4)
     }
 
-    @Test("an unknown device, a wrong proof and another app's device are refused alike")
+    @Test("an unknown device, a wrong proof and another app's device get the same refusal")
     func refused() {
         let (phone, message) = alerted()
         var stranger = phone
@@ -213,7 +213,7 @@ struct ReceiptTests {
         #expect(steps(message, .shown).isEmpty)
     }
 
-    @Test("a clock that is off by more than the tolerance is told the time", arguments: [-1, 1])
+    @Test("a clock beyond the tolerance gets the gateway's time", arguments: [-1, 1])
     func clock(direction: Int64) {
         let (phone, message) = alerted()
         let tolerance = ShardLimits().clockTolerance
@@ -224,7 +224,7 @@ struct ReceiptTests {
         #expect(harness.receipt(phone, [shown(message)], clockAhead: direction * tolerance) == .taken([.recorded]))
     }
 
-    @Test("what cannot be read or written now is to be repeated, and then counts")
+    @Test("an event that cannot be read or written is answered as retryable, and then counts")
     func retry() {
         let (phone, message) = alerted()
         harness.store.acceptsWrites = false
@@ -237,7 +237,7 @@ struct ReceiptTests {
         #expect(harness.receipt(phone, [shown(message)]) == .taken([.recorded]))
     }
 
-    @Test("every single read that fails leaves each event recorded once, or to be repeated")
+    @Test("every single failed read leaves each event recorded once or retryable")
     func eachReadFails() {
         for failing in 0..<12 {
             let harness = DeliveryHarness()

@@ -4,8 +4,8 @@ import Wire
 
 @testable import Delivery
 
-/// What a Pong says of the reports before its Ping.
-@Suite("Reports and the Pong behind them")
+/// The order of reports and the Pong after them.
+@Suite("Reports and the Pong after them")
 struct ReportLaneTests {
     private let harness = DeliveryHarness()
 
@@ -31,7 +31,7 @@ struct ReportLaneTests {
         (0..<count).map { _ in harness.publish(phone, strategy: .liveOnly, vendor: false).message }
     }
 
-    @Test("a Ping without reports before it is answered at once, whatever waits for the disk")
+    @Test("a Ping without earlier reports is answered at once, whatever waits for the disk")
     func idlePing() {
         let phone = harness.register(), other = harness.register()
         let message = publish(other, 1)[0]
@@ -40,7 +40,7 @@ struct ReportLaneTests {
         #expect(harness.pongs == [5] && harness.store.waitingReadCount > 0)
     }
 
-    @Test("a Pong comes when the reports before its Ping are durable, and a crash after it loses none of them")
+    @Test("a Pong follows when the earlier reports are durable, and a later crash loses none of them")
     func durablePong() {
         let phone = harness.register()
         let messages = publish(phone, 20)
@@ -59,20 +59,20 @@ struct ReportLaneTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a burst of as many reports as a client keeps is recorded whole, though all of them need the disk")
+    @Test("a burst of as many reports as a client keeps is recorded completely, although all need the disk")
     func burst() {
         let phone = harness.register()
         let messages = publish(phone, 30)
         for sequence in 1...30 { harness.acknowledge(phone, UInt64(sequence)) }
         harness.store.cool()
-        // The traces are on disk, so that each report reads its own; each is told several times, as after a lost Pong.
+        // The traces are on disk, so each report reads its own. Each is repeated several times, as after a lost Pong.
         for _ in 0..<17 { for message in messages { report(phone, .shown, message) } }
         ping(phone, 9)
         #expect(harness.pongs.isEmpty)
         harness.flush()
         #expect(harness.pongs == [9] && counted(.shownLive) == 30)
         #expect(harness.statistics.feedbackIgnored == 0 && harness.closes.isEmpty)
-        // Nothing is left over: the next Ping is answered at once.
+        // No report is pending, so the next Ping is answered at once.
         ping(phone, 10)
         #expect(harness.pongs == [9, 10])
     }
@@ -98,7 +98,7 @@ struct ReportLaneTests {
         #expect(harness.keepAlives.count == 2)
     }
 
-    @Test("reports beyond what may wait end the session, and no Pong says that they are recorded")
+    @Test("reports above the bound end the session, and no Pong confirms them")
     func bounded() {
         let phone = harness.register()
         let message = publish(phone, 1)[0]
@@ -112,7 +112,7 @@ struct ReportLaneTests {
         #expect(harness.pongs.isEmpty)
     }
 
-    @Test("a rejection makes a later Pong wait until it is durable")
+    @Test("a rejection delays a later Pong until it is durable")
     func rejection() {
         let phone = harness.register()
         _ = publish(phone, 1)
@@ -123,7 +123,7 @@ struct ReportLaneTests {
         #expect(harness.pongs == [4])
     }
 
-    @Test("a device that sends no more gets what it is owed before its session ends")
+    @Test("a device that sends no more gets all pending answers before its session ends")
     func finish() {
         let phone = harness.register()
         let message = publish(phone, 1)[0]
@@ -143,12 +143,12 @@ struct ReportLaneTests {
         #expect(!isStillOwed)
     }
 
-    @Test("reports of messages that are gone, and of many on disk, hold the Pong for two searches and no more")
+    @Test("reports of missing messages, and of many on disk, delay the Pong for two searches at most")
     func stale() {
         var phone = harness.register()
         let messages = publish(phone, 160)
         harness.crash()
-        // The first 32 fill the window; only the disk knows the others.
+        // The first 32 fill the window. The others are only on disk.
         harness.connect(&phone)
         for digest in 1...200 as ClosedRange<UInt64> {
             let gone = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 5_000, digest: digest)
@@ -156,11 +156,11 @@ struct ReportLaneTests {
         }
         for message in messages[60...] { report(phone, .shown, message) }
         ping(phone, 8)
-        // The first search knows of the first report only, the second of all that have come since.
+        // The first search covers only the first report, the second one all reports since.
         harness.advance(1_000)
         #expect(harness.pongs == [8] && counted(.shownLive) == 100)
         #expect(harness.statistics.feedbackIgnored == 200 && harness.store.violations.isEmpty)
-        // A later search finds what has come since.
+        // A later search finds newer reports.
         let late = publish(phone, 1)[0]
         harness.crash()
         harness.connect(&phone)
@@ -179,7 +179,7 @@ struct ReportLaneTests {
         harness.store.cool()
         harness.crash()
         let welcomes = harness.welcomes.count
-        // The first read is the device's record; those behind it look for the message.
+        // The first read is the device's record. The later reads look for the message.
         harness.store.readsFailFrom = harness.store.readCount + 2
         harness.connect(&phone) { $0.opened = [message] }
         #expect(harness.welcomes.count == welcomes && harness.closes.last?.code == .storeUnavailable)

@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// What one bucket does about names, blacklist and badge; operations over several are in DirectoryTests.
+/// Names, blacklist and badge in one bucket; operations over several buckets are in DirectoryTests.
 @Suite("Directory steps") struct DirectoryStepTests {
     static let alice = AliasName(high: 0x123 << 52 | 1, low: 1, text: "alice")
     static let bob = AliasName(high: 0x456 << 52 | 2, low: 2, text: "bob")
@@ -30,7 +30,7 @@ import Wire
         return keys
     }
 
-    @Test("a name, a tag, the blacklist and the badge are there after a crash")
+    @Test("a name, a tag, the blacklist and the badge survive a crash")
     func survives() throws {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aabbccddeeff")
@@ -56,7 +56,7 @@ import Wire
         }
     }
 
-    @Test("nothing is answered before it is durable")
+    @Test("no step is answered before it is durable")
     func durableFirst() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -74,7 +74,7 @@ import Wire
         for request in requests { #expect(harness.directoryReplies[request] != nil) }
     }
 
-    @Test("a device of another app, and one that is not there, are unknown; a full store fails")
+    @Test("a missing device and another app's device are unknown; a full store fails")
     func unknown() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -117,7 +117,7 @@ import Wire
         }
     }
 
-    @Test("a release does not undo a later reservation, and an empty row goes")
+    @Test("a release does not undo a later reservation, and an empty row is removed")
     func release() throws {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -138,7 +138,7 @@ import Wire
         #expect(try reserve().stamp > second.stamp)
     }
 
-    @Test("a reservation is not taken after its time, and is stale only then")
+    @Test("a reservation cannot be used after its expiry, and is stale only then")
     func late() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -151,7 +151,7 @@ import Wire
         #expect(harness.ask(.holds(phone.cid, Self.alice, stamp: stamp), phone.bucket) == .notHeld(isStale: true))
     }
 
-    @Test("a reservation that was released with a later one is not taken any more, even by a device that left memory")
+    @Test("a reservation that was released by a later step stays unusable, also after the device was evicted")
     func overtaken() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -170,7 +170,7 @@ import Wire
         #expect(set(Self.alice, stamp + 2) == .overtaken)
         #expect(set(Self.bob, stamp) == .aliasSet(previous: nil, stamp: 0))
         #expect(set(Self.alice, stamp + 3) == .aliasSet(previous: Self.bob, stamp: stamp))
-        // More changes than are remembered one by one: rather refused than lost.
+        // With more changes than are remembered, steps are refused and not lost.
         for number in 0..<20 {
             let name = AliasName(high: 5, low: UInt64(100 + number), text: "x")
             guard case .aliasSet? = set(name, stamp + 10 + Int64(number)) else {
@@ -182,7 +182,7 @@ import Wire
         #expect(set(AliasName(high: 5, low: 100, text: "x"), stamp + 100) != .overtaken)
     }
 
-    @Test("a device has one alias; the one before is named so that it can be released")
+    @Test("a device has one alias; the previous one is returned for its release")
     func oneAlias() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -194,7 +194,7 @@ import Wire
         #expect(previous == Self.alice && stamp > 0)
         #expect(harness.ask(.holds(phone.cid, Self.alice, stamp: stamp), phone.bucket) == .notHeld(isStale: false))
         #expect(harness.ask(.holds(phone.cid, Self.bob, stamp: 0), phone.bucket) == .held)
-        // Bound anew, there is nothing before it.
+        // Bound again, the alias has no predecessor.
         guard case .aliasSet(nil, _)? = bind(harness, phone, Self.bob) else {
             Issue.record("its own alias is to be released")
             return
@@ -215,7 +215,7 @@ import Wire
             #expect(bind(harness, phone, name(type, 1)) == .aliasSet(previous: nil, stamp: 0))
         }
         #expect(bind(harness, phone, name(99, 1)) == .tooMany)
-        // Only the one of its own type makes room.
+        // Only an alias of the same type makes room.
         guard case .aliasSet(name(2, 1)?, _)? = bind(harness, phone, name(2, 2)) else {
             Issue.record("another alias was given up")
             return
@@ -264,7 +264,7 @@ import Wire
 
     // MARK: Tags
 
-    @Test("tag rows follow the device's tags in the same batch, and the roster has everybody")
+    @Test("tag rows follow the device's tags in the same batch, and the roster has all devices")
     func tagRows() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -292,7 +292,7 @@ import Wire
         (limits.tagsPerDevice, limits.tagCharactersPerDevice, limits.tagReplacementsPerDay) = (2, 5, 2)
         let harness = DeliveryHarness(limits: limits, now: 1_795_000_000_000 / 86_400_000 * 86_400_000)
         var phone = harness.register()
-        // A cid that was never seen again would be collected after the day that passes here.
+        // A cid that never reconnected would be removed after the day that passes here.
         harness.disconnect(phone)
         harness.connect(&phone)
         #expect(harness.ask(.replaceTags(phone.cid, ["a", "b", "c"].map(Self.tag)), phone.bucket) == .tooMany)
@@ -310,7 +310,7 @@ import Wire
         #expect(detail(harness, phone)?.tags == [])
     }
 
-    @Test("a cid that is collected leaves the roster and its tags")
+    @Test("a removed cid leaves the roster and its tags")
     func collected() {
         var limits = ShardLimits()
         limits.sessionlessDeviceLifetime = 60_000
@@ -327,7 +327,7 @@ import Wire
 
     // MARK: Blacklist, inactivity, badge
 
-    @Test("a blacklisted device gets no message, and what was queued stays until it may come")
+    @Test("a blacklisted device gets no message, and its queue stays until it is allowed again")
     func blacklist() {
         let harness = DeliveryHarness()
         let phone = harness.register(state: .background, token: "aa")
@@ -349,7 +349,7 @@ import Wire
         #expect(harness.publish(phone).code == .accepted)
     }
 
-    @Test("a blacklisted device that comes back after a crash stays blacklisted")
+    @Test("a blacklisted device stays blacklisted after a crash and a reconnect")
     func blacklistSurvives() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -383,7 +383,7 @@ import Wire
         #expect(harness.publish(phone).code == .accepted)
     }
 
-    @Test("the badge is set, raised and lowered, never below zero nor beyond its word")
+    @Test("the badge is set, raised and lowered within zero and its maximum")
     func badge() {
         let harness = DeliveryHarness()
         let phone = harness.register(badge: 3)

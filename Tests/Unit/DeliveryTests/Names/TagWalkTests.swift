@@ -4,11 +4,11 @@ import Wire
 
 @testable import Delivery
 
-/// Counting by tag expressions, against the plain truth.
+/// Counts by tag expressions, compared with a direct evaluation.
 @Suite("Walks over tag rows") struct TagWalkTests {
     private static func tag(_ number: Int) -> TagName { TagName(digest: UInt64(number) * 97 + 5, text: "t\(number)") }
 
-    /// Of the buckets in which the harness has devices, and some others.
+    /// Counts in the buckets with devices and in some others.
     private func count(_ harness: DeliveryHarness, _ expression: TagExpression) -> DirectoryReply? {
         var sum = 0
         for first in 0..<3 {
@@ -20,7 +20,7 @@ import Wire
     }
 
     @Test(
-        "random devices, tags and expressions: the walk counts what the tags say, young, cold and in between",
+        "counts match the tags for random devices and expressions, with young, cold and intermediate rows",
         arguments: 0..<6)
     func model(seed: UInt64) {
         var random = Seeded(state: seed &* 77 &+ 3)
@@ -87,7 +87,7 @@ import Wire
         #expect(count(harness, only) == .count(333))
     }
 
-    @Test("conditions that say the same are one, and the bound counts those that are left")
+    @Test("equivalent conditions are merged, and the bound counts the rest")
     func repeatedConditions() {
         var expression = TagExpression()
         var areTaken = true
@@ -116,7 +116,7 @@ import Wire
         #expect(count == TagExpression.groupLimit)
     }
 
-    @Test("a walk stops for the next turn when it has done its work, and counts right")
+    @Test("a walk stops at its work limit, continues in the next turn, and counts correctly")
     func walksInTurns() {
         var limits = ShardLimits()
         limits.tagWalkWork = 40
@@ -156,7 +156,7 @@ import Wire
         #expect(sum == 20)
     }
 
-    @Test("walks are bounded, a read that fails ends one, and its place is free again")
+    @Test("the number of walks is bounded, a failed read ends one, and its place is free again")
     func bounds() {
         var limits = ShardLimits()
         limits.tagWalks = 2
@@ -175,7 +175,7 @@ import Wire
         #expect(count(harness, TagExpression()) == .count(1))
     }
 
-    @Test("an expression names 63 tags and no more, each once")
+    @Test("an expression has at most 63 distinct tags")
     func expressionBound() {
         var expression = TagExpression()
         let isTaken = [

@@ -3,7 +3,7 @@ import TestKit
 import Testing
 import Wire
 
-@Suite("Operators' questions and orders")
+@Suite("Operators' queries and commands")
 struct InspectionTests {
     private let harness = DeliveryHarness()
     private static let whole = LoopShare(index: 0, count: 1)
@@ -34,7 +34,7 @@ struct InspectionTests {
 
     private struct Wrong: Error {}
 
-    @Test("a device's messages are told newest first, ended ones among them, before and after a crash")
+    @Test("a device's messages are listed newest first, including ended ones, before and after a crash")
     func recentMessages() throws {
         var phone = harness.register()
         let other = harness.register()
@@ -54,7 +54,7 @@ struct InspectionTests {
             let some = try recent(phone, limit: 3)
             #expect(some.traces.map(\.message) == outcomes.suffix(3).map(\.message).reversed() && some.isCut)
         }
-        // The newest of those that have ended, where most have.
+        // The newest messages when most of them have ended.
         harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 6)] }
         let some = try recent(phone, limit: 2)
         #expect(some.traces.map(\.message) == [outcomes[5].message, outcomes[4].message] && some.isCut)
@@ -64,7 +64,7 @@ struct InspectionTests {
         }
     }
 
-    @Test("a message for the vendor alone and one whose job waits are told with their steps")
+    @Test("a message for the vendor alone and one with a waiting job are listed with their steps")
     func recentJobs() throws {
         let phone = harness.register(state: .background, token: "aa")
         let first = harness.publish(phone, strategy: .vendorOnly)
@@ -77,7 +77,7 @@ struct InspectionTests {
         #expect(traces.allSatisfy { $0.steps.contains { $0.event == .leased } && $0.attempts == 1 })
     }
 
-    @Test("a request id leads to its message, in memory and on disk, and to no other app's")
+    @Test("a request id finds its message, in memory and on disk, and no other app's")
     func requests() {
         let phone = harness.register()
         let outcome = harness.publish(phone, requestKey: Self.key, requestDigest: 9, followsRequest: true)
@@ -124,7 +124,7 @@ struct InspectionTests {
         _ = harness.ask(.setBlacklisted(phone.cid, true), phone.bucket)
         #expect(harness.publish(phone).code == .ignored)
         #expect(try recent(phone, limit: 1).refusals.map(\.reason) == [.blacklisted])
-        // The oldest make room.
+        // The oldest entries make room.
         for _ in 0..<1_100 { _ = harness.publish(phone) }
         #expect(try recent(phone, limit: 500).refusals.count == 500)
         guard
@@ -135,7 +135,7 @@ struct InspectionTests {
     }
 
     @Test(
-        "a purge leaves what is in flight or leased, so that nothing is both delivered and purged",
+        "a purge spares messages in flight, so that none is both delivered and purged",
         arguments: [false, true])
     func purge(isCold: Bool) throws {
         var phone = harness.register()
@@ -164,12 +164,12 @@ struct InspectionTests {
         #expect(purged == result.count && delivered == result.leftCount)
         #expect(harness.imbalance() == nil)
         #expect(try change(phone, .purge) == DeviceChangeResult(count: 0))
-        // The queue goes on.
+        // The queue continues.
         let next = harness.publish(phone)
         #expect(harness.takeDelivered().contains { $0.message == next.message })
     }
 
-    @Test("a purge leaves what a sender has leased")
+    @Test("a purge spares messages that a sender has leased")
     func purgeLeased() throws {
         let phone = harness.register(state: .background, token: "aa")
         let outcomes = (0..<3).map { _ in harness.publish(phone) }
@@ -181,7 +181,7 @@ struct InspectionTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a replay makes jobs due now that wait for a later attempt, in memory and on disk", arguments: [false, true])
+    @Test("a replay makes jobs due that wait for a later attempt, in memory and on disk", arguments: [false, true])
     func replay(isCold: Bool) throws {
         let phone = harness.register(state: .background, token: "aa")
         _ = harness.publish(phone)
@@ -207,7 +207,7 @@ struct InspectionTests {
         }
     }
 
-    @Test("an app's devices are listed in pages, each once, and the due jobs by app")
+    @Test("an app's devices are listed in pages, each once, and its due jobs are counted")
     func lists() throws {
         let phones = (0..<23).map { _ in harness.register(state: .background, token: "aa") }
         _ = harness.register(app: DeliveryHarness.otherApp)

@@ -4,8 +4,8 @@ import Wire
 
 @testable import Delivery
 
-/// What reports say of messages that have gone out and not ended yet.
-@Suite("Reports of what is pending")
+/// Reports on messages that were sent and have not ended.
+@Suite("Reports on pending messages")
 struct ReportTests {
     private let harness = DeliveryHarness()
     private static let list = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
@@ -55,7 +55,7 @@ struct ReportTests {
         return totals
     }
 
-    @Test("a loop whose day has not begun gives nothing to be folded: it may still count for the days before")
+    @Test("a loop whose day has not started has nothing to fold, because it may still count for earlier days")
     func foldableAtMidnight() {
         let today = UInt32(harness.now / 86_400_000)
         guard case .foldable? = ask(.foldable(today: today)), case .busy? = ask(.foldable(today: today + 1)) else {
@@ -64,7 +64,7 @@ struct ReportTests {
         }
     }
 
-    @Test("what the vendor accepted is counted when it does, once, and not again at the end", arguments: [false, true])
+    @Test("a vendor's acceptance is counted once when it happens, and not at the end", arguments: [false, true])
     func accepted(crashes: Bool) {
         var phones = (0..<6).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }
@@ -77,7 +77,7 @@ struct ReportTests {
             #expect(day(harness.now).messages.vendor.sent == index + 1)
         }
         #expect(totals(Self.list).pending == 6 && totals(Self.list).all.sent == 6)
-        // Two come back, of whom one acks; the others' time runs out.
+        // Two devices reconnect, and one of them acks. The messages of the others expire.
         harness.connect(&phones[0])
         harness.connect(&phones[1])
         harness.acknowledge(phones[0], 1)
@@ -90,7 +90,7 @@ struct ReportTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a message on its way to a device counts as sent, of a task and alone, until its end and after it")
+    @Test("a message in flight counts as sent, in a task and singly, until its end and after it")
     func sent() throws {
         let phone = harness.register(token: "t")
         let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
@@ -114,7 +114,7 @@ struct ReportTests {
         #expect(numbers.live.sent == 2 && numbers.all.sent == 2 && numbers.live.received == 2)
     }
 
-    @Test("a single push that the vendor accepted says so while it is pending")
+    @Test("a single push shows the vendor's acceptance while it is pending")
     func singleAccepted() throws {
         let phone = harness.register(state: .background, token: "t")
         let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
@@ -125,14 +125,14 @@ struct ReportTests {
         #expect(sum.vendor.sent == 1 && sum.all.sent == 1 && sum.live.sent == 0 && sum.pending == 1)
     }
 
-    @Test("a single push's report has what its device reported, while it is pending and after its end")
+    @Test("a single push's report has its device's receipts, while it is pending and after its end")
     func singleReported() throws {
         var phone = harness.register(state: .background, token: "t")
         let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
         send(phone, single)
         let job = try #require(harness.lease().first)
         harness.disconnect(phone)
-        // A receipt overtakes the sender's result.
+        // A receipt arrives before the sender's result.
         let shown = ReceiptEvent(kind: .shown, message: job.message)
         #expect(harness.receipt(phone, [shown]) == .taken([.recorded]))
         #expect(totals(single).vendor.shown == 1 && totals(single).live.shown == 0)
@@ -156,7 +156,7 @@ struct ReportTests {
         }
     }
 
-    @Test("what goes out after midnight counts for the day on which it was accepted, also after a restart")
+    @Test("a message sent after midnight counts for the day of its acceptance, also after a restart")
     func acrossMidnight() throws {
         harness.advance(86_400_000 - harness.now % 86_400_000 - 60_000)
         let eve = harness.now
@@ -177,7 +177,7 @@ struct ReportTests {
     }
 
     @Test(
-        "a time to live of 0 for a device out of reach is answered as what it is: expired, without a place in a stream")
+        "TTL 0 for an unreachable device is answered as expired, without a place in a stream")
     func endedAtOnce() {
         let phone = harness.register(state: .background, token: "t")
         let outcome = harness.publish(phone, timeToLive: 0, requestKey: (1, 1))
@@ -191,7 +191,7 @@ struct ReportTests {
         #expect(harness.trace(live.message)?.sequence == 1, "no number was lost")
     }
 
-    @Test("a list's device of which nothing came is told so again by a repetition, and one that ended later is not")
+    @Test("a repeated list call reports a device whose message failed at once, and not one that ended later")
     func endedAtOnceInList() {
         let phone = harness.register(state: .background), other = harness.register(state: .background)
         var told: [FinalState?] = []
@@ -204,7 +204,7 @@ struct ReportTests {
     }
 
     @Test(
-        "a trace says whether there is a fallback and why there is none, pending and ended",
+        "a trace shows whether a fallback exists and why not, pending and ended",
         arguments: [
             (Strategy.liveElseVendor, true, Int64(60_000), true, PublishOutcome.Fallback.armed, "applies"),
             (.liveElseVendor, false, 60_000, true, .none, "noToken"),
@@ -230,7 +230,7 @@ struct ReportTests {
         }
     }
 
-    @Test("without a token a strategy that needs one ends at once, and its trace says the same")
+    @Test("without a token a strategy that needs one ends at once, and its trace has the reason")
     func noToken() {
         let phone = harness.register()
         let outcome = harness.publish(phone, strategy: .vendorOnly, isBulk: true)
@@ -240,7 +240,7 @@ struct ReportTests {
     }
 }
 
-@Suite("Badges of what was not shown")
+@Suite("Badges of messages that were not shown")
 struct BadgeTests {
     private let harness = DeliveryHarness { $0.maxAttempts = 2 }
 
@@ -254,7 +254,7 @@ struct BadgeTests {
     }
 
     @Test(
-        "what the vendor will not show is taken back from the badge, also after a restart",
+        "the badge of a message that the vendor refuses is reverted, also after a restart",
         arguments: [JobResult.Outcome.rejected, .badToken, .retry], [false, true])
     func takenBack(outcome: JobResult.Outcome, crashes: Bool) throws {
         let phone = harness.register(state: .background, token: "aa", badge: 4)
@@ -293,7 +293,7 @@ struct BadgeTests {
         #expect(badge(phone) == 0)
     }
 
-    @Test("what was accepted stays counted, and an accepted that comes after it was given up counts again")
+    @Test("an accepted message stays counted, and an acceptance after exhaustion counts again")
     func accepted() throws {
         let phone = harness.register(state: .background, token: "aa", badge: 0)
         let shown = try leased(phone)
@@ -310,7 +310,7 @@ struct BadgeTests {
         }
     }
 
-    @Test("a message that the vendor failed and that goes on live is not counted")
+    @Test("a message that the vendor failed and that goes live is not counted")
     func movedToLive() throws {
         let phone = harness.register(state: .background, token: "aa", badge: 1)
         let job = try leased(phone, strategy: .vendorElseLive)

@@ -4,14 +4,14 @@ import Wire
 
 @testable import Delivery
 
-/// A shard that was taken over while another shard, which has an app's log of broadcasts, could not be asked.
-@Suite("A log of broadcasts that is not known yet")
+/// A shard that was taken over while the home of an app's broadcast log was unreachable.
+@Suite("A broadcast log that is not known yet")
 struct UnknownLogTests {
     private let world = BroadcastHarness()
     private var harness: DeliveryHarness { world.harness }
     private let home = DeliveryHarness.app.home.loop(of: 2)
 
-    /// The process starts again with a shard that knows no log of the app's home.
+    /// Restarts the process with a shard that does not know the log of the app's home.
     private func restart() {
         harness.crash()
         let start = BroadcastStart().of(LoopShare(index: 1 - home, count: 2), hasOwnOnly: true)
@@ -34,7 +34,7 @@ struct UnknownLogTests {
         return copy
     }
 
-    @Test("a device is welcomed meanwhile, and what is pending for it comes, once, when the log is known")
+    @Test("a device is welcomed, and gets its pending broadcasts once when the log is known")
     func welcomed() throws {
         var phone = harness.register()
         let record = world.send("pending")
@@ -46,7 +46,7 @@ struct UnknownLogTests {
         let welcome = try #require(harness.welcomes.last?.welcome)
         #expect(harness.welcomes.last?.session == phone.session && welcome.queueEpoch == 7)
         #expect(harness.takeDelivered().isEmpty)
-        // Alarms that fall due end nothing of what this shard knows nothing about.
+        // Alarms end no broadcast that this shard does not know.
         harness.advance(30_000)
         learn(1, [launched])
         let delivered = harness.takeDelivered()
@@ -77,7 +77,7 @@ struct UnknownLogTests {
         #expect(harness.publish(phone, "still served").code == .accepted)
     }
 
-    @Test("a registration is told to try again: which broadcasts are from before it cannot be said")
+    @Test("a registration is refused as retryable, because its first broadcast is unknown")
     func registration() {
         world.send()
         let launched = harness.launched
@@ -90,7 +90,7 @@ struct UnknownLogTests {
         #expect(harness.takeDelivered().isEmpty, "a broadcast from before the registration")
     }
 
-    @Test("a broadcast is refused while one before it is unknown; the whole log brings both, in order")
+    @Test("a broadcast is refused while an earlier one is unknown; the whole log brings both in order")
     func hole() {
         restart()
         learn(0, [])
@@ -114,14 +114,14 @@ struct UnknownLogTests {
         #expect(harness.takeDelivered().map(\.sequence) == [1])
         learn(3, records)
         #expect(harness.takeDelivered().map(\.sequence) == [2, 3])
-        // It comes late, and is known already.
+        // The announcement is late, and the broadcast is already known.
         let isLateTaken = harness.shard.launch(records[1], loopCount: 2, now: harness.now)
         #expect(isLateTaken)
         harness.flush()
         #expect(harness.takeDelivered().isEmpty)
     }
 
-    @Test("what its home has closed is forgotten, though the news of it was lost")
+    @Test("a broadcast that its home has closed is removed even if the notification was lost")
     func closed() {
         restart()
         var record = world.record()

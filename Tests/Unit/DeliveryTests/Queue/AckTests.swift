@@ -5,7 +5,7 @@ import Wire
 @testable import Delivery
 
 @Suite("Acks, rejections and feedback") struct AckTests {
-    @Test("cumulative and ranged acks end what they name")
+    @Test("cumulative and ranged acks end the covered messages")
     func acks() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -16,7 +16,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("an ack settles only what was sent in this session; the rest is ignored and counted")
+    @Test("an ack settles only messages sent in this session; others are ignored and counted")
     func unsentIsIgnored() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -27,7 +27,7 @@ import Wire
         #expect(harness.delivered.count == 40)
     }
 
-    @Test("an ack above the highest sequence ever given closes with badAck")
+    @Test("an ack above the highest assigned sequence closes the session with badAck")
     func badAck() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -38,7 +38,7 @@ import Wire
         #expect(harness.statistics.sessions == 0)
     }
 
-    @Test("acked never comes back, once the ack is synced", arguments: [false, true])
+    @Test("an acked message is never sent again once the ack is synced", arguments: [false, true])
     func ackedIsGone(cold: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -67,7 +67,7 @@ import Wire
         #expect(harness.status(phone)?.inFlightCount == 0)
     }
 
-    @Test("a timed-out message that is acked after all ends as deliveredOffline and cancels its job")
+    @Test("a late ack after the timeout ends the message as deliveredOffline and cancels its job")
     func lateAck() {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -137,7 +137,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("what is told of a message and of its device is durable: no crash takes it back")
+    @Test("a reported state of a message and its device is durable, and no crash reverts it")
     func durableAnswers() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -157,11 +157,11 @@ import Wire
     }
 
     @Test(
-        "a message that was sent before a crash is known though its device has not come back", arguments: [false, true])
+        "a message sent before a crash is known even if its device has not reconnected", arguments: [false, true])
     func traceAfterCrash(comesBack: Bool) {
         let harness = DeliveryHarness()
         var phone = harness.register()
-        // Nothing for the vendor, so there is no job that would lead to it.
+        // Without vendor content no job leads to the message.
         let outcome = harness.publish(phone, strategy: .liveOnly, vendor: false)
         harness.crash()
         let trace = harness.trace(outcome.message)
@@ -171,7 +171,7 @@ import Wire
         #expect(harness.trace(outcome.message)?.isOffline == true)
         #expect(harness.trace(MessageID(high: outcome.message.high, low: 1)) == nil)
         guard comesBack else { return }
-        // It ends while a reader looks for it: the job and the trace were asked for, the search is under way.
+        // The message ends during a search: the job and the trace were requested, and the search is running.
         harness.shard.trace(of: outcome.message, origin: .none, now: harness.now)
         harness.drain()
         while !harness.shard.searches.isSearching, harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
@@ -193,12 +193,12 @@ import Wire
         let phones = (0..<6).map { _ in harness.register() }
         let outcomes = phones.map { harness.publish($0) }
         harness.shard.searches.sliceCount = 2
-        // With the device given: at once, however many messages there are.
+        // With the device the trace is found at once, however many messages exist.
         harness.shard.trace(of: outcomes[5].message, cid: phones[5].cid, origin: .none, now: harness.now)
         #expect(harness.shard.searches.inMemory.count == 0)
         harness.flush()
         #expect(harness.traces.last??.message == outcomes[5].message)
-        // With the id alone: some in each turn, and the answer has an end in between.
+        // With only the id each turn searches some messages, and one ends in between.
         for index in [1, 5] {
             harness.shard.trace(of: outcomes[index].message, origin: .none, now: harness.now)
         }
@@ -213,7 +213,7 @@ import Wire
         #expect(harness.shard.searches.inMemory.count == 0)
         #expect(harness.traces.suffix(2).map { $0?.message } == [outcomes[1].message, outcomes[5].message])
         #expect(harness.traces.last??.finalState == .delivered)
-        // More of them than may wait are told to come again.
+        // Searches above the bound are refused as retryable.
         for _ in 0..<70 { harness.shard.trace(of: outcomes[4].message, origin: .none, now: harness.now) }
         #expect(harness.shard.searches.inMemory.count == 64)
         for _ in 0..<300 { harness.shard.advance(to: harness.now) }
@@ -221,7 +221,7 @@ import Wire
         #expect(harness.traceAnswers.suffix(70).count { if case .unreadable = $0 { true } else { false } } == 6)
     }
 
-    @Test("searches take turns, a few wait, and what could not be read or looked for is not said to be unknown")
+    @Test("searches take turns, a few wait, and an incomplete search is not answered as unknown")
     func searches() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -230,7 +230,7 @@ import Wire
         for outcome in outcomes { harness.shard.trace(of: outcome.message, origin: .none, now: harness.now) }
         harness.flush()
         #expect(harness.traces.map { $0?.message } == outcomes.map(\.message))
-        // The one under way, 64 that wait, and the others are told to come again.
+        // One search is running, 64 wait, and the others are refused as retryable.
         for _ in 0..<70 { harness.shard.trace(of: outcomes[0].message, origin: .none, now: harness.now) }
         harness.flush()
         let told = harness.traceAnswers.dropFirst(3)
@@ -241,7 +241,7 @@ import Wire
             Issue.record("\(String(describing: harness.traceAnswers.last))")
             return
         }
-        // Nothing waits for longer than a month.
+        // No message waits longer than a month.
         harness.store.readsFailFrom = .max
         let old = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 32 * 86_400_000, digest: 1)
         let young = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 30 * 86_400_000, digest: 1)

@@ -3,9 +3,9 @@ import TestKit
 import Testing
 import Wire
 
-/// A queue at its bounds, and timers that have nothing left to do.
+/// A queue at its bounds, and timers without work.
 @Suite("Queue bounds") struct QueueBoundsTests {
-    @Test("dropOldest makes room among vendor messages on disk, and for one that is larger than many")
+    @Test("dropOldest makes room among vendor messages on disk, and for a message larger than many")
     func dropsColdVendorMessages() {
         let harness = DeliveryHarness {
             $0.overflowPolicy = .dropOldest
@@ -27,7 +27,7 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("a message that replaces one on disk and needs room on disk, too, ends the one under its key")
+    @Test("a message that replaces one on disk and needs more room there ends the one under its key")
     func collapsesAndDrops() {
         let harness = DeliveryHarness {
             $0.overflowPolicy = .dropOldest
@@ -110,7 +110,7 @@ import Wire
         #expect(harness.closes.map(\.code) == [.suspectTimeout])
     }
 
-    @Test("a message that turns cold while the last page is read is not forgotten")
+    @Test("a message that becomes cold while the last page is read is not lost")
     func coolsDuringAPage() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -120,7 +120,7 @@ import Wire
         harness.connect(&phone, flushing: false)
         harness.store.deliverReplies()
         harness.store.sync()
-        // The page's rows are here and their jobs are asked for.
+        // The page's rows are loaded and their jobs are requested.
         harness.store.deliverReplies(limit: 1)
         #expect(harness.delivered.isEmpty)
         harness.submit(phone, "b")
@@ -130,7 +130,7 @@ import Wire
         #expect(harness.delivered.map(\.payload) == ["a", "b"])
     }
 
-    @Test("an expired message whose lease is out waits for it without a timer that fires at once")
+    @Test("an expired message with an active lease waits for it without a timer that fires at once")
     func noSpinning() {
         let harness = DeliveryHarness()
         var phone = harness.register(token: "aa")
@@ -144,7 +144,7 @@ import Wire
         #expect(harness.finalState(outcome.message) == .expired)
     }
 
-    @Test("a page of expired messages with leases out does not keep the disk busy")
+    @Test("a page of expired messages with active leases does not keep the disk busy")
     func pagesGoOn() {
         var limits = ShardLimits()
         limits.window = 2
@@ -167,7 +167,7 @@ import Wire
         #expect(harness.delivered.map(\.payload) == ["alive"])
     }
 
-    @Test("a newer message under its key keeps a leased job from coming back", arguments: [false, true])
+    @Test("a newer message with the same key prevents the retry of a leased job", arguments: [false, true])
     func collapsedJobsStayOut(retried: Bool) {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -175,7 +175,7 @@ import Wire
         harness.advance(10_000)
         let jobs = harness.lease(milliseconds: 5_000)
         #expect(jobs.count == 1)
-        // Something is heard, so the device is reachable and the old message stays in flight.
+        // A frame arrives, so the device is reachable and the old message stays in flight.
         harness.shard.heard(phone.session, now: harness.now)
         _ = harness.publish(phone, "new", collapseKey: "k")
         if retried { harness.settle(jobs[0], .retry) }

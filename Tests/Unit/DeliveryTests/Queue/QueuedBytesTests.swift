@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// What an app has queued in bytes: counted at the acceptance, and taken back at the end.
+/// An app's queued bytes, added at acceptance and subtracted at the end.
 @Suite("Queued bytes of an app")
 struct QueuedBytesTests {
     private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
@@ -13,7 +13,7 @@ struct QueuedBytesTests {
         return bytes
     }
 
-    @Test("a change carries sizes of a whole batch, and a sum of them wraps without harm")
+    @Test("a change carries the sizes of a whole batch, and its sum may wrap")
     func wrap() {
         var row = CountersRow(app: AppKey(9), day: 20_000)
         row.extra[.acceptedBlocks] = .max - 10
@@ -31,19 +31,19 @@ struct QueuedBytesTests {
         let sum = stored.withUnsafeBytes { CountersRow($0) }
         #expect(sum?.holdings.blocks == Int64(64_020))
         #expect(sum?.extra[.acceptedBlocks] == 63_989)
-        // More went than came, on a day on which others' messages ended.
+        // More bytes ended than were accepted, on a day on which others' messages ended.
         row.extra[.acceptedBlocks] = 5
         row.extra[.endedBlocks] = 9
         #expect(row.holdings.blocks == -4)
     }
 
-    @Test("the largest batch of the largest messages fits into the amounts of a change")
+    @Test("the largest batch of the largest messages fits the amounts of a change")
     func largestBatch() {
         let largest = Int(
             QueuedBlocks.count(MessageRow.charge(MessageRow.overheadByteCount + MessageBounds.byteCount)))
         let ends = OpenBatch.rowLimit / 3 + 1
         #expect(ends * largest <= Int(UInt16.max))
-        // What one message displaces: as much as it counts, each rounded up, and one that begins below that.
+        // The most that one message displaces: its own size in rounded blocks, and one message that starts below that.
         #expect(3 * largest + largest * MessageRow.chargeBesideRow <= Int(UInt16.max) * MessageRow.chargeBesideRow)
         #expect(QueuedBlocks.largestMessageByteCount > largest * QueuedBlocks.blockByteCount)
     }
@@ -54,7 +54,7 @@ struct QueuedBytesTests {
         harness.shard.statistics(of: [DeliveryHarness.app])[0].queuedBytes
     }
 
-    /// What the rows of pending messages count, by the rows themselves.
+    /// Returns the charge of all pending messages from their rows.
     private static func stored(_ harness: DeliveryHarness) -> Int64 {
         harness.store.visibleRows.reduce(0) { sum, entry in
             switch entry.key.table {
@@ -65,7 +65,7 @@ struct QueuedBytesTests {
         }
     }
 
-    @Test("acks, expiry, overflow, a vendor's word and crashes leave the sum of what is pending, and at last nothing")
+    @Test("acks, expiry, overflow, vendor results and crashes keep the sum of pending messages, and finally zero")
     func ends() {
         let harness = DeliveryHarness {
             $0.queuedMessageLimit = 6
@@ -80,10 +80,10 @@ struct QueuedBytesTests {
         harness.disconnect(phone)
         harness.crash()
         #expect(Self.queued(harness) == Self.stored(harness))
-        // The vendor fails them all: those of strategy 4 move to the live stream with other rows.
+        // The vendor fails them all. Those of strategy 4 move to the live stream with other rows.
         for payload in payloads { _ = harness.publish(phone, payload, strategy: .vendorElseLive) }
         for payload in payloads { _ = harness.publish(phone, payload, strategy: .vendorOnly, timeToLive: 60_000) }
-        // One too many: the oldest overflows.
+        // One message too many, so the oldest overflows.
         _ = harness.publish(phone, payloads[1], timeToLive: 60_000)
         #expect(Self.queued(harness) == Self.stored(harness) && Self.queued(harness) > 32_000)
         for job in harness.lease(100) { harness.settle(job, .rejected, reason: "no") }
@@ -99,7 +99,7 @@ struct QueuedBytesTests {
         #expect(harness.statistics.pending == 0 && harness.store.violations.isEmpty)
     }
 
-    @Test("a broadcast's message counts its small row, whatever the broadcast has to say, until its end")
+    @Test("a broadcast's message counts its small row until its end, whatever the broadcast's size")
     func broadcast() {
         let world = BroadcastHarness()
         let harness = world.harness

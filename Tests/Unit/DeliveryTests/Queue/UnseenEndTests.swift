@@ -4,12 +4,12 @@ import Wire
 
 @testable import Delivery
 
-/// The stream does not pass a message that ends unseen before that end is durable.
+/// The stream does not advance past a message that ends unseen before that end is durable.
 ///
-/// A crash would bring the message back under a position that covers it.
-@Suite("Ends that a device has not seen")
+/// A crash would restore the message under a position that covers it.
+@Suite("Messages that end before the device has seen them")
 struct UnseenEndTests {
-    /// `first` is in flight, `second` waits under a key, `last` waits behind it.
+    /// `first` is in flight, `second` waits under a key, `last` waits after it.
     private func queued() -> (harness: DeliveryHarness, phone: Phone) {
         var limits = ShardLimits()
         limits.window = 1
@@ -29,12 +29,12 @@ struct UnseenEndTests {
         harness.drain()
     }
 
-    @Test("what collapsed comes back with a crash, and is shown")
+    @Test("a crash restores a collapsed message, and the device receives it")
     func crash() {
         var (harness, phone) = queued()
         _ = harness.submit(phone, "newer", collapseKey: "a")
         acknowledgeUnsynced(harness, phone, 1)
-        // All that the device has processed when the gateway dies, and its position.
+        // All messages that the device has processed when the gateway crashes, and its position.
         var seen = harness.takeDelivered().map(\.payload)
         let position: UInt64 = seen.contains("last") ? 3 : 1
         harness.crash()
@@ -48,7 +48,7 @@ struct UnseenEndTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("without one the stream goes on once the end is durable")
+    @Test("without a crash the stream continues once the end is durable")
     func goesOn() {
         let (harness, phone) = queued()
         _ = harness.submit(phone, "newer", collapseKey: "a")
@@ -61,7 +61,7 @@ struct UnseenEndTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("an acked message holds up nothing: the next one goes out before the ack is durable")
+    @Test("an acked message does not delay the next one, which is sent before the ack is durable")
     func acked() {
         let (harness, phone) = queued()
         acknowledgeUnsynced(harness, phone, 1)

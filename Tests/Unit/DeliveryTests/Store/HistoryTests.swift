@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// A store that was put back: evidence with numbers of the history before settles nothing.
+/// A restored store: sequences, leases and cursors of the previous history settle nothing.
 @Suite("Histories of a store")
 struct HistoryTests {
     private static let restored = StoreHistory(id: 0xA5A5, began: 1_700_000_000_000_000)
@@ -14,7 +14,7 @@ struct HistoryTests {
         harness.welcomes.last?.welcome.queueEpoch ?? 0
     }
 
-    @Test("texts are read as they were written, and nothing else is")
+    @Test("texts are parsed as they were written, and other texts are refused")
     func texts() {
         for history in [Self.restored, StoreHistory(ofNewStore: .max), StoreHistory(id: 0, began: .max)] {
             #expect(StoreHistory(history.description) == history)
@@ -26,13 +26,13 @@ struct HistoryTests {
         }
     }
 
-    @Test("a store that never went back tells the rows' own epochs and numbers, so that an upgrade changes none")
+    @Test("a store that was never restored uses the rows' own epochs and numbers, so an upgrade changes none")
     func neverBack() {
         let history = StoreHistory(ofNewStore: 9)
         #expect(!history.hasGoneBack && history.epoch(7) == 7 && history.cursor(3) == 3 && history.number(3) == 3)
     }
 
-    @Test("no history has an epoch or a cursor of the one before, and each begins later, whatever the clock says")
+    @Test("no history reuses an epoch or a cursor, and each begins later, whatever the clock")
     func successors() {
         var history = StoreHistory(ofNewStore: 9)
         var epochs: Set<UInt64> = [history.epoch(7)]
@@ -45,11 +45,11 @@ struct HistoryTests {
         #expect(StoreHistory(id: 7, began: 1).epoch(7) != 0)
     }
 
-    /// The fate of the device's record between the backup and the loss of the store.
+    /// The device's record between the backup and the loss of the store.
     enum Between: CaseIterable { case nothing, restart, eviction, wholeBlock }
 
     @Test(
-        "after a restore every message that is accepted then is sent, whatever position the device has",
+        "after a restore every newly accepted message is sent, whatever position the device has",
         arguments: Between.allCases)
     func position(_ between: Between) {
         var limits = ShardLimits()
@@ -86,7 +86,7 @@ struct HistoryTests {
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("what a device had processed after the backup, and is pending in it, comes again")
+    @Test("messages processed after the backup and pending in it are sent again")
     func repeats() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -101,7 +101,7 @@ struct HistoryTests {
         #expect(harness.takeDelivered().map(\.payload) == ["queued"])
     }
 
-    @Test("under the epoch of the new history positions count again, and an ordinary restart changes none")
+    @Test("under the new history's epoch positions count again, and an ordinary restart changes none")
     func goesOn() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -119,7 +119,7 @@ struct HistoryTests {
             $0.positions = [StreamPosition(sequence: sequence)]
         }
         #expect(harness.takeDelivered().isEmpty && Self.epoch(harness) == epoch)
-        // A second restore: neither of the two epochs before counts.
+        // A second restore: neither earlier epoch counts.
         harness.crash(history: Self.restoredAgain)
         _ = harness.publish(phone, "two")
         for earlier in [7, epoch] {
@@ -139,7 +139,7 @@ struct HistoryTests {
         var phone = harness.register()
         let epoch = Self.epoch(harness)
         #expect(epoch == Self.restored.epoch(7))
-        // A position beyond what this history gave still changes the epoch.
+        // A position above every number of this history still changes the epoch.
         harness.connect(&phone) {
             $0.queueEpoch = epoch
             $0.positions = [StreamPosition(sequence: 5_000)]
@@ -147,7 +147,7 @@ struct HistoryTests {
         #expect(Self.epoch(harness) == Self.restored.epoch(8))
     }
 
-    @Test("a Hello that was captured after the backup is refused after the restore")
+    @Test("a Hello that was recorded after the backup is refused after the restore")
     func capturedHello() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -160,13 +160,13 @@ struct HistoryTests {
         #expect(harness.welcomes.count == 2 && harness.closes.last?.code == .clockSkew)
         harness.connect(&phone)
         #expect(harness.welcomes.count == 3)
-        // A clock that was far ahead at the restore locks nobody out.
+        // A clock that was far ahead at the restore locks no device out.
         harness.crash(history: harness.history.successor(id: 10, now: harness.now + 86_400_000))
         harness.connect(&phone)
         #expect(harness.welcomes.count == 4)
     }
 
-    @Test("a device that had not returned by the backup has a day after the restore to do so, and no more")
+    @Test("a device that had not reconnected by the backup has one day after the restore")
     func returns() {
         let harness = DeliveryHarness()
         let lifetime = harness.limits.sessionlessDeviceLifetime
@@ -175,7 +175,7 @@ struct HistoryTests {
         harness.disconnect(gone)
         let seenAt = harness.now
         let backup = harness.store.backup
-        // The device returns after the backup, so the restored store lacks that.
+        // The device reconnects after the backup, so the restored store lacks that.
         harness.disconnect(phone)
         harness.connect(&phone)
         harness.disconnect(phone)
@@ -186,7 +186,7 @@ struct HistoryTests {
         harness.advance(1_000)
         // No device was seen since.
         #expect(harness.status(gone)?.lastSeenAt == seenAt)
-        // Nor does another start shorten the day.
+        // Another start does not shorten the day.
         harness.advance(lifetime - 3_600_000)
         harness.crash()
         harness.store.cool()
@@ -199,7 +199,7 @@ struct HistoryTests {
         #expect(harness.rowCount(.device) == 1 && harness.imbalance() == nil)
     }
 
-    @Test("a history that begins later than now keeps a device that did not return, until the clock is there")
+    @Test("a history that begins in the future keeps a device that did not reconnect until then")
     func returnsBeforeBeginning() {
         let harness = DeliveryHarness()
         let lifetime = harness.limits.sessionlessDeviceLifetime
@@ -213,7 +213,7 @@ struct HistoryTests {
         #expect(harness.closes.isEmpty && harness.welcomes.count == 2)
     }
 
-    @Test("a device whose day ended while the gateway was down has an hour to return")
+    @Test("a device whose day ended while the gateway was down has an hour to reconnect")
     func returnsAfterOutage() {
         let harness = DeliveryHarness()
         let lifetime = harness.limits.sessionlessDeviceLifetime
@@ -256,7 +256,7 @@ struct HistoryTests {
         #expect(records.allSatisfy { world.totals($0).ended == 1 })
     }
 
-    @Test("after a loss of the log alone, no device passes over a new broadcast for the number of a lost one")
+    @Test("after a loss of only the log, no device skips a new broadcast with the number of a lost one")
     func lostNumbers() {
         let world = BroadcastHarness()
         let harness = world.harness
@@ -278,7 +278,7 @@ struct HistoryTests {
     }
 
     @Test(
-        "a device that registered between two losses passes over nothing, whichever way the steps go",
+        "a device that registered between two losses skips nothing, in any order of steps",
         arguments: [1, 240])
     func twoLosses(minutes: Int64) {
         let world = BroadcastHarness()
@@ -296,7 +296,7 @@ struct HistoryTests {
     }
 
     @Test(
-        "a history that begins while devices are connected leaves their sessions, and their next Hello has an old epoch"
+        "a history that begins while devices are connected keeps their sessions, and their next Hello has an old epoch"
     )
     func whileConnected() {
         let harness = DeliveryHarness()
@@ -314,7 +314,7 @@ struct HistoryTests {
 
     // MARK: Vendor channel, requests, receipts
 
-    @Test("a lease counts where the store's own rows name it: one given after the backup settles nothing")
+    @Test("a lease counts only if the store's rows have it: one from after the backup settles nothing")
     func leases() throws {
         let harness = DeliveryHarness()
         let phone = harness.register(token: "aa")
@@ -330,12 +330,12 @@ struct HistoryTests {
         let verdict = harness.settle(after, .rejected, reason: "BadDeviceToken")
         #expect([.stale, .unknownJob].contains(verdict))
         #expect(harness.settle(before, .accepted) == .recorded)
-        // The other alert goes out once more.
+        // The other alert is sent once more.
         #expect(harness.lease(10).map(\.message) == [after.message])
     }
 
     @Test(
-        "a request of after the backup is accepted anew, under a msgId that none had; one of before gets its first answer"
+        "a request from after the backup is accepted again under a new msgId; an earlier one keeps its result"
     )
     func requests() {
         let harness = DeliveryHarness()
@@ -350,7 +350,7 @@ struct HistoryTests {
         #expect(again.message == first.message)
         let anew = harness.publish(phone, requestKey: (1, 2), requestDigest: 5, followsRequest: true)
         #expect(anew.code == .accepted && anew.message != lost.message)
-        // What was shown of the lost one says nothing of the new one.
+        // A receipt for the lost message does not count for the new one.
         let lostID = lost.message, newID = anew.message
         let answer = harness.receipt(
             phone, [lostID, newID].map { ReceiptEvent(kind: .shown, message: $0) })
@@ -388,7 +388,7 @@ struct HistoryTests {
         return page
     }
 
-    @Test("a cursor of another history is a conflict, at a read and at an ack, also within what there is")
+    @Test("a cursor of another history is a conflict, at a read and at an ack, even within the existing range")
     func cursors() {
         let harness = Self.feeds()
         Self.send(harness, 1...2, "before")
@@ -404,7 +404,7 @@ struct HistoryTests {
             let read = FeedRead(Self.feed, after: cursor, limit: 9, waitMilliseconds: 0)
             #expect(Self.ask(harness, .read(read)) == .otherHistory)
         }
-        // Without a cursor, and from the beginning, everything that the store has comes.
+        // Without a cursor, and from the beginning, all stored items are returned.
         for after in [nil, 0] as [UInt64?] {
             let page = Self.page(harness, after: after)
             let texts = page?.items.map { String(decoding: $0.payload, as: UTF8.self) }
@@ -413,7 +413,7 @@ struct HistoryTests {
         }
     }
 
-    @Test("cursors of the new history work as before: pages, an empty page, acks, and one beyond the end")
+    @Test("cursors of the new history work as before: pages, an empty page, acks, and one above the end")
     func newCursors() {
         let harness = Self.feeds()
         harness.crash(history: Self.restored)
@@ -431,7 +431,7 @@ struct HistoryTests {
         #expect(state.acked == next)
         harness.crash()
         #expect(Self.page(harness, after: nil)?.first == next + 1)
-        // The next restore: cursors of this history are old, too.
+        // After the next restore cursors of this history are old, too.
         harness.crash(history: Self.restoredAgain)
         #expect(Self.ask(harness, .acknowledge(Self.feed, upTo: next)) == .otherHistory)
     }

@@ -63,7 +63,7 @@ import Wire
     }
 
     @Test(
-        "a row gives back what was written, whatever it has; no cut of it is a row",
+        "a row survives encoding with any fields, and no prefix of it is a valid row",
         arguments: 1...60 as ClosedRange<UInt64>)
     func everything(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
@@ -71,7 +71,7 @@ import Wire
             let row = Self.row(&random)
             let bytes = Self.bytes(row)
             let read = try #require(bytes.withUnsafeBytes { JobRow($0) })
-            // A row has no other way to be compared: equal bytes of a copy, and each field by its text.
+            // Rows are not Equatable, so the bytes of a copy and the text of each field are compared.
             #expect("\(read)" == "\(row)")
             #expect(Self.bytes(read) == bytes)
             for count in 0..<bytes.count {

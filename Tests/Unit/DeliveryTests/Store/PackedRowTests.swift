@@ -4,19 +4,19 @@ import Wire
 
 @testable import Delivery
 
-/// Rows whose fields take the bytes that their values need: what is written is read.
+/// Rows whose fields use only the bytes that their values need survive encoding.
 @Suite("Packed rows") struct PackedRowTests {
     static let seeds: [UInt64] = [1, 2, 3]
 
     private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
-        // A guard behind the row shows a byte too many.
+        // A guard byte after the row reveals a write beyond it.
         var bytes = [UInt8](repeating: 0xA5, count: count + 1)
         bytes.withUnsafeMutableBytes { write(UnsafeMutableRawBufferPointer(rebasing: $0[..<count])) }
         #expect(bytes.removeLast() == 0xA5)
         return bytes
     }
 
-    /// A number that is small, large, or at an end of its range.
+    /// Returns a number that is small, large, or at an end of its range.
     private static func number(_ random: inout SeededGenerator) -> UInt64 {
         let bits = UInt64.random(in: 0...64, using: &random)
         let word = UInt64.random(in: 0 ... .max, using: &random)
@@ -88,7 +88,7 @@ import Wire
 
     // MARK: Traces
 
-    @Test("a trace reads as it was written, whatever the message was; no cut of it is a trace", arguments: seeds)
+    @Test("a trace survives encoding for any message, and no prefix of it is a valid trace", arguments: seeds)
     func traces(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         for _ in 0..<400 {
@@ -151,7 +151,7 @@ import Wire
         return (0..<count).map { _ in UInt8.random(in: 0...255, using: &random) }
     }
 
-    /// Calls `body` with texts whose bytes are there until it returns.
+    /// Calls `body` with texts whose bytes are valid until it returns.
     private static func withTexts<Result>(
         _ random: inout SeededGenerator, _ body: (MessageRow.Texts) throws -> Result
     ) rethrows -> Result {
@@ -209,7 +209,7 @@ import Wire
         return !fields.contains(false)
     }
 
-    @Test("rows of a message and of its job keep whether the alert carries all of it", arguments: [false, true])
+    @Test("rows of a message and of its job keep whether the alert has the whole content", arguments: [false, true])
     func vendorCarriesAll(isCarried: Bool) throws {
         var random = SeededGenerator(seed: 3)
         var facts = Self.facts(&random)
@@ -231,11 +231,11 @@ import Wire
         let read = try bytes.withUnsafeBytes { try #require(JobRow($0)).facts }
         #expect(read.vendorCarriesAll == isCarried)
         #expect(read.channels == ChannelSet(.apns))
-        // The bit of a job's channels is free as long as no channel has its number.
+        // The bit is free in a job's channels as long as no channel has its number.
         #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 15 })
     }
 
-    @Test("a message reads as it was written, and moves; no cut is one", arguments: seeds)
+    @Test("a message survives encoding and a move, and no prefix of it is valid", arguments: seeds)
     func messages(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         for _ in 0..<400 {
@@ -260,7 +260,7 @@ import Wire
                     #expect(Self.isSame(row.alertTitle, texts.alertTitle))
                     #expect(Self.isSame(row.alertBody, texts.alertBody))
                     #expect(Self.isSame(row.vendor, texts.contents.first))
-                    // As a message moves into the live stream.
+                    // The row is rewritten as in a move to the live stream.
                     let moved = MessageRow.Texts(row)
                     let copy = Self.bytes(MessageRow.byteCount(moved, facts: facts)) {
                         MessageRow.write(moved, facts: written, into: $0)
@@ -296,7 +296,7 @@ import Wire
 
     // MARK: Requests
 
-    @Test("a push's row reads as it was written, under its task or its request; no cut is one", arguments: seeds)
+    @Test("a push's row survives encoding, under its task or its request, and no prefix is valid", arguments: seeds)
     func pushes(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         for _ in 0..<400 {
@@ -339,7 +339,7 @@ import Wire
 
     // MARK: Numbers
 
-    @Test("a number of seven bits a byte takes the bytes that its size asks for, at most ten", arguments: seeds)
+    @Test("a varint takes the bytes that its size needs, at most ten", arguments: seeds)
     func numbers(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let ends: [UInt64] = [0, 1, 127, 128, 16_383, 16_384, .max >> 1, .max]

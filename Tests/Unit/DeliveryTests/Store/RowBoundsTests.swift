@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// The bounds of rows against rows that are as large as they can be.
+/// The bounds of rows, compared with the largest possible rows.
 @Suite("Row bounds") struct RowBoundsTests {
     private static func bound(_ table: StoreKey.Table, _ limits: ShardLimits = ShardLimits()) -> Int {
         RowBounds.byteCount(of: table, limits) ?? 0
@@ -35,7 +35,7 @@ import Wire
             arena: [UInt8](repeating: 0, count: lengths.sum))
     }
 
-    @Test("a task's row with everything in it")
+    @Test("the largest row of a task fits its bound")
     func task() {
         var record = TaskRecord(
             id: TaskID(high: 1 << 56, low: 1), app: AppKey(1), state: .open, createdAt: 1, validUntil: 1,
@@ -52,7 +52,7 @@ import Wire
         #expect(Self.bound(.task, Self.limits) <= StoreBounds.valueByteCount)
     }
 
-    @Test("a message's row with everything in it")
+    @Test("the largest row of a message fits its bound")
     func message() {
         let target = MessageContent.Target(
             origin: .none, app: AppKey(1), bucket: Bucket(0), cid: .none, task: .none, messageDigest: 0)
@@ -74,7 +74,7 @@ import Wire
         #expect(limit <= Self.bound(.message))
     }
 
-    @Test("a device's row with everything in it")
+    @Test("the largest row of a device fits its bound")
     func device() {
         let token = DeviceToken(
             channel: .apns, kind: .liveActivity, environment: .production, topic: String(repeating: "t", count: 255),
@@ -102,7 +102,7 @@ import Wire
         #expect(byteCount > Self.bound(.device, Self.limits) - 64, "\(byteCount), the bound is far above")
     }
 
-    @Test("job, trace, ledger and alias rows with everything in them")
+    @Test("the largest job, trace, ledger and alias rows fit their bounds")
     func others() {
         let facts = MessageFacts(
             message: .none, task: .none, app: AppKey(1), cid: .none, strategy: .liveOnly, flags: [], table: .message,
@@ -111,7 +111,7 @@ import Wire
         for _ in 0..<100 { job.note(.vendorRejected, 1, String(repeating: "r", count: RowBounds.stepDetailByteCount)) }
         job.leases = [GivenLease](repeating: GivenLease(id: (1, 1)), count: JobRow.leaseLimit)
         let reason = "rejectedByClient: " + String(repeating: "r", count: Delivery.Limits.reasonByteCount)
-        // A trace is as long as its numbers are large: the times of the steps are ever farther apart.
+        // A trace's length grows with its numbers, so the times of the steps are increasingly far apart.
         (job.settledLease, job.settledOutcome, job.attempts) = ((2, 2), 2, .max)
         for index in job.steps.indices { job.steps[index].time = index % 2 == 0 ? 0 : .min }
         var traced = facts
@@ -130,7 +130,7 @@ import Wire
         #expect(Self.bound(.request) <= StoreBounds.valueByteCount)
     }
 
-    @Test("what would not fit a row is refused before anything changes, by publishes and by tasks")
+    @Test("a publish or task that would not fit a row is refused before anything changes")
     func refused() {
         let harness = DeliveryHarness { $0.queuedByteLimit = 1 << 30 }
         let phone = harness.register()

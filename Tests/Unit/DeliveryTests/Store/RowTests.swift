@@ -83,7 +83,7 @@ import Wire
         }
     }
 
-    @Test("a message row gives back what was published")
+    @Test("a message row survives encoding")
     func messageRow() throws {
         let bytes = Self.message()
         try bytes.withUnsafeBytes {
@@ -104,7 +104,7 @@ import Wire
         }
     }
 
-    @Test("job, trace and device rows give back what was written")
+    @Test("job, trace and device rows survive encoding")
     func otherRows() throws {
         let job = Self.job()
         let jobBytes = Self.bytes(job.byteCount) { job.write(into: $0) }
@@ -125,7 +125,7 @@ import Wire
                 && profile.tokens.first?.isQuarantined == true)
     }
 
-    @Test("a device's row keeps the vendor's last word, with and without names behind it")
+    @Test("a device's row keeps the vendor's last reason, with and without names after it")
     func vendorFailure() throws {
         var profile = DeviceProfile(secret: [1, 2, 3], tokens: [])
         let failure = VendorFailure(
@@ -144,10 +144,10 @@ import Wire
         }
     }
 
-    /// Where the byte of the first token's channel and kind stands in `profile`.
+    /// The offset of the first token's channel and kind in `profile`.
     private static let firstTokenOffset = 1 + 3 + 1
 
-    @Test("a token of a channel or kind that only a later version knows is kept as it is, and is nobody's")
+    @Test("a token with a later version's channel or kind is kept unchanged and not used")
     func foreignTokens() throws {
         var profile = DeviceProfile(secret: [1, 2, 3], tokens: [])
         for (token, activity) in [("aa", ""), ("bb", "ride"), ("cc", "")] {
@@ -175,7 +175,7 @@ import Wire
             for kind in TokenKind.allCases {
                 #expect(read.token(for: TokenNeed(channel: .apns, kind: kind, activity: 0), appHasTopic: true) == nil)
             }
-            // Written again it is still there, for the version that knows it; and it has its place in the bound.
+            // The row still has the token when written again, and its bound includes it.
             for number in 0..<20 {
                 read.register(
                     DeviceToken(
@@ -191,11 +191,11 @@ import Wire
         }
     }
 
-    @Test("a content for a channel that only a later version knows is none, and never APNs's")
+    @Test("content for a later version's channel is ignored and not used for APNs")
     func foreignContents() throws {
         var bytes = Self.message()
         #expect(try #require(bytes.withUnsafeBytes { MessageRow($0)?.vendor?.channel }) == .apns)
-        // One content: its channel, its length, twelve bytes; then the payload of seven.
+        // One content: its channel, its length, twelve bytes; then the payload of seven bytes.
         let place = bytes.count - 7 - 12 - 2
         #expect(Array(bytes[place - 1...place + 1]) == [1, 0, 12])
         bytes[place] = 15
@@ -230,7 +230,7 @@ import Wire
         }
     }
 
-    @Test("a task's several contents come back as they were, and its commands carry the first of a channel")
+    @Test("a task's contents survive encoding, and its commands carry the first of a channel")
     func severalContents() throws {
         var lengths = MessageContent.Lengths()
         (lengths.payload, lengths.alertTitle, lengths.vendorBody, lengths.vendorCollapseID) = (2, 3, 6, 1)
@@ -271,11 +271,11 @@ import Wire
                         seen.append("\($0.activity) \($0.badge) \(texts)")
                     }
                 }
-                // A command has one content a channel: the first.
+                // A command has one content per channel: the first.
                 #expect(seen == ["\(activity) none \(["{first", "}"])"])
                 #expect(command.contents.byteCount == 7)
             }
-            // The first one is for a channel that only a later version knows: the others stay.
+            // The first one is for a later version's channel; the others stay.
             bytes[2] |= 0x70
             let rest = try #require(read())
             #expect(rest.vendors == Array(content.vendors.dropFirst()) && rest.payload.elementsEqual("pp".utf8))
@@ -293,7 +293,7 @@ import Wire
         }
     }
 
-    @Test("a job and a trace of a channel that only a later version knows say so, and are not APNs's")
+    @Test("a job and a trace with a later version's channel show it, and are not APNs's")
     func foreignJobs() throws {
         var facts = Self.facts
         facts.channels = ChannelSet(.apns)
@@ -320,7 +320,7 @@ import Wire
         }
     }
 
-    @Test("a text beyond 255 bytes is cut between two characters, whatever their length")
+    @Test("a text above 255 bytes is cut between two characters, whatever their length")
     func longTexts() throws {
         for (text, kept) in [("a", 255), ("\u{E9}", 254), ("\u{4F60}", 255), ("\u{1F600}", 252)] {
             for lead in 0..<4 {
@@ -336,7 +336,7 @@ import Wire
         }
     }
 
-    @Test("no bytes trap a decoder: prefixes are refused, flipped and random bytes are survived")
+    @Test("no bytes trap a decoder: prefixes are refused, and altered and random bytes are harmless")
     func anyBytes() {
         let job = Self.job()
         let rows = [
@@ -384,7 +384,7 @@ import Wire
         }
     }
 
-    @Test("what a device and a message hold in memory stays small")
+    @Test("the memory for a device and for a message is bounded")
     func sizes() {
         #expect(MemoryLayout<Device>.stride <= 320)
         #expect(MemoryLayout<Message>.stride <= 256)

@@ -4,7 +4,7 @@ import Wire
 
 @testable import Delivery
 
-/// The first device of a task that acks ends the pending messages of the others, as one shard sees it.
+/// The first device of a task that acks ends the pending messages of the others, in one shard.
 ///
 /// `endSiblings` plays the gateway's part.
 @Suite("First ack wins")
@@ -13,7 +13,7 @@ struct FirstAckTests {
     private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 79))
     private static let timeout: Int64 = 60_000
 
-    @Test("the gateway is told once the ack is durable, and the siblings end as revoked, with their jobs")
+    @Test("the gateway is notified once the ack is durable, and the siblings end as revoked, with their jobs")
     func wins() throws {
         let first = harness.register(), second = harness.register(), away = harness.register(token: "t")
         harness.disconnect(away)
@@ -35,7 +35,7 @@ struct FirstAckTests {
         #expect(harness.traces.last??.finalReason == "firstAckWins")
     }
 
-    @Test("a sibling that acked before its turn stays delivered, and has siblings of its own to end")
+    @Test("a sibling that acked before its turn stays delivered, and ends siblings of its own")
     func both() {
         let first = harness.register(), second = harness.register()
         for phone in [first, second] { send(phone) }
@@ -47,7 +47,7 @@ struct FirstAckTests {
         #expect(totals()[.delivered] == 2 && totals()[.revoked] == 0)
     }
 
-    @Test("who opened the notification counts as the first, too")
+    @Test("a device that opened the notification counts as the first, too")
     func opened() {
         var away = harness.register(token: "t")
         let other = harness.register(state: .background)
@@ -60,7 +60,7 @@ struct FirstAckTests {
         #expect(harness.firstAcks.map(\.message) == [job!.message])
     }
 
-    @Test("without an ack nobody wins: an expiry, a stop and what the vendor took end nobody else")
+    @Test("without an ack no sibling ends: an expiry, a stop and a vendor's acceptance do not count")
     func nobody() {
         let away = harness.register(token: "t")
         harness.disconnect(away)
@@ -71,7 +71,7 @@ struct FirstAckTests {
         #expect(harness.firstAcks.isEmpty)
     }
 
-    @Test("a crash between the ack and the end of the siblings costs time: the alarm tells again until it is settled")
+    @Test("a crash between the ack and the siblings' end only delays it: the alarm repeats until it is settled")
     func crash() throws {
         let first = harness.register(), away = harness.register()
         harness.disconnect(away)
@@ -85,7 +85,7 @@ struct FirstAckTests {
         let again = try #require(harness.firstAcks.last)
         endSiblings(of: again, [first, away], settles: false)
         #expect(totals()[.revoked] == 1 && totals()[.delivered] == 1)
-        // Not settled yet: once more, in the process that reported it, too.
+        // Not settled yet, so the ack is reported again, also in the process that reported it.
         harness.firstAcks = []
         harness.advance(Self.timeout + 1)
         #expect(harness.firstAcks == [again])
@@ -114,7 +114,7 @@ struct FirstAckTests {
         #expect(totals().accepted == 0)
     }
 
-    @Test("a message that was still on its way to a sibling is not let in; a repeated call ends new ones again")
+    @Test("a message in flight to a sibling's shard is refused, and a repeated call ends new ones again")
     func late() throws {
         var first = harness.register()
         let late = harness.register()
@@ -124,7 +124,7 @@ struct FirstAckTests {
         endSiblings(of: try #require(harness.firstAcks.first), [first, late])
         let request = send(late)
         #expect(harness.outcomes[request]?.code == .stopped)
-        // After a restart nobody remembers that; the call's repetition finds the acked message and tells again.
+        // A restart loses that state. The repeated call finds the acked message and reports it again.
         harness.crash()
         harness.firstAcks = []
         harness.connect(&first)
@@ -152,7 +152,7 @@ struct FirstAckTests {
         #expect(totals()[.delivered] == 1 && totals()[.revoked] == 1 && totals().accepted == 2)
     }
 
-    @Test("who the siblings are is kept once, whatever a repetition says")
+    @Test("the siblings are stored once, whatever a repeated call contains")
     func kept() {
         let cids = [DeviceID(high: 1, low: 2), DeviceID(high: 3, low: 4)]
         guard case .done? = ask(.keepSiblings(Self.task, cids)),
@@ -172,7 +172,7 @@ struct FirstAckTests {
 
     private func digest(_ phone: Phone) -> UInt64 { phone.cid.low &* 0x1_0001_0001 &+ Self.task.low }
 
-    /// What the gateway does when it is told of a first ack.
+    /// Ends the siblings as the gateway does after a first ack.
     private func endSiblings(of first: FirstAck, _ phones: [Phone], settles: Bool = true) {
         for phone in phones where digest(phone) != first.message.low {
             let command = TaskCommand.endSibling(

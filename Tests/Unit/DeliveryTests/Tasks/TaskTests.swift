@@ -4,14 +4,14 @@ import Wire
 
 @testable import Delivery
 
-/// Tasks of several messages, as one shard sees them.
+/// Tasks of several messages in one shard.
 @Suite("Tasks")
 struct TaskTests {
     private let harness = DeliveryHarness()
     private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
     private static let whole = LoopShare(index: 0, count: 1, bucketCount: 4)
 
-    @Test("a task reaches a device once: a repeated call is told what the first was told, before and after the end")
+    @Test("a task reaches a device once: a repeated call gets the first answer, before and after the end")
     func once() {
         let phone = harness.register()
         let first = send(phone)
@@ -27,7 +27,7 @@ struct TaskTests {
         #expect(totals().accepted == 1)
     }
 
-    @Test("it is once after a restart, too, when all rows are cold")
+    @Test("a task reaches a device once also after a restart with all rows cold")
     func onceAfterCrash() {
         var phone = harness.register()
         let first = send(phone)
@@ -38,7 +38,7 @@ struct TaskTests {
         #expect(harness.outcomes[again]?.isRepeat == true)
     }
 
-    @Test("a report is the sum of the final states, and says what users did, each event once")
+    @Test("a report is the sum of the final states and of user events, each counted once")
     func report() {
         var phones = (0..<5).map { _ in harness.register(token: "t") }
         harness.disconnect(phones[3])
@@ -74,7 +74,7 @@ struct TaskTests {
         #expect(day.messages.live.shown == 1 && day.messages.vendor.clicked == 1)
     }
 
-    @Test("a device whose registration was refused counts as one that came and went")
+    @Test("a device whose registration was refused counts as registered and removed")
     func refusedRegistration() {
         let phones = (0..<3).map { _ in harness.register() }
         harness.shard.sessionRefused(phones[1].session, now: harness.now)
@@ -85,12 +85,12 @@ struct TaskTests {
         }
     }
 
-    @Test("what is counted of days survives a restart and the turn of the day")
+    @Test("daily counters survive a restart and the change of the day")
     func days() {
         var phone = harness.register()
         send(phone)
         harness.acknowledge(phone, 1)
-        harness.connect(&phone)  // a device that came back is kept
+        harness.connect(&phone)  // a device that reconnected is kept
         let day = UInt32(harness.now / 86_400_000)
         let before = dayTotals(day)
         harness.crash()
@@ -100,7 +100,7 @@ struct TaskTests {
         #expect(dayTotals(day + 1).accumulated == 1 && dayTotals(day + 1).registered == 0)
     }
 
-    @Test("a stop ends what is pending, cancels its jobs, and refuses the task from then on", arguments: [false, true])
+    @Test("a stop ends pending messages, cancels their jobs, and refuses the task afterwards", arguments: [false, true])
     func stop(isCold: Bool) {
         let seen = harness.register(), waiting = harness.register(token: "t")
         harness.disconnect(waiting)
@@ -120,7 +120,7 @@ struct TaskTests {
         #expect(harness.outcomes[late]?.code == .stopped)
     }
 
-    @Test("a revoke ends the pending message it names and goes only where that may have been seen")
+    @Test("a revoke ends the pending message and is sent only where the message may have been seen")
     func revoke() {
         let seen = harness.register(), unseen = harness.register()
         harness.disconnect(unseen)
@@ -137,7 +137,7 @@ struct TaskTests {
         #expect(harness.delivered.last?.payload == String(decoding: Self.task.bytes, as: UTF8.self))
     }
 
-    @Test("a scheduled task falls due in its time, again if its work is not reported, and after a restart")
+    @Test("a scheduled task is due at its time, again if its work is not reported, and after a restart")
     func schedule() {
         let record = record(.scheduled, at: harness.now + 120_000)
         guard case .created? = ask(.create(record, requestKey: (0, 0), requestDigest: 0)) else {
@@ -201,7 +201,7 @@ struct TaskTests {
         }
     }
 
-    @Test("a stop that was cut off is taken up again")
+    @Test("an interrupted stop is resumed")
     func resumedStop() {
         _ = ask(.create(record(.open, at: 0), requestKey: (0, 0), requestDigest: 0))
         _ = ask(.change(Self.task, DeliveryHarness.app, .stop))
@@ -213,7 +213,7 @@ struct TaskTests {
         #expect(harness.dueTasks.count == 1)
     }
 
-    @Test("a requested task is made once; another body under its id is a conflict")
+    @Test("a requested task is created once; another body under its id is a conflict")
     func requestedTask() {
         var record = record(.open, at: 0)
         let key: (UInt64, UInt64) = (UInt64(Self.task.home.index) << 52, 5)
@@ -230,7 +230,7 @@ struct TaskTests {
         }
     }
 
-    @Test("a larger call begins once: copies wait for its end, a cut-off one begins again with the same ids")
+    @Test("a larger call starts once: copies wait for its end, and an interrupted one restarts with the same ids")
     func calls() {
         let key = CallKey(high: 1 << 52, low: 3)
         let cids = [DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
@@ -270,12 +270,12 @@ struct TaskTests {
         }
     }
 
-    @Test("a call whose runner was lost is run by a repetition, and a part that leaves keeps none of them waiting")
+    @Test("a repeated call runs one whose runner was lost, and a partition that leaves answers all waiting ones")
     func lostRunner() {
         let key = CallKey(high: 1 << 52, low: 3)
         let cids = [DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
         let other = TaskID(kind: .list, month: 1, day: 1, home: Bucket(0), random: (0, 5))
-        // Its answer is lost with a link: the runner never says that the call ended.
+        // The answer is lost with a link, so the runner never reports the end of the call.
         _ = ask(.begin(key, digest: 1, Self.task, cids))
         let (second, third) = (submit(.begin(key, digest: 1, other, [])), submit(.begin(key, digest: 1, other, [])))
         harness.advance(9_000)
@@ -303,7 +303,7 @@ struct TaskTests {
         }
     }
 
-    @Test("a filter at its bound excludes no more than it knows")
+    @Test("a full filter excludes no accepted message")
     func filter() {
         var filter = AcceptanceFilter(now: 0, byteLimit: 64 << 10)
         let task = Self.task

@@ -4,8 +4,8 @@ import Wire
 
 @testable import Delivery
 
-/// A shard whose part leaves before it could answer: every caller learns at once that it must ask again.
-@Suite("A shard that is given up")
+/// A shard whose partition leaves before it could answer: every caller learns at once that it must retry.
+@Suite("A shard that is abandoned")
 struct AbandonTests {
     private let harness = DeliveryHarness()
 
@@ -16,7 +16,7 @@ struct AbandonTests {
 
     private var outcomeCodes: [PublishOutcome.Code] { harness.outcomeOrder.compactMap { harness.outcomes[$0]?.code } }
 
-    @Test("what waits for a commit is answered once, and nobody is told that it was accepted")
+    @Test("a caller that waits for a commit gets one answer, which is not an acceptance")
     func uncommitted() {
         let phone = harness.register(token: "t")
         harness.disconnect(phone)
@@ -51,13 +51,13 @@ struct AbandonTests {
         if case .unreadable? = harness.deviceAnswers.last {} else { Issue.record("\(harness.deviceAnswers)") }
         #expect(harness.launched.isEmpty, "a broadcast whose row may be lost was told of")
         #expect(harness.statistics.pendingEffects == 0)
-        // A commit that comes all the same tells nobody a second time.
+        // A late commit causes no second answer.
         harness.store.sync()
         harness.drain()
         #expect(harness.outcomeOrder == [published] && harness.receipts.count == 1 && harness.launched.isEmpty)
     }
 
-    @Test("while the log stands still callers are answered, and what they asked for comes true when it goes on")
+    @Test("while the log stalls callers are answered, and their accepted work takes effect when it continues")
     func excused() {
         let phone = harness.register()
         harness.outcomeOrder.removeAll()
@@ -73,12 +73,12 @@ struct AbandonTests {
         }
         harness.store.sync()
         harness.drain()
-        // The second one is for nobody.
+        // The second report has no receiver.
         #expect(harness.outcomeOrder == [published, Origin.none.request] && harness.outcomes[published]?.code == .busy)
         #expect(harness.delivered.map(\.payload) == ["new"])
     }
 
-    @Test("what waits for a reader, or behind such a step, is answered once and not carried out")
+    @Test("a step that waits for a read, or after such a step, is answered once and not executed")
     func unread() {
         let phones = (0..<3).map { _ in harness.register(token: "t") }
         for phone in phones { harness.disconnect(phone) }
@@ -112,7 +112,7 @@ struct AbandonTests {
         #expect(harness.verdicts.last?.first?.verdict == .storeFailed)
         #expect(harness.statistics.waitingCommands == 0 && harness.statistics.pendingEffects == 0)
         #expect(harness.store.visibleRows.count == rows, "a command was carried out though its answer says busy")
-        // The readers' late answers find nobody.
+        // The late answers of reads have no receiver.
         harness.store.deliverReplies()
         harness.drain()
         #expect(harness.outcomeOrder.count == 3 && harness.verdicts.count == 1)

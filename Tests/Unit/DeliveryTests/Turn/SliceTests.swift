@@ -3,7 +3,7 @@ import TestKit
 import Testing
 import Wire
 
-/// Work over many messages at once: short batches, and no turn that does all of it.
+/// Work over many messages at once: short batches, spread over several turns.
 @Suite("Slices") struct SliceTests {
     private static let slice = 16
 
@@ -27,7 +27,7 @@ import Wire
     }
 
     @Test(
-        "a queue whose bound was lowered is shed in short batches, a slice a turn",
+        "a queue whose bound was lowered is trimmed in short batches, a slice a turn",
         arguments: [false, true], [Strategy.liveOnly, .vendorOnly])
     func loweredBound(cold: Bool, strategy: Strategy) throws {
         let harness = harness(.dropOldest)
@@ -46,7 +46,7 @@ import Wire
         let request = harness.submit(phone, "new", strategy: strategy)
         #expect(cold || harness.shard.hasSlicesAtHand, "the rest waits for its turn")
         #expect(cold || ended(harness, .overflowed) == UInt64(Self.slice))
-        // What comes meanwhile waits its turn behind the first.
+        // Later commands are queued after the first.
         let second = harness.submit(phone, "newer", strategy: strategy)
         harness.flush()
         #expect(harness.outcomes[request]?.code == .accepted && harness.outcomes[second]?.code == .accepted)
@@ -59,7 +59,7 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
-    @Test("so is one whose bound of bytes was lowered, and what may not be dropped stays")
+    @Test("a queue whose byte bound was lowered is trimmed in slices, and protected messages stay")
     func loweredBytes() {
         let harness = harness(.dropOldest)
         var phone = harness.register(token: "aa")
@@ -76,7 +76,7 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
-    @Test("a slice is bounded by what it looks at: leased messages stay, and the look goes on behind them")
+    @Test("a slice is bounded by the messages it inspects: leased ones stay, and the trim continues after them")
     func leasedInFront() {
         let harness = harness(.dropOldest)
         let phone = harness.register(token: "aa")
@@ -96,7 +96,7 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
-    @Test("a look that stops exactly behind the last leased message ends", arguments: [-1, 0, 1])
+    @Test("a trim that stops exactly after the last leased message ends", arguments: [-1, 0, 1])
     func leasedFillTheLook(beyond extra: Int) {
         let harness = harness(.dropOldest)
         let phone = harness.register(token: "aa")
@@ -119,7 +119,7 @@ import Wire
     }
 
     @Test(
-        "a queue that turns cold while it is shed ends in short batches, too",
+        "a queue that becomes cold during a trim ends in short batches, too",
         arguments: [Strategy.liveOnly, .vendorOnly])
     func cooledMeanwhile(strategy: Strategy) {
         let harness = harness(.dropOldest)
@@ -138,7 +138,7 @@ import Wire
         #expect(harness.store.violations == [])
     }
 
-    @Test("messages that end at one time end a slice a turn, each in its own time")
+    @Test("messages that expire together end a slice a turn, each at its own time")
     func expiries() {
         let harness = harness()
         let phone = harness.register(token: "aa")
@@ -154,7 +154,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("when a device leaves all its messages get their jobs, a slice a turn")
+    @Test("after a disconnect all messages get their jobs, a slice a turn")
     func jobs() {
         let harness = harness()
         let phone = harness.register(token: "aa")
@@ -170,7 +170,7 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("a Hello's position ends what it names, a slice a turn, before the Welcome")
+    @Test("a Hello's position ends the covered messages, a slice a turn, before the Welcome")
     func positions() {
         let harness = harness()
         var phone = harness.register()
@@ -188,12 +188,12 @@ import Wire
         #expect(harness.imbalance() == nil)
     }
 
-    @Test("messages collapsed in flight are written once, however many come after them")
+    @Test("messages collapsed in flight are written once, however many follow")
     func collapsedOnce() {
         let harness = harness()
         let phone = harness.register(token: "aa")
         for index in 0..<30 { _ = harness.publish(phone, "\(index)", collapseKey: "k") }
-        // Of thirty in flight a newer one marks the last, besides its own rows.
+        // A newer message marks the last of thirty in flight, besides its own rows.
         #expect(harness.store.largestBatch.operations <= 8, "\(harness.store.largestBatch)")
         harness.disconnect(phone)
         #expect(ended(harness, .collapsed) == 29)

@@ -8,7 +8,7 @@ import Wire
 @testable import FakeAPNs
 import PushAPI
 
-/// A gateway's acceptance, the job that follows from it, and the sender's and the fake's word on that job.
+/// A gateway's acceptance, the resulting job, and the checks of the sender and the fake Apple on that job.
 private struct Acceptance {
     private let app: App
     private let api: PublicAPI
@@ -26,7 +26,7 @@ private struct Acceptance {
             random: RandomWords { 7 })
     }
 
-    /// The push API's answer: a refusal, or a job.
+    /// Returns the push API's result: a refusal, or a job.
     func push(_ ios: String) -> Result<Job, Refusal> {
         let body = Array(
             (#"{"request_id":"req-000001","audience":{"cid":["\#(Self.cid)"]},"push_message":{"transmission":"hello"},"#
@@ -46,7 +46,7 @@ private struct Acceptance {
         }
     }
 
-    /// The answer to a Publish frame.
+    /// Returns the result of a Publish frame.
     func publish(_ apns: String, title: [UInt8] = []) -> Result<Job, Refusal> {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         return Array(apns.utf8).withUnsafeBytes { apns in
@@ -83,7 +83,7 @@ private struct Acceptance {
         return .success(job)
     }
 
-    /// Why the sender or the fake would not take a job; `nil`: both take it.
+    /// Returns the reason why the sender or the fake refuses a job, or `nil`.
     func objection(to job: Job) -> String? {
         let answer = HandoffAnswer.lease([job], registry: AppRegistry([app]))
         let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
@@ -103,14 +103,14 @@ private struct Acceptance {
         return judge.refusal(of: request, now: 1_700_000_000, parser: parser).map { "fake: \($0.1)" }
     }
 
-    /// The `aps` that Apple gets.
+    /// Returns the `aps` object that Apple receives.
     func aps(_ job: Job) -> String {
         let text = String(decoding: job.body, as: UTF8.self)
         return text.split(separator: #","payload""#)[0].split(separator: #","_gmid_""#)[0].description
     }
 }
 
-@Suite("What the gateway accepts, Apple takes")
+@Suite("Apple accepts every push that the gateway accepts")
 struct AcceptanceTests {
     private static let activity = #""type":"liveactivity","laId":"ride""#
     private static let corrected: [(String, String)] = [
@@ -153,7 +153,7 @@ struct AcceptanceTests {
         ),
     ]
 
-    @Test("values with a clear meaning go out in the form that Apple reads", arguments: corrected)
+    @Test("values with a clear meaning are sent in the form that Apple reads", arguments: corrected)
     func corrections(ios: String, aps: String) throws {
         let acceptance = Acceptance()
         for job in [try acceptance.push("{\(ios)}").get(), try acceptance.publish("{\(ios)}").get()] {
@@ -200,7 +200,7 @@ struct AcceptanceTests {
         ),
     ]
 
-    @Test("what Apple would refuse or pass over is refused at the call, with the reason", arguments: refused)
+    @Test("a push that Apple would refuse or ignore is refused at the call, with the reason", arguments: refused)
     func refusals(ios: String, reason: String) {
         let acceptance = Acceptance()
         for result in [acceptance.push("{\(ios)}"), acceptance.publish("{\(ios)}")] {
@@ -212,7 +212,7 @@ struct AcceptanceTests {
         }
     }
 
-    @Test("a collapse id counts beside an alert that the template makes, too")
+    @Test("a collapse id also counts beside an alert from the template")
     func collapseIDBesideTemplate() throws {
         let acceptance = Acceptance()
         #expect(try acceptance.publish(#"{"apns-collapse-id":"x"}"#, title: Array("T".utf8)).get().collapseID == "x")
@@ -221,7 +221,7 @@ struct AcceptanceTests {
         }
     }
 
-    @Test("nesting that a request may have does not make a lease's answer unreadable")
+    @Test("the nesting allowed in a request keeps a lease's answer readable")
     func depth() throws {
         var template = APNsTemplate()
         template.transmission = .none
@@ -237,7 +237,7 @@ struct AcceptanceTests {
         }
     }
 
-    @Test("whatever the gateway accepts, sender and fake accept", arguments: 0..<8)
+    @Test("the sender and the fake accept every push that the gateway accepts", arguments: 0..<8)
     func random(seed: UInt64) {
         var dice = Dice(state: seed &* 0x9E37_79B9_7F4A_7C15 | 1)
         let acceptance = Acceptance()
@@ -256,7 +256,7 @@ struct AcceptanceTests {
     }
 }
 
-/// Makes `push_channel.ios` objects of values that publishers send, right and wrong.
+/// A generator of `push_channel.ios` objects with valid and invalid values.
 private struct Dice {
     var state: UInt64
 

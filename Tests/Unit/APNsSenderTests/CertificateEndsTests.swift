@@ -2,7 +2,7 @@ import Testing
 
 @testable import APNsSender
 
-@Suite("Certificates in force that end")
+@Suite("Expiry of the certificates in use")
 struct CertificateEndsTests {
     private static let day: Int64 = 86_400
     private static let now = 20_000 * day
@@ -11,7 +11,7 @@ struct CertificateEndsTests {
         CertificateEnds.End(identity: file, names: names, time: now + seconds)
     }
 
-    @Test("one line a day names all that show a certificate")
+    @Test("one line a day names all uses of a certificate")
     func names() {
         var ends = CertificateEnds(
             ends: [
@@ -29,7 +29,7 @@ struct CertificateEndsTests {
         #expect(ends.news(now: Self.now + Self.day).count == 2)
     }
 
-    @Test("a reload tells of what it brings, and not again of what stays, whatever shows it now")
+    @Test("a reload logs new certificates only, and not those already logged")
     func reload() {
         var ends = CertificateEnds(ends: [Self.end("a.pem", ["admin"], in: Self.day)], warning: 14 * Self.day)
         #expect(ends.news(now: Self.now).count == 1)
@@ -41,13 +41,13 @@ struct CertificateEndsTests {
                 ], warning: 14 * Self.day))
         let news = ends.news(now: Self.now + 1)
         #expect(news.count == 1 && news.first?.hasPrefix("credential b: ") == true)
-        // Gone and back: nobody remembers what was told of it.
+        // Removed and added again, so it is logged again.
         ends.replace(with: CertificateEnds(warning: 14 * Self.day))
         ends.replace(with: CertificateEnds(ends: [Self.end("a.pem", ["admin"], in: Self.day)], warning: 14 * Self.day))
         #expect(ends.news(now: Self.now + 2).count == 1)
     }
 
-    @Test("one that has ended is told of by the start, and then a day later")
+    @Test("an expired certificate is logged at the start, and then once a day")
     func ended() {
         var ends = CertificateEnds(
             ends: [Self.end("a.pem", ["admin"], in: 0), Self.end("b.pem", ["hook"], in: 1)], warning: 14 * Self.day)

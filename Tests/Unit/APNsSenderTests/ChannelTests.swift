@@ -22,7 +22,7 @@ import Testing
             Broadcast(channelID: channel, expiration: expiration, priority: priority, body: ChannelTests.body))
     }
 
-    @Test("a channel is made, listed, read, broadcast on and deleted, over one connection to each of Apple's hosts")
+    @Test("a channel is created, listed, read, broadcast on and deleted, over one connection to each Apple host")
     func life() throws {
         let rig = try Rig()
         let (first, second) = (try made(rig), try made(rig, .last))
@@ -46,25 +46,25 @@ import Testing
             text(rig.call(.list))
                 == "{\"requestId\":\"00000000-0000-4000-8000-000000000008\",\"channels\":[\"\(second)\"]}")
         #expect(rig.production.connectionsTaken == 2)
-        // The other environment has channels of its own.
+        // The other environment has separate channels.
         #expect(text(rig.call(.read(second), environment: .sandbox)).contains("ChannelNotRegistered"))
     }
 
-    @Test("Apple's refusals come back with their reason and advice")
+    @Test("Apple's refusals are returned with their reason and advice")
     func refusals() throws {
         let rig = try Rig()
         let channel = try made(rig)
         let stranger = rig.call(.read("AAAA"))
         #expect(stranger.status == 400 && text(stranger).contains("ChannelNotRegistered"))
         #expect(text(stranger).contains("it was deleted"))
-        // A channel without storage takes no expiration.
+        // A channel without storage allows no expiration.
         #expect(text(rig.call(broadcast(channel, expiration: 5))).contains("BadExpirationDate"))
         let other = try Rig(topics: ["com.example.other"])
         let refused = other.call(.list)
         #expect(refused.status == 502 && text(refused).contains("TopicDisallowed"))
     }
 
-    @Test("what breaks Apple's rules never leaves")
+    @Test("a request that violates Apple's rules is not sent")
     func rules() throws {
         let rig = try Rig()
         for (call, reason) in [
@@ -81,7 +81,7 @@ import Testing
         #expect(rig.production.requestCount == 0)
     }
 
-    @Test("without an answer the caller learns whether Apple may have got it")
+    @Test("without an answer the caller learns whether Apple may have received the request")
     func unanswered() throws {
         var script = FakeScript()
         script.silentConnections = 1
@@ -92,7 +92,7 @@ import Testing
         #expect(none.call(.list).status == 503)
     }
 
-    @Test("requests that wait are bounded")
+    @Test("the number of waiting requests is bounded")
     func bounded() throws {
         var script = FakeScript()
         script.silentConnections = 1
@@ -108,7 +108,7 @@ import Testing
         #expect(rig.channels.callCount == 0 && rig.channels.metrics.results["list"]?[.unsent] == 30)
     }
 
-    @Test("requests are counted by call and result, refusals by reason; a sender that stops takes none")
+    @Test("requests are counted by call and result, refusals by reason; a stopping sender accepts none")
     func counted() throws {
         let rig = try Rig()
         let channel = try made(rig)
@@ -126,9 +126,9 @@ import Testing
         #expect(rig.channels.metrics.results["read"]?[.unsent] == 1)
     }
 
-    @Test("an expired provider token is noticed by a channel's request, too, and is signed anew")
+    @Test("an expired provider token is also detected by a channel request, and signed anew")
     func expiredProviderToken() throws {
-        // Apple's clock is ahead of ours: a token of 25 minutes, which we would go on with, is over an hour old there.
+        // Apple's clock is ahead: a token that is 25 minutes old here is more than an hour old there.
         var script = FakeScript()
         script.clockSeconds = 40 * 60
         let rig = try Rig(scripts: [.production: script])
@@ -138,7 +138,7 @@ import Testing
         #expect(rig.call(.list).status == 200)
     }
 
-    @Test("a wish is read strictly")
+    @Test("a channel request is parsed strictly")
     func wishes() throws {
         let wish = try ChannelOrder(
             broadcast: Array(

@@ -2,8 +2,8 @@ import Testing
 
 @testable import APNsSender
 
-@Suite("Calls of the hook that were taken") struct HookIntakeTests {
-    /// The memory of calls, in a reference that an expectation can take.
+@Suite("Accepted calls of the hook") struct HookIntakeTests {
+    /// A reference to the memory of calls, for use in expectations.
     private final class Calls {
         private var taken: TakenCalls
 
@@ -15,7 +15,7 @@ import Testing
         func recognise(_ id: String, _ now: UInt64) -> Bool { taken.recognise(id, now: now) }
     }
 
-    @Test("a call is recognised for as long as it may come again, and forgotten after that")
+    @Test("a call is remembered for as long as it may be repeated, and dropped after that")
     func repeats() {
         let calls = Calls(limit: 10)
         #expect(!calls.recognise("a", 1_000))
@@ -23,14 +23,14 @@ import Testing
         calls.note("b", 1_050)
         #expect(calls.recognise("a", 1_099))
         #expect(!calls.recognise("c", 1_099))
-        // Seen again, it is kept from then on; the other one lapses.
+        // The repeated call is remembered for a new period. The other one expires.
         #expect(calls.recognise("a", 1_198))
         #expect(!calls.recognise("b", 1_198))
         #expect(!calls.recognise("a", 1_298))
         #expect(calls.count == 0)
     }
 
-    @Test("without room no further call is taken, since its repetition could not be recognised")
+    @Test("without room further calls are refused, because their repetition could not be detected")
     func bound() {
         let calls = Calls(limit: 3)
         for number in 0..<3 {
@@ -45,8 +45,8 @@ import Testing
     }
 }
 
-@Suite("A proxy towards Apple") struct ProxyTests {
-    @Test("a proxy's address is read with its credentials, and nothing else is taken for one")
+@Suite("A proxy for connections to Apple") struct ProxyTests {
+    @Test("a proxy's address is parsed with its credentials, and other texts are refused")
     func addresses() throws {
         let plain = try #require(Proxy(url: "http://proxy.example.com:3128/"))
         #expect((plain.host, plain.port, plain.authorization) == ("proxy.example.com", 3_128, ""))
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test("exceptions are names, domains above a name, and all")
+    @Test("exceptions are names, domains of a name, and all")
     func exceptions() {
         let host = "api.push.apple.com"
         for list in ["*", host, "apple.com", ".apple.com", "*.apple.com", "x, Push.Apple.Com:443"] {

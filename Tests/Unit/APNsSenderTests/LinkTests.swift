@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNsSender
 
-/// A gateway that answers as a test says, on a loop of its own.
+/// A gateway on a separate loop, with answers from the test.
 private final class GatewayStub {
     struct Call: Sendable {
         var path: String
@@ -12,7 +12,7 @@ private final class GatewayStub {
     }
     struct State: Sendable {
         var calls: [Call] = []
-        /// Gets a call and its number on its path, from 1 on; gives a status and a body.
+        /// Receives a call and its number on its path, starting at 1; returns a status and a body.
         var answer: @Sendable (Call, Int) -> (Int, String) = { _, _ in (200, "{\"jobs\":[]}") }
     }
 
@@ -46,7 +46,7 @@ private final class GatewayStub {
         loop.join()
     }
 
-    /// The gateway's answer to a report: the same verdict for each of its results.
+    /// Returns the gateway's answer to a report: the same verdict for each result.
     static func verdicts(_ call: Call, _ verdict: String = "recorded") -> String {
         let jobs = call.body.split(separator: #""jobId":""#).dropFirst().compactMap { $0.split(separator: "\"").first }
         let items = jobs.map { #"{"jobId":"\#($0)","verdict":"\#(verdict)"}"# }
@@ -66,7 +66,7 @@ private final class GatewayStub {
         JobOutcome(jobID: id, leaseID: "l", kind: kind)
     }
 
-    /// Runs a link until the test's body is over, and ends it as the program does.
+    /// Runs a link until the test's body returns, and stops it as the program does.
     private func withLink(
         _ stub: GatewayStub, _ settings: GatewayLink.Settings, leases: Bool = true,
         jobs: @escaping GatewayLink.JobTaker = { _, _, taken in taken(0) }, _ body: (GatewayLink) -> Void
@@ -92,7 +92,7 @@ private final class GatewayStub {
         Issue.record("waited in vain: \(what)", sourceLocation: sourceLocation)
     }
 
-    @Test("a lease is asked for with the time of its wait, and counts from the call")
+    @Test("a lease is requested with its waiting time, and counts from the call")
     func asked() throws {
         let stub = try GatewayStub { _, _ in (200, "{\"jobs\":[]}") }
         let asked = Lock<[UInt64]>([])
@@ -111,7 +111,7 @@ private final class GatewayStub {
         #expect(longest.askedSeconds == 300)
     }
 
-    @Test("nothing is leased while results cannot be reported, and no result is dropped for it")
+    @Test("nothing is leased while results cannot be reported, and no result is dropped")
     func reportsFail() throws {
         let works = Lock(false)
         let stub = try GatewayStub { call, _ in
@@ -133,7 +133,7 @@ private final class GatewayStub {
         }
     }
 
-    @Test("final outcomes are known until the gateway has them")
+    @Test("final outcomes are remembered until the gateway has them")
     func unreported() throws {
         let stub = try GatewayStub { _, _ in (503, "busy") }
         try withLink(stub, settings(stub.url), leases: false) { link in
@@ -144,11 +144,11 @@ private final class GatewayStub {
         }
     }
 
-    @Test("a result is reported until the gateway takes it, however often its store cannot be read")
+    @Test("a result is reported until the gateway accepts it, however often its store fails")
     func storeFails() throws {
         let stub = try GatewayStub { call, count in
             if !call.body.contains("\"bad\"") { return (200, GatewayStub.verdicts(call)) }
-            // Twenty times no store, then an answer that names nothing.
+            // Twenty failures of the store, then a valid verdict.
             if count > 21 { return (200, GatewayStub.verdicts(call, "stale")) }
             let bad = "{\"jobId\":\"bad\",\"verdict\":\"storeFailed\"}"
             let good = "{\"jobId\":\"good\",\"verdict\":\"recorded\"}"
@@ -166,7 +166,7 @@ private final class GatewayStub {
         }
     }
 
-    @Test("results that a part of the gateway cannot take hold up no others, and take room beyond the bound only")
+    @Test("results that a partition refuses delay no others, and use room only above the bound")
     func partIsAway() throws {
         let isAway = Lock(true)
         let stub = try GatewayStub { call, _ in
@@ -184,7 +184,7 @@ private final class GatewayStub {
                 wait("their room") { link.room == (round == 1 ? 8 : 0) }
             }
             #expect(link.figures.held == 24 && link.figures.waiting == 24)
-            // A result of another part does not wait for them.
+            // A result of another partition is not delayed.
             link.took(1)
             link.take([outcome("here")])
             wait("it is reported") { stub.calls("results").contains { $0.body.contains("\"here\"") } }
@@ -196,7 +196,7 @@ private final class GatewayStub {
         }
     }
 
-    @Test("an end without the gateway drops what it did not take, and says how many")
+    @Test("a stop without the gateway drops unreported results and returns their number")
     func abandoned() throws {
         let stub = try GatewayStub { call, _ in (200, GatewayStub.verdicts(call, "storeFailed")) }
         var settings = settings(stub.url)
@@ -213,7 +213,7 @@ private final class GatewayStub {
         stub.stop()
     }
 
-    @Test("a result that the gateway calls malformed goes alone, and those beside it are reported")
+    @Test("a result that the gateway calls malformed is sent alone, and the others are reported")
     func malformed() throws {
         let stub = try GatewayStub { call, _ in
             call.body.contains("\"x3\"") ? (400, "malformed") : (200, GatewayStub.verdicts(call))
@@ -226,7 +226,7 @@ private final class GatewayStub {
         }
     }
 
-    @Test("jobs whose Apple is away take no room from others, and double the bound at most")
+    @Test("jobs of an unreachable Apple take no room from others, and at most double the bound")
     func setAside() throws {
         let stub = try GatewayStub { _, _ in (200, "{\"jobs\":[]}") }
         try withLink(stub, settings(stub.url), leases: false) { link in
@@ -243,7 +243,7 @@ private final class GatewayStub {
         }
     }
 
-    @Test("a gateway's long pause is shortened, and empty answers before their time do not spin")
+    @Test("a gateway's long pause is shortened, and early empty answers do not cause a busy loop")
     func pauses() throws {
         let stub = try GatewayStub { _, count in count == 1 ? (503, "busy") : (200, "{\"jobs\":[]}") }
         var settings = settings(stub.url)
@@ -252,7 +252,7 @@ private final class GatewayStub {
             wait("leases") { stub.calls("lease").count > 3 }
             let (count, start) = (stub.calls("lease").count, SystemClock.monotonicMilliseconds)
             wait("more leases") { stub.calls("lease").count >= count + 5 }
-            // Each waits for its pause: five need four pauses at least, however slow this machine is.
+            // Each call waits for its pause: five need at least four pauses, however slow the machine is.
             #expect(SystemClock.monotonicMilliseconds - start >= 4 * 50 - 10)
         }
     }

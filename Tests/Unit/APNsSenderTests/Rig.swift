@@ -8,7 +8,7 @@ import Testing
 @testable import APNsSender
 @testable import FakeAPNs
 
-/// A sender and a fake Apple for each environment, on one loop that the test steps.
+/// A sender and a fake Apple per environment, on one loop that the test runs step by step.
 final class Rig {
     let loop: EventLoop
     let folder: String
@@ -21,19 +21,19 @@ final class Rig {
     private var jobCount = 0
     private var lastJobs: [String] = []
     private var credentials: ((String) -> APNsSender.Credential)!
-    /// Added to the sender's wall clock, in milliseconds.
+    /// The offset of the sender's wall clock, in milliseconds.
     var clockError: Int64 = 0
-    /// Added to the loop's time, in milliseconds.
+    /// The offset of the loop's time, in milliseconds.
     var loopError: UInt64 = 0
     static let keyID = "ABC123DEFG"
     static let teamID = "DEF123GHIJ"
     private let logged = Lock<[String]>([])
-    /// What the sender last said of jobs whose Apple does not answer.
+    /// The last reported number of jobs whose Apple does not answer.
     private(set) var asideCount = 0
-    /// Outcomes that no gateway has yet.
+    /// Outcomes that no gateway has received.
     var unreported: [String: JobOutcome] = [:]
 
-    /// Makes a rig whose Apples do what `scripts` say, and know the key for the environments of `scope`.
+    /// Creates a rig whose Apples follow `scripts` and know the key for the environments of `scope`.
     init(
         scripts: [Environment: FakeScript] = [:], scope: Set<Environment> = Set(Environment.allCases),
         topics: Set<String> = [], environments: Set<Environment> = Set(Environment.allCases), tokenInterval: Int64 = 0,
@@ -73,7 +73,7 @@ final class Rig {
             log: SenderLog { [logged] event, text in logged.withLock { $0.append(event + ": " + text) } },
             wall: { [unowned self] in UInt64(Int64(SystemClock.wallMilliseconds) + clockError) },
             resolver: { endpoint, done in
-                // "localhost" may be ::1 first, where nobody listens.
+                // "localhost" may resolve to ::1 first, where no server listens.
                 do throws(RemoteAddress.Failure) {
                     done(.success(try RemoteAddress.resolve(host: "127.0.0.1", port: endpoint.port)))
                 } catch {
@@ -87,7 +87,7 @@ final class Rig {
         channels = ChannelCalls(of: sender, endpoints: channelEndpoints, limits: deskLimits)
     }
 
-    /// Sends one request about channels and waits for what comes of it.
+    /// Sends one channel request and waits for its result.
     func call(
         _ call: ChannelRequest.Call, topic: String = "com.example.app", environment: Environment = .production,
         event: String = "update", sourceLocation: SourceLocation = #_sourceLocation
@@ -106,7 +106,7 @@ final class Rig {
         try? FileSystem.removeTree(folder)
     }
 
-    /// Bounds of some milliseconds, so that faults show at once.
+    /// Limits of a few milliseconds, so that faults show at once.
     static var quick: Lane.Limits {
         var limits = Lane.Limits()
         (limits.requestMilliseconds, limits.pongMilliseconds) = (300, 300)
@@ -115,7 +115,7 @@ final class Rig {
         return limits
     }
 
-    /// The bounds of a real sender, with a request's timeout that no pause of the test's machine reaches.
+    /// The limits of a real sender, with a request timeout that no pause of the test machine reaches.
     static var patient: Lane.Limits {
         var limits = Lane.Limits()
         limits.pause = 10...100
@@ -126,7 +126,7 @@ final class Rig {
     var production: FakeAPNs { fakes[.production]! }
     var sandbox: FakeAPNs { fakes[.sandbox]! }
 
-    /// Steps the loop until `isDone`, or a failure of the test.
+    /// Runs the loop until `isDone`, or records a failure.
     func run(sourceLocation: SourceLocation = #_sourceLocation, until isDone: () -> Bool) {
         for _ in 0..<30_000 {
             loop.step(at: SystemClock.monotonicMilliseconds + loopError, isTick: true)
@@ -136,16 +136,16 @@ final class Rig {
         Issue.record("waited in vain; outcomes \(outcomes), log \(logLines)", sourceLocation: sourceLocation)
     }
 
-    /// A number in a recorded line.
+    /// Returns a number in a recorded line.
     static func number(_ key: String, in line: String) -> Int64? {
         let parts = line.split(separator: "\"\(key)\":", maxSplits: 1)
         return parts.count < 2 ? nil : Int64(parts[1].prefix { $0.isNumber })
     }
 
-    /// A credential of the rig's key by another name.
+    /// Returns a credential with the rig's key and another name.
     func credential(named name: String) -> APNsSender.Credential { credentials(name) }
 
-    /// Gives the sender jobs, one for each token, and waits for as many outcomes.
+    /// Gives the sender jobs, one per token, and waits for as many outcomes.
     @discardableResult
     func send(
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
@@ -162,7 +162,7 @@ final class Rig {
         _ tokens: [String], environment: Environment = .production, body: String = "{\"aps\":{\"alert\":\"hi\"}}",
         leaseMilliseconds: Int64 = 60_000, left: Int64? = nil, attempt: Int = 1, dueFor waited: Int64 = 0
     ) throws {
-        // The gateway's clock is not this machine's.
+        // The gateway's clock differs from this machine's.
         let until = Int64(SystemClock.wallMilliseconds) + leaseMilliseconds
         let jobs = tokens.map { token in
             jobCount += 1
@@ -181,7 +181,7 @@ final class Rig {
         }
     }
 
-    /// Gives the last jobs once more, under another lease.
+    /// Gives the last jobs again under another lease.
     func giveAgain(lease: String) {
         let jobs = lastJobs.map { $0.replacing("\"leaseId\":\"lease\"", with: "\"leaseId\":\"\(lease)\"") }
         #expect(throws: Never.self) {

@@ -35,10 +35,10 @@ import Testing
         #expect(rig.sender.inHandCount == 0 && rig.sender.metrics.connectionsOpened == 1)
     }
 
-    @Test("a request's delay counts from when its job fell due, in the gateway's time")
+    @Test("a request's delay counts from its job's due time, in the gateway's time")
     func delayFromDue() throws {
         let rig = try Rig()
-        // The second is due after its lease: no clock says so, and it counts from its arrival.
+        // The second job's due time is after its lease, so the delay counts from its arrival.
         for (number, waited) in [40_000, -100_000].enumerated() {
             try rig.give([token(number)], dueFor: Int64(waited))
             rig.run { rig.outcomes.count > number }
@@ -47,7 +47,7 @@ import Testing
         #expect((40_000..<80_000).contains(rig.sender.metrics.delaySum))
     }
 
-    @Test("each documented reason becomes its outcome", arguments: Reason.allCases)
+    @Test("each documented reason has its outcome", arguments: Reason.allCases)
     func reasons(reason: Reason) throws {
         var rules = [FakeScript.Rule(prefix: "aa", status: reason.status, reason: reason.rawValue, times: 1)]
         if reason == .unregistered { rules[0].timestamp = 77 }
@@ -70,14 +70,14 @@ import Testing
             // Apple refused the sender, not the notification.
             #expect(outcome.kind == .unsent && outcome.reason == reason.rawValue)
             #expect((outcome.retryAfterSeconds ?? 0) > 0)
-        // Apple forbids a new token so soon: the lane rests.
+        // Apple forbids another token this soon, so the lane backs off.
         case .renewProviderToken: #expect(outcome.kind == .unsent && outcome.reason == "ExpiredProviderToken")
         case .reconnect: #expect(outcome.kind == .accepted && rig.sender.metrics.connectionsOpened == 2)
         }
         #expect(rig.sender.inHandCount == 0)
     }
 
-    @Test("a reason that nobody knows is data, and its status decides")
+    @Test("an unknown reason is recorded, and the status decides")
     func unknownReason() throws {
         let rig = try Rig(
             scripts: script(
@@ -87,7 +87,7 @@ import Testing
         #expect(try rig.send([token(1, "a1")])[0].kind == .rejected)
         let retried = try rig.send([token(1, "a2")])[0]
         #expect(retried.kind == .retry && retried.reason == "AlsoNew" && retried.retryAfterSeconds == 9)
-        // No reason is no word of Apple's: a proxy may stand in its place.
+        // Without a reason the answer may come from a proxy, not from Apple.
         let teapot = try rig.send([token(1, "a3")])[0]
         #expect(teapot.kind == .retry && teapot.reason == "status 418")
     }
@@ -101,7 +101,7 @@ import Testing
         #expect(rig.production.requestCount == 1 && rig.sandbox.takenCount == 2)
     }
 
-    @Test("a credential of one environment tries no other one")
+    @Test("a credential of one environment does not try the other one")
     func oneEnvironment() throws {
         let rig = try Rig(
             scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken")),
@@ -113,7 +113,7 @@ import Testing
         #expect(rig.logLines.count { $0.hasPrefix("noCredential") } == 1)
     }
 
-    @Test("a key that may not go to the other environment does not rest for having tried")
+    @Test("a key without access to the other environment does not back off after the attempt")
     func scopedKey() throws {
         let rig = try Rig(
             scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken", times: 1)),
@@ -121,14 +121,14 @@ import Testing
         let outcome = try rig.send([token(1)])[0]
         #expect(outcome.kind == .badToken && outcome.reason == "BadDeviceToken")
         #expect(try rig.send([token(2)])[0].kind == .accepted)
-        // A token that was registered there makes its lane rest.
+        // A token registered for that environment makes its lane back off.
         let refused = try rig.send([token(3)], environment: .sandbox)[0]
         #expect(refused.kind == .unsent && refused.reason == "BadEnvironmentKeyIdInToken")
         #expect(rig.logLines.contains { $0.contains("scoped to the other environment") })
         #expect(try rig.send([token(4)])[0].kind == .accepted)
     }
 
-    @Test("a topic that the key may not push to rests alone")
+    @Test("a topic without permission for the key backs off alone")
     func topic() throws {
         let rig = try Rig(topics: ["com.example.other"])
         let outcome = try rig.send([token(1)])[0]
@@ -138,7 +138,7 @@ import Testing
         #expect(rig.sender.allLanes.allSatisfy { !$0.isResting(rig.loop.now) })
     }
 
-    @Test("goodbyes cost no notification and repeat none", arguments: [1, 3, 7])
+    @Test("a GOAWAY loses no notification and repeats none", arguments: [1, 3, 7])
     func goodbyes(perConnection: Int) throws {
         var script = FakeScript()
         (script.requestsPerConnection, script.streams) = (perConnection, 4)
@@ -148,7 +148,7 @@ import Testing
         #expect(rig.sender.metrics.goodbyes > 0 && rig.sender.metrics.repeated == 0)
     }
 
-    @Test("streams above a goodbye's last id go again at once, on a new connection")
+    @Test("streams above a GOAWAY's last id are sent again at once, on a new connection")
     func goodbyeBelow() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .goodbyeBelow, times: 2)))
         let outcomes = try rig.send([token(1), token(2, "ab"), token(3, "ab"), token(4)])
@@ -156,7 +156,7 @@ import Testing
         #expect(rig.sender.metrics.refused >= 1 && rig.sender.metrics.repeated == 0)
     }
 
-    @Test("a goodbye in place of the settings is survived, and connections pause between attempts")
+    @Test("a GOAWAY in place of the settings is handled, and connection attempts are paced")
     func goodbyeFirst() throws {
         var script = FakeScript()
         script.refusedConnections = 3
@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test(
-        "a request without an answer goes again with the same ids, and is counted",
+        "a request without an answer is sent again with the same ids, and counted",
         arguments: [FakeScript.Deed.resetTaken, .silence, .cutTaken])
     func unknown(deed: FakeScript.Deed) throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: deed, times: 1)))
@@ -177,21 +177,21 @@ import Testing
         #expect(Set(ids).count == 1 && rig.records.allSatisfy { $0.contains("\"collapseId\":\"c1\"") })
     }
 
-    @Test("an Apple that never answers gets a few requests, then the gateway has the job again")
+    @Test("an unresponsive Apple gets a few requests, then the gateway gets the job back")
     func neverAnswered() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .resetTaken)))
         let outcome = try rig.send([token(1, "ab")])[0]
         #expect(outcome.kind == .retry && outcome.reason == "noAnswer" && rig.production.takenCount == 3)
     }
 
-    @Test("an Apple that refuses every stream does not keep the sender busy for ever")
+    @Test("an Apple that refuses every stream does not keep the sender permanently busy")
     func alwaysRefused() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "ab", deed: .goodbyeBelow)))
         let outcome = try rig.send([token(1, "ab")])[0]
         #expect(outcome.kind == .unsent && rig.production.takenCount == 0)
     }
 
-    @Test("few streams fill several connections, and no more than are allowed")
+    @Test("with few streams each, several connections are used, up to the limit")
     func pool() throws {
         var script = FakeScript()
         script.streams = 2
@@ -204,7 +204,7 @@ import Testing
         #expect(rig.sender.metrics.connectionsOpened == 3)
     }
 
-    @Test("one provider token serves all requests, and a slow clock is named")
+    @Test("one provider token serves all requests, and a slow clock is reported")
     func providerToken() throws {
         let rig = try Rig(tokenInterval: 1_200)
         #expect(try rig.send((0..<50).map { token($0) }).allSatisfy { $0.kind == .accepted })
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test(
-        "a refused provider token is signed anew once, as Apple allows; then the credential rests and the log says why")
+        "a refused provider token is signed anew once; then the credential backs off, with a log entry")
     func expiredProviderToken() throws {
         let rig = try Rig(
             scripts: script(FakeScript.Rule(prefix: "", status: 403, reason: "ExpiredProviderToken")),
@@ -232,12 +232,12 @@ import Testing
         rig.run { rig.outcomes.count == 1 }
         #expect(rig.outcomes[0].kind == .unsent && rig.outcomes[0].reason == "ExpiredProviderToken")
         #expect(Set(rig.records.compactMap { Rig.number("issuedAt", in: $0) }).count == 2)
-        // Apple allows no third token for twenty minutes: what comes by then goes back without a request.
+        // Apple allows no third token for twenty minutes. Jobs are returned without a request until then.
         let more = try rig.send((2..<30).map { token($0) })
         #expect(more.allSatisfy { $0.kind == .unsent && ($0.retryAfterSeconds ?? 0) > 1_000 })
         #expect(rig.production.requestCount == 2)
         #expect(rig.logLines.contains { $0.contains("if this repeats, the machine's clock is wrong") })
-        // Then it is signed anew, and a working one ends the rest.
+        // Then the token is signed anew, and a valid one ends the backoff.
         var later = FakeScript()
         later.clockSeconds = 21 * 60
         rig.production.play(later)
@@ -248,7 +248,7 @@ import Testing
         #expect(Set(rig.records.compactMap { Rig.number("issuedAt", in: $0) }).count == 3)
     }
 
-    @Test("a provider token that Apple cannot verify makes the credential rest, longer each time")
+    @Test("a provider token that Apple cannot verify makes the credential back off with growing delays")
     func invalidProviderToken() throws {
         let rig = try Rig(
             scripts: script(FakeScript.Rule(prefix: "", status: 403, reason: "InvalidProviderToken", times: 3)),
@@ -268,7 +268,7 @@ import Testing
         #expect(rig.logLines.contains { $0.contains("check the key file") })
     }
 
-    @Test("a wrong clock is named with its difference", arguments: [-2 * 3_600, 600])
+    @Test("a wrong clock is reported with its difference", arguments: [-2 * 3_600, 600])
     func wrongClock(seconds: Int64) throws {
         let rig = try Rig(limits: Rig.patient)
         rig.clockError = seconds * 1_000
@@ -278,11 +278,11 @@ import Testing
         let difference = try #require(rig.sender.clockDifference)
         #expect(abs(difference.seconds - seconds) <= 60)
         #expect(difference.description.contains(seconds < 0 ? "behind" : "ahead of"))
-        // The log has it where the refusal has it.
+        // The log has the difference if the refusal has it.
         #expect(rig.logLines.contains { $0.contains("\(difference)") })
     }
 
-    @Test("a slow Apple costs no lease: what cannot be answered in time goes back before, and other lanes go on")
+    @Test("a slow Apple costs no lease: late jobs are returned before its end, and other lanes continue")
     func slow() throws {
         var scripts: [Environment: FakeScript] = [:]
         scripts[.production] = FakeScript()
@@ -291,7 +291,7 @@ import Testing
         var limits = Rig.quick
         (limits.connections, limits.requestMilliseconds) = (2, 5_000)
         let rig = try Rig(scripts: scripts, limits: limits)
-        // A lease of eight seconds: a request begins within the first one, and ends two seconds before the lease at least.
+        // A lease of eight seconds: a request starts within the first, and ends at least two seconds before the lease.
         let start = rig.loop.now
         try rig.give((0..<200).map { token($0) }, leaseMilliseconds: 8_000)
         #expect(try rig.send([token(500)], environment: .sandbox)[0].kind == .accepted)
@@ -307,7 +307,7 @@ import Testing
         #expect(rig.sender.metrics.unknown == 0 && rig.sender.inHandCount == 0)
     }
 
-    @Test("an Apple that reads nothing gets no more than a connection takes, and the way is left")
+    @Test("an Apple that does not read gets only what a connection buffers, and the connection is closed")
     func deaf() throws {
         var script = FakeScript()
         script.deafConnections = 2
@@ -323,13 +323,13 @@ import Testing
         }
         #expect(
             rig.outcomes.allSatisfy { $0.kind == .accepted }, "\(rig.outcomes.first { $0.kind != .accepted } as Any)")
-        // Two connections at most at once: one that is under suspicion, and its successor.
+        // At most two connections at a time: a suspect one and its successor.
         #expect(streams <= 2 * 50 && rig.sender.metrics.connectionsOpened >= 3)
-        // A credential that Apple has not taken yet is tried with a few requests on each connection.
+        // An unverified credential is tried with a few requests on each connection.
         #expect(rig.sender.metrics.unknown >= 2 * 16 && rig.sender.metrics.unknown == rig.sender.metrics.repeated)
     }
 
-    @Test("what breaks Apple's rules never leaves, and a job that cannot be read is named")
+    @Test("a request that violates Apple's rules is not sent, and an unreadable job is named")
     func rules() throws {
         let rig = try Rig()
         #expect(try rig.send(["xyz0"])[0].kind == .badToken)
@@ -350,7 +350,7 @@ import Testing
         #expect(rig.production.requestCount == 0)
     }
 
-    @Test("a device that gets too much rests, and its neighbour does not")
+    @Test("a device with too many requests backs off, and another one does not")
     func tooManyRequests() throws {
         let rig = try Rig(
             scripts: script(
@@ -362,7 +362,7 @@ import Testing
         #expect(try rig.send([token(2, "ab")])[0].kind == .accepted)
     }
 
-    @Test("a job whose lease ends soon is given back unsent")
+    @Test("a job whose lease ends soon is returned unsent")
     func leaseEnds() throws {
         var script = FakeScript()
         script.refusedConnections = 1_000
@@ -372,7 +372,7 @@ import Testing
         #expect(rig.outcomes[0].kind == .unsent && rig.production.requestCount == 0)
     }
 
-    @Test("a job that comes twice is sent once, and its result names the newest lease")
+    @Test("a job that arrives twice is sent once, and its result has the newest lease")
     func repeated() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", delayMilliseconds: 100)))
         try rig.give([token(1)])
@@ -383,7 +383,7 @@ import Testing
         #expect(rig.outcomes.map(\.leaseID) == ["second"] && rig.production.requestCount == 1)
     }
 
-    @Test("a server that sends no settings is left, and the next connection is used")
+    @Test("a server that sends no settings is disconnected, and the next connection is used")
     func silentServer() throws {
         var script = FakeScript()
         script.silentConnections = 2
@@ -391,7 +391,7 @@ import Testing
         #expect(try rig.send([token(1)])[0].kind == .accepted && rig.sender.metrics.connectionsFailed == 2)
     }
 
-    @Test("answers to an old provider token say nothing of the new one")
+    @Test("answers to an old provider token do not affect the new one")
     func oldTokenRefused() throws {
         let rig = try Rig(
             scripts: script(
@@ -406,7 +406,7 @@ import Testing
         #expect(rig.outcomes.allSatisfy { $0.kind == .accepted }, "\(rig.outcomes)")
     }
 
-    @Test("an outage uses up no leases at once: each lease waits longer for the next")
+    @Test("an outage does not use up leases: each lease is followed by a longer wait")
     func outage() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", status: 503, reason: "ServiceUnavailable")))
         var pauses: [Int64?] = []
@@ -414,7 +414,7 @@ import Testing
         #expect(pauses == [5, 30, 180, 1_080, 3_600, 3_600, 3_600])
     }
 
-    @Test("a reload sends what waits with the new credential, and the old one opens nothing")
+    @Test("a reload sends waiting jobs with the new credential, and the old one opens no connection")
     func reload() throws {
         var script = FakeScript()
         script.streams = 1
@@ -430,7 +430,7 @@ import Testing
         #expect(rig.sender.metrics.connectionsOpened == 2 && rig.sender.allLanes.map(\.name) == ["new/production"])
     }
 
-    @Test("what an Apple that hangs holds goes back when the stop has waited long enough")
+    @Test("jobs that hang at Apple are returned when the stop has waited long enough")
     func abandon() throws {
         var limits = Rig.quick
         limits.requestMilliseconds = 20_000
@@ -443,7 +443,7 @@ import Testing
         #expect(rig.outcomes[0].kind == .retry && rig.sender.inHandCount == 0)
     }
 
-    @Test("a sender that leaves before a delayed answer does the fake no harm")
+    @Test("a sender that stops before a delayed answer does not affect the fake")
     func leavesEarly() throws {
         let rig = try Rig(scripts: script(FakeScript.Rule(prefix: "", delayMilliseconds: 200)))
         try rig.give([token(1)])
@@ -455,7 +455,7 @@ import Testing
         #expect(rig.outcomes.count == 1)
     }
 
-    @Test("an Apple that is away keeps its share of the jobs and no more, and the other one gets all of its own")
+    @Test("an unreachable Apple keeps only its share of the jobs, and the other one gets all of its own")
     func awayApple() throws {
         var script = FakeScript()
         script.refusedConnections = 100_000
@@ -468,13 +468,13 @@ import Testing
         #expect(rig.outcomes.allSatisfy { (5...60).contains($0.retryAfterSeconds ?? 0) })
         #expect(try rig.send((200..<300).map { token($0) }, environment: .sandbox).allSatisfy { $0.kind == .accepted })
         #expect(rig.sender.inHandCount == 10 && rig.sender.failingCount == 1)
-        // What comes later goes back at once, and one that works again takes what has waited.
+        // Later jobs are returned at once. After recovery the waiting jobs are sent.
         let more = try rig.send([token(400)])
         #expect(more[0].kind == .unsent)
         rig.run { rig.asideCount == 10 }
     }
 
-    @Test("an Apple that does not answer is noticed by a ping within seconds, and its jobs are set aside meanwhile")
+    @Test("a ping detects an unresponsive Apple within seconds, and its jobs are set aside")
     func silentApple() throws {
         var script = FakeScript()
         script.deafConnections = 1
@@ -487,13 +487,13 @@ import Testing
             aside = max(aside, rig.asideCount)
             return rig.outcomes.count == 1
         }
-        // The request's timeout of twenty seconds would have taken longer than this test waits.
+        // The request timeout of twenty seconds would have exceeded this test's wait.
         #expect(rig.outcomes[0].kind == .accepted && rig.sender.metrics.unknown == 1 && aside == 1)
         #expect(rig.sender.metrics.connectionsOpened == 2)
         rig.run { rig.asideCount == 0 }
     }
 
-    @Test("an answer with jobs that comes when their leases are nearly over sends nothing")
+    @Test("jobs that arrive near the end of their leases are not sent")
     func lateLease() throws {
         let rig = try Rig(limits: Rig.patient)
         for (number, left) in [-5_000, 0, 21_000].enumerated() {
@@ -502,13 +502,13 @@ import Testing
             #expect(rig.outcomes[number].kind == .unsent && rig.outcomes[number].reason == "notSentInTime")
         }
         #expect(rig.production.requestCount == 0)
-        // In time; its delay counts from its due time, however long the answer was on its way.
+        // The job is in time; its delay counts from its due time, however long the answer took.
         try rig.give([token(9)], left: 30_000, dueFor: 1_000)
         rig.run { rig.outcomes.count == 4 }
         #expect(rig.outcomes[3].kind == .accepted && rig.sender.metrics.delaySum < 20_000)
     }
 
-    @Test("a job that comes again before the gateway has heard of its end is not sent again")
+    @Test("a job leased again before its end was reported is not sent again")
     func unreportedOutcome() throws {
         let rig = try Rig()
         for (number, kind) in [JobOutcome.Kind.accepted, .badToken].enumerated() {
@@ -521,7 +521,7 @@ import Testing
         #expect(rig.sender.metrics.repeatedOutcomes == 2)
     }
 
-    @Test("a wrong key costs a few requests and one connection, whatever waits")
+    @Test("an invalid key costs a few requests and one connection, whatever waits")
     func probes() throws {
         var script = FakeScript()
         script.rules = [FakeScript.Rule(prefix: "", status: 403, reason: "InvalidProviderToken", delayMilliseconds: 50)]
@@ -530,14 +530,14 @@ import Testing
         #expect(outcomes.allSatisfy { $0.kind == .unsent && $0.reason == "InvalidProviderToken" })
         #expect(rig.production.requestCount == 16 && rig.sender.metrics.connectionsOpened == 1)
         #expect(rig.logLines.count { $0.hasPrefix("credentialRefused") } == 1)
-        // After the rest it is tried as carefully; once Apple takes it, all go.
+        // After the backoff it is tried with few requests again. Once Apple accepts it, all are sent.
         rig.production.play(FakeScript())
         rig.loopError += 40_000
         rig.run { true }
         #expect(try rig.send((300..<500).map { token($0) }).allSatisfy { $0.kind == .accepted })
     }
 
-    @Test("a bad token is given up by the count of leases when the other environment cannot be asked")
+    @Test("a bad token is dropped after a number of leases if the other environment is unreachable")
     func otherEnvironmentAway() throws {
         var scripts = script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken"))
         scripts[.sandbox] = FakeScript()
@@ -551,7 +551,7 @@ import Testing
         }
     }
 
-    @Test("a bad token is given up at once when the credential rests in the other environment")
+    @Test("a bad token is dropped at once if the credential backs off in the other environment")
     func otherEnvironmentRests() throws {
         let rig = try Rig(
             scripts: script(FakeScript.Rule(prefix: "aa", status: 400, reason: "BadDeviceToken")),
@@ -561,7 +561,7 @@ import Testing
         #expect(outcome.kind == .badToken && outcome.reason == "BadDeviceToken")
     }
 
-    @Test("a refusal of a credential that a reload has replaced counts for nothing: the job goes with the new one")
+    @Test("a refusal of a replaced credential is ignored: the job is sent with the new one")
     func refusedAfterReload() throws {
         let rig = try Rig(
             scripts: script(
@@ -575,7 +575,7 @@ import Testing
         #expect(rig.outcomes[0].kind == .accepted && rig.production.requestCount == 2)
     }
 
-    @Test("a stop gives back what is not on its way, and what is gets its answer")
+    @Test("a stop returns unsent jobs, and requests in flight get their answers")
     func stop() throws {
         var script = FakeScript()
         script.streams = 1

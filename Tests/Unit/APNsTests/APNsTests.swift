@@ -34,7 +34,7 @@ import TextForms
         #expect(notification(.background).effectivePriority == 5 && notification(priority: 1).effectivePriority == 1)
     }
 
-    @Test("what Apple would refuse, or drop without a word, is refused before it is sent")
+    @Test("a push that Apple would refuse or silently drop is refused before it is sent")
     func breaches() {
         #expect(reason(notification()) == "")
         for token in ["", "abc", "xyz0", String(repeating: "ab", count: 300)] {
@@ -60,7 +60,7 @@ import TextForms
         #expect(reason(notification(), BodyFacts()) == "BadBody")
     }
 
-    @Test("each push type goes to its own kind of token", arguments: PushType.allCases, TokenKind.allCases)
+    @Test("each push type uses its own kind of token", arguments: PushType.allCases, TokenKind.allCases)
     func kinds(type: PushType, kind: TokenKind) {
         let fits: Bool
         switch type {
@@ -84,7 +84,7 @@ import TextForms
         }
     }
 
-    @Test("a Live Activity push has an event, a time and a state, and goes to the token of its event")
+    @Test("a Live Activity push has an event, a time and a state, and uses its event's token")
     func activities() {
         var facts = object
         let update = notification(.liveactivity, .liveActivity)
@@ -124,13 +124,13 @@ import TextForms
             #expect(Answer(status: status, reason: "SomethingNew").name == "SomethingNew")
             #expect(Answer(status: status).name == "status \(status)")
         }
-        // Apple always gives a reason: without one a proxy, or another server, may have answered in its place.
+        // Apple always sends a reason. Without one a proxy or another server may have answered.
         for status in [400, 404, 405, 407, 418, 421] { #expect(Answer(status: status).action == .retry) }
         #expect(Answer(status: 413).action == .reject && Answer(status: 410).action == .voidToken)
         #expect(Answer(status: 403).action == .restCredential)
     }
 
-    @Test("a token that may belong to the other environment is tried there; one that is gone is not")
+    @Test("a token that may belong to the other environment is tried there, and an unregistered one is not")
     func tokens() {
         #expect(Reason.badDeviceToken.action == .tryOtherEnvironment && Reason.unregistered.action == .voidToken)
         #expect(Environment.production.other == .sandbox && Environment.sandbox.other == .production)
@@ -161,7 +161,7 @@ import TextForms
         #expect(!clock.mustRenew(now: 1_000 + 3_000) && clock.mustRenew(now: 1_000 + 3_120))
         clock.renewed(at: 5_000, jitter: -7)
         #expect(clock.mustRenew(now: 5_000 + 2_880) && !clock.mustRenew(now: 5_000 + 2_879))
-        // The wall clock went back.
+        // The wall clock moved backwards.
         #expect(clock.mustRenew(now: 4_000))
         clock.refused()
         #expect(!clock.mustRenew(now: 5_100) && clock.restsUntil(now: 5_100) == 6_200)
@@ -174,7 +174,7 @@ import TextForms
 }
 
 @Suite("Memory of tokens") struct TokenMemoryTests {
-    @Test("it knows the right environment and rests, within its bound")
+    @Test("the memory has the right environment and the backoffs, within its bound")
     func memory() {
         var memory = TokenMemory(limit: 3)
         memory.belongs("a", to: .sandbox)

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 @Suite("The page on APNs") struct ReasonPageTests {
-    @Test("docs/use/APNs.md has a row for every reason, and the row says what the sender does")
+    @Test("docs/use/APNs.md has a row for every reason, with the sender's action")
     func documented() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Membership in a simulated cluster")
 struct ClusterWorldTests {
-    /// A cluster whose gateways have all started and shared the parts out.
+    /// Returns a cluster whose gateways have all started and share the partitions.
     private func world(
         seed: UInt64 = 1, gateways: Int, parts: Int, lostReplies: Int = 0, devices: Int = 0
     ) throws -> ClusterWorld {
@@ -30,17 +30,17 @@ struct ClusterWorldTests {
             sourceLocation: sourceLocation)
     }
 
-    @Test("a cluster that starts shares the parts out", arguments: [1, 2, 3, 5, 8, 16, 20])
+    @Test("a starting cluster shares the partitions", arguments: [1, 2, 3, 5, 8, 16, 20])
     func start(count: Int) throws {
         let world = try world(gateways: count, parts: 16)
         #expect(world.gateways.map(\.open.count).reduce(0, +) == 16)
-        // Those that came in time waited for each other: nothing was handed over.
+        // Gateways that joined in time waited for each other, so no partition was handed over.
         if count <= 3 { #expect(world.tally.handedOver == 0) }
         world.run(for: 60_000)
         #expect(world.isSettled && world.tally.lost == 0 && world.tally.handedOver == 0)
     }
 
-    @Test("a killed gateway's parts have owners again before its lease would have ended, and nothing else moves")
+    @Test("a killed gateway's partitions have owners again before its lease ends, and no others move")
     func kill() throws {
         for seed in 1...20 as ClosedRange<UInt64> {
             let world = try world(seed: seed, gateways: 3, parts: 16)
@@ -51,7 +51,7 @@ struct ClusterWorldTests {
         }
     }
 
-    @Test("a host without power is missed when its lease ends")
+    @Test("a host without power is replaced when its lease ends")
     func killHost() throws {
         for seed in 1...20 as ClosedRange<UInt64> {
             let world = try world(seed: seed, gateways: 3, parts: 16)
@@ -62,7 +62,7 @@ struct ClusterWorldTests {
     }
 
     @Test(
-        "a gateway that leaves gives every part away first, and no part is without owner for longer than one hand-over")
+        "a leaving gateway hands over every partition first, each without an owner for one handover at most")
     func leave() throws {
         for seed in 1...20 as ClosedRange<UInt64> {
             let world = try world(seed: seed, gateways: 3, parts: 16)
@@ -77,7 +77,7 @@ struct ClusterWorldTests {
         }
     }
 
-    @Test("a gateway that joins gets its share one part at a time from each giver")
+    @Test("a joining gateway gets its share, one partition at a time from each giver")
     func join() throws {
         for seed in 1...20 as ClosedRange<UInt64> {
             let world = try world(seed: seed, gateways: 3, parts: 16)
@@ -92,7 +92,7 @@ struct ClusterWorldTests {
         }
     }
 
-    @Test("a gateway that is slow now and then loses its parts once, and is given none while it is unsteady")
+    @Test("an intermittently slow gateway loses its partitions once, and gets none while it is unsteady")
     func slow() throws {
         let world = try world(gateways: 3, parts: 16)
         for _ in 0..<10 {
@@ -101,7 +101,7 @@ struct ClusterWorldTests {
             world.unpause(1)
             world.run(for: 3_000)
         }
-        // Ten pauses longer than a lease: after the first the parts stay where they are.
+        // Ten pauses longer than a lease: after the first one no partition moves.
         #expect(world.gateways[1].open.isEmpty)
         #expect(world.tally.takenByFailure <= 8 && world.tally.handedOver <= 8, "\(world.tally)")
         world.run(for: 320_000)
@@ -109,7 +109,7 @@ struct ClusterWorldTests {
         #expect(world.gateways[1].open.count >= 5)
     }
 
-    @Test("a gateway cut off from everything keeps its seats until it is back, and then obeys its successors")
+    @Test("a gateway cut off from everything keeps its seats until it reconnects, and then obeys its successors")
     func cut() throws {
         for seed in 1...20 as ClosedRange<UInt64> {
             let world = try world(seed: seed, gateways: 3, parts: 16)
@@ -126,7 +126,7 @@ struct ClusterWorldTests {
         }
     }
 
-    @Test("a firewall that refuses links between gateways that both renew moves nothing")
+    @Test("a firewall between gateways that both renew moves no partition")
     func refusedLinks() throws {
         let world = try world(gateways: 3, parts: 16)
         world.refuseLinks(0, 1)
@@ -139,7 +139,7 @@ struct ClusterWorldTests {
     }
 
     @Test(
-        "when the register is away nothing moves, and its return is no reason to take parts over",
+        "an unavailable register moves no partition, and its return causes no takeover",
         arguments: [false, true])
     func registerAway(losesChange: Bool) throws {
         for seed in 1...10 as ClosedRange<UInt64> {
@@ -153,7 +153,7 @@ struct ClusterWorldTests {
         }
     }
 
-    @Test("a drained gateway has nothing and stays; when that is undone it gets its share again")
+    @Test("a drained gateway stays without partitions; after an undrain it gets its share again")
     func drain() throws {
         let world = try world(gateways: 3, parts: 16)
         let node = try #require(world.gateways[1].membership?.node)
@@ -167,7 +167,7 @@ struct ClusterWorldTests {
         #expect(world.gateways[1].open.count >= 5)
     }
 
-    @Test("a part goes where an operator moves it, stays there, and is placed anew when its gateway has gone")
+    @Test("a moved partition stays where an operator put it, and is placed again when that gateway leaves")
     func move() throws {
         let world = try world(gateways: 3, parts: 16)
         let part = try #require(world.gateways[0].open.keys.min())
@@ -182,10 +182,10 @@ struct ClusterWorldTests {
     }
 
     @Test(
-        "whatever fails after whichever step of a start, a join and a leave, all parts are served again in bounded time"
+        "a fault after any step of a start, a join or a leave: all partitions are served again in bounded time"
     )
     func everyStep() {
-        // A small world in which a fault strikes after the first event, after the second, and so on until all is done.
+        // A small world in which the fault happens after the first event, then after the second, and so on.
         enum Fault: CaseIterable { case kill, killHost, pause, cut, registerAway, registerLoses, lostReply }
         var count = 0
         for fault in Fault.allCases {
@@ -233,7 +233,7 @@ struct ClusterWorldTests {
         #expect(count > 1_000, "\(count) runs")
     }
 
-    @Test("faults by seed: never two seats of one epoch, and all parts are served again when they end")
+    @Test("seeded faults: one seat per epoch at most, and all partitions are served again afterwards")
     func seeds() {
         for seed in 1...12 as ClosedRange<UInt64> {
             var chaos = ClusterChaos(seed: seed)

@@ -1,10 +1,10 @@
 import Cluster
 import Testing
 
-@Suite("Epochs that no gateway gave")
+@Suite("Epochs that no gateway assigned")
 struct EpochBoundTests {
     @Test(
-        "a log that names an impossible epoch is tried again later, and claimed by nobody",
+        "a log with an impossible epoch is retried later, and never claimed",
         arguments: [
             UInt64.max, PartEntry.highestEpoch, PartEntry.highestEpoch - 1,
         ])
@@ -35,7 +35,7 @@ struct EpochBoundTests {
         #expect(seats == [1, 1])
     }
 
-    @Test("a damaged part is tried at ever longer times: each try reads the whole log")
+    @Test("a damaged partition is retried with backoff, because each attempt reads the whole log")
     func damaged() throws {
         let node = try #require(NodeID(1))
         var snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 1)
@@ -61,7 +61,7 @@ struct EpochBoundTests {
             note(membership.take(.unchanged(serverTime: now, sentAt: now), now: now))
             note(membership.take(.tick, now: now))
         }
-        // 2 + 4 + ... + 256 seconds, and then one in five minutes; a try every two seconds would be 1,800.
+        // 2 + 4 + ... + 256 seconds, and then one every five minutes. An attempt every two seconds would be 1,800.
         #expect(tries.count > 10 && tries.count < 25, "\(tries)")
     }
 }

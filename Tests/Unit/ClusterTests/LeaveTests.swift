@@ -3,7 +3,7 @@ import Testing
 
 @Suite("A gateway that leaves")
 struct LeaveTests {
-    @Test("parts that are being opened keep no gateway: it gives them back unopened")
+    @Test("partitions that are being opened do not delay a leave: they are returned unopened")
     func opening() throws {
         let node = try #require(NodeID(1))
         var snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 2)
@@ -28,7 +28,7 @@ struct LeaveTests {
         feed(.snapshot(snapshot, isRecreated: false, sentAt: 0))
         feed(.opened(part: 0, epoch: 1))
         #expect(membership.seats[1]?.phase == .opening)
-        // The opening of part 1 waits for an owner of part 0, and none is left.
+        // The opening of part 1 waits for an owner of part 0, and no owner is left.
         feed(.leave)
         #expect(membership.hasLeft && membership.seats.isEmpty)
         #expect(membership.view.entries.allSatisfy { $0 == PartEntry(epoch: 1, state: .released(heir: nil)) })

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Cluster
 
-@Suite("What a gateway says of itself")
+@Suite("The member information of a gateway")
 struct MemberInfoTests {
     private func info(_ marks: [String]) -> MemberInfo {
         var info = MemberInfo()
@@ -10,7 +10,7 @@ struct MemberInfoTests {
         return info
     }
 
-    @Test("its text is read back, and words of later releases are passed over")
+    @Test("the text survives parsing, and words of later releases are skipped")
     func text() {
         var info = info(["ab", "cd"])
         (info.address, info.release, info.lapseCount) = ("10.0.0.1:7100", "1.2", 3)
@@ -19,7 +19,7 @@ struct MemberInfoTests {
         #expect(MemberInfo(text: "") == MemberInfo())
     }
 
-    @Test("each step of a change of the secret can talk to the next, and no step can be left out")
+    @Test("adjacent steps of a secret's change can connect, and no step can be skipped")
     func secrets() {
         let steps = [["old"], ["old", "new"], ["new", "old"], ["new"]].map { info($0) }
         for (place, step) in steps.enumerated() {

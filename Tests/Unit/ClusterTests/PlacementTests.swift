@@ -10,7 +10,7 @@ struct PlacementTests {
         Dictionary(grouping: targets.compactMap { $0 }, by: { $0 }).values.map(\.count).sorted()
     }
 
-    @Test("every part has a node, shares differ by one at most, and nothing moves without need")
+    @Test("every partition has a node, shares differ by one at most, and no partition moves unnecessarily")
     func shares() {
         var random = SeededGenerator(seed: 7)
         for _ in 0..<500 {
@@ -29,14 +29,14 @@ struct PlacementTests {
             let least = partCount / count, most = (partCount + count - 1) / count
             for node in 1...count {
                 #expect(least...most ~= counts[node])
-                // A node with no more than its share keeps all of it; the others keep a whole share.
+                // A node with at most its share keeps all of it. The others keep a whole share.
                 #expect(kept[node] == min(held[node], counts[node]))
             }
             #expect(Placement.targets(holders: targets, candidates: candidates) == targets)
         }
     }
 
-    @Test("each single move of the plan brings it closer, in whatever order")
+    @Test("each single move of the plan improves it, in any order")
     func moves() {
         var random = SeededGenerator(seed: 9)
         for _ in 0..<200 {
@@ -55,7 +55,7 @@ struct PlacementTests {
         }
     }
 
-    @Test("pins come first, what failed is avoided, and an unsteady node gets nothing more")
+    @Test("pins have priority, failed owners are avoided, and an unsteady node gets no more")
     func exceptions() {
         let none = Array(repeating: NodeID?.none, count: 8)
         let pinned = Placement.targets(
@@ -74,12 +74,12 @@ struct PlacementTests {
         #expect(counts(Placement.targets(holders: held, candidates: unsteady)) == [2, 3, 3])
         unsteady[1].mayGain = false
         unsteady[2].mayGain = false
-        // Nobody may gain: better an unsteady owner than none.
+        // No node may gain, so an unsteady owner is better than none.
         #expect(Placement.targets(holders: held, candidates: unsteady).allSatisfy { $0 != nil })
         #expect(Placement.targets(holders: held, candidates: []).allSatisfy { $0 == nil })
     }
 
-    @Test("a node that goes leaves its parts to all others, not to one")
+    @Test("a leaving node's partitions are spread over all others")
     func spread() {
         let all = (1...8).map { Placement.Candidate(NodeID($0)!) }
         let before = Placement.targets(holders: Array(repeating: nil, count: 256), candidates: all)
@@ -88,7 +88,7 @@ struct PlacementTests {
         #expect(gained.count == 32 && Set(gained).count == 7)
     }
 
-    @Test("entries and infos are read as they were written, and nothing else is taken for one")
+    @Test("entries and infos survive parsing, and other texts are refused")
     func forms() {
         let node = NodeID(1_023)!
         let states: [PartEntry.State] = [

@@ -6,9 +6,9 @@ import Wire
 
 @testable import CommandLineTool
 
-/// Runs the tool with an environment and a terminal of its own.
+/// Runs the tool with a given environment and a recorded terminal.
 private final class Terminal: @unchecked Sendable {
-    // Sound: every access holds the lock.
+    // `@unchecked Sendable` is sound because every access holds the lock.
     private let lock = NSLock()
     private var output: [String] = []
     private var errors: [String] = []
@@ -29,7 +29,7 @@ private final class Terminal: @unchecked Sendable {
 
 @Suite("Command line")
 struct CommandLineToolTests {
-    @Test("help is complete: every command, every option")
+    @Test("help lists every command and every option")
     func help() {
         let overview = Terminal()
         #expect(overview.run("--help") == .done)
@@ -46,7 +46,7 @@ struct CommandLineToolTests {
     }
 
     @Test(
-        "a command line that makes no sense ends with 64 and names what is wrong",
+        "an invalid command line exits with 64 and names the error",
         arguments: [
             ([], "Usage"), (["dance"], "dance"), (["handoff"], "handoff lease"), (["push"], "--cid"),
             (["push", "--cid"], "--cid needs a value"), (["push", "--cid", "c", "--color", "red"], "--color"),
@@ -80,10 +80,10 @@ struct CommandLineToolTests {
         #expect(terminal.text.isEmpty)
     }
 
-    @Test("nobody there is 69")
+    @Test("an unreachable gateway exits with 69")
     func unreachable() {
         let terminal = Terminal()
-        // Port 1 of loopback: nothing listens there.
+        // Port 1 of loopback has no listener.
         let code = terminal.run(
             "push", "--cid", "c", "--payload", "x", "--http", "127.0.0.1:1", "--app", "a", "--app-key", "k",
             "--master-secret", "s")
@@ -96,7 +96,7 @@ struct CommandLineToolTests {
                 "none", "--no-reconnect") == .unreachable)
     }
 
-    @Test("a push says what the options say, and nothing else")
+    @Test("a push contains exactly the given options")
     func pushBody() throws {
         let terminal = Terminal()
         func body(_ words: String...) throws -> String {
@@ -115,7 +115,7 @@ struct CommandLineToolTests {
                 + #"{"aps":{"alert":{"title":"T","body":"B"}},"auto_badge":"+1"}}}"#)
     }
 
-    @Test("a device has the tokens that the options name, each of its kind")
+    @Test("a device has the tokens of the options, each of its kind")
     func tokens() throws {
         let words = [
             "--app", "a", "--app-secret", "s", "--host", "h", "--port", "1", "--token", "aa", "--voip-token", "bb",
@@ -129,7 +129,7 @@ struct CommandLineToolTests {
         #expect(tokens.map(\.activity) == ["", "", "", "ride", "meal"])
     }
 
-    @Test("options win over the environment, and that over the demo app's file")
+    @Test("options override the environment, and the environment overrides the demo app's file")
     func credentials() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -168,10 +168,10 @@ extension Terminal {
     }
 }
 
-@Suite("Commands for people")
+@Suite("Commands with readable output")
 struct CommandsForPeopleTests {
     @Test(
-        "times are read as people write them",
+        "times are parsed in their usual forms",
         arguments: [
             ("0", 0), ("-1", -1), ("1500", 1_500), ("500ms", 500), ("90s", 90_000), ("5m", 300_000), ("5min", 300_000),
             ("2h", 7_200_000), ("3d", 259_200_000), ("h", nil), ("2x", nil), ("1.5h", nil), ("", nil),
@@ -181,7 +181,7 @@ struct CommandsForPeopleTests {
         #expect(Durations.milliseconds(text) == milliseconds)
     }
 
-    @Test("a context is read from its file, its secrets from theirs, and use notes it beside")
+    @Test("a context is read from its file with its secrets, and use records it there")
     func contexts() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
         let home = folder.appendingPathComponent("longwire")
@@ -214,7 +214,7 @@ struct CommandsForPeopleTests {
         #expect(wrong.complaints.contains("did you mean adminToken"), "\(wrong.complaints)")
     }
 
-    @Test("a page of metrics is read with its labels")
+    @Test("a page of metrics is parsed with its labels")
     func metrics() {
         let page = MetricsText(
             """
@@ -234,10 +234,10 @@ struct CommandsForPeopleTests {
         return DoctorCommand.commits(MetricsText(lines.joined(separator: "\n"))).first
     }
 
-    @Test("the doctor judges commits by most of them, and few not at all")
+    @Test("the doctor judges commits by their majority, and ignores a few")
     func commitTimes() throws {
         #expect(commits([("+Inf", 0)]) == nil)
-        // A new cluster: some waited for its replicas.
+        // A new cluster: some commits waited for their replicas.
         let few = try #require(commits([("0.001", 40), ("8.4", 50), ("+Inf", 60)]))
         #expect(few.verdict == .ok && few.found.contains("60") && few.found.contains("too few"))
         let idle = try #require(commits([("0.001", 190), ("8.4", 200), ("+Inf", 200)]))
@@ -247,7 +247,7 @@ struct CommandsForPeopleTests {
         #expect(commits([("0.001", 1), ("+Inf", 200)])?.verdict == .problem)
     }
 
-    @Test("a trace's sentences say why it waits, without colours where none are wanted")
+    @Test("a trace's sentences explain the wait, without colors where they are off")
     func sentences() throws {
         let display = Display(try TraceCommand.trace.parse(["x", "--text"]), Terminal().context)
         let trace: [String: Any] = [
@@ -281,7 +281,7 @@ struct CommandsForPeopleTests {
             "appId": "demo", "state": "enabled",
             "quotas": [
                 "devices": ["limit": 10, "share": 8, "used": 3, "refused": 0],
-                // Of a newer gateway.
+                // A quota of a newer gateway.
                 "quotaOfTomorrow": ["limit": 5, "used": 5, "refused": 2],
             ],
         ]

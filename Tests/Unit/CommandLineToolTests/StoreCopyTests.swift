@@ -18,7 +18,7 @@ final class StoreCopyTests {
 
     func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
 
-    /// Writes rows of every table into a store; those that it has then.
+    /// Writes rows of every table into a store; returns all of its rows.
     func fill(_ path: String, seed: UInt64, count: Int = 3_000) throws -> [StoreKey: [UInt8]] {
         var random = SeededGenerator(seed: seed)
         var rows: [StoreKey: CopiedRow] = [:]
@@ -53,7 +53,7 @@ final class StoreCopyTests {
 
     func longwire(_ words: String...) -> (code: ExitCode, text: String) {
         final class Lines: @unchecked Sendable {
-            // Sound because the command runs on one thread.
+            // `@unchecked Sendable` is sound because the command runs on one thread.
             var all: [String] = []
         }
         let lines = Lines()
@@ -63,7 +63,7 @@ final class StoreCopyTests {
         return (code, lines.all.joined(separator: "\n"))
     }
 
-    @Test("a copy has every row of every table, and says so")
+    @Test("a copy has every row of every table and reports it")
     func copies() throws {
         let rows = try fill(path("a"), seed: 1)
         let result = longwire("store", "copy", path("a"), path("b"))
@@ -75,7 +75,7 @@ final class StoreCopyTests {
         #expect(try read(path("b")) == rows)
     }
 
-    @Test("what is in use, not empty or no store is refused, and nothing is changed")
+    @Test("a store in use, a target with content and a missing store are refused without changes")
     func refusals() throws {
         let rows = try fill(path("a"), seed: 2, count: 200)
         _ = try fill(path("b"), seed: 3, count: 40)
@@ -94,7 +94,7 @@ final class StoreCopyTests {
         #expect(longwire("store", "copy", path("a"), path("c")).text.contains("copied \(rows.count) rows"))
     }
 
-    @Test("a copy that is not the same is noticed", arguments: ["lost", "changed", "moved", "added"])
+    @Test("a copy that differs is detected", arguments: ["lost", "changed", "moved", "added"])
     func differences(fault: String) throws {
         _ = try fill(path("a"), seed: 4, count: 400)
         let source = EmbeddedPlace(path("a"))
@@ -102,14 +102,14 @@ final class StoreCopyTests {
         #expect(throws: CopyFailure.self) { _ = try StoreCopy.run(from: source, to: target, tell: { _ in }) }
         source.close()
         target.close()
-        // It is not taken for a store until a copy has ended well.
+        // The target is not a valid store until a copy has succeeded.
         #expect(longwire("store", "copy", path("b"), path("c")).text.contains("is a copy that did not end"))
         #expect(longwire("store", "copy", path("a"), path("b")).text.contains("run it again with --replace"))
         #expect(longwire("store", "copy", path("a"), path("b"), "--replace").code == .done)
         #expect(try read(path("b")) == read(path("a")))
     }
 
-    @Test("a store is replaced when that is asked for, and keeps the number of its owners")
+    @Test("a store is replaced on request and keeps its owner number")
     func replaces() throws {
         let rows = try fill(path("a"), seed: 5, count: 300)
         _ = try fill(path("b"), seed: 6, count: 500)
@@ -123,10 +123,10 @@ final class StoreCopyTests {
         #expect(try #require(try epoch("b")) > 2)
     }
 
-    @Test("a row that the source lost to its disk stops the copy")
+    @Test("a row that the source lost on its disk stops the copy")
     func damage() throws {
         _ = try fill(path("a"), seed: 7)
-        // What the journal has goes to RocksDB's files when the store is opened again.
+        // Opening the store again moves the journal's rows to RocksDB's files.
         #expect(try read(path("a")).count > 0)
         let files = try FileManager.default.subpathsOfDirectory(atPath: path("a") + "/rows")
         let table = try #require(
@@ -149,7 +149,7 @@ final class StoreCopyTests {
         (try? FileManager.default.attributesOfItem(atPath: path)[.size] as? Int) ?? 0
     }
 
-    @Test("words that name no servers and no number of parts are refused")
+    @Test("invalid servers and numbers of partitions are refused")
     func redisWords() {
         for words in [
             ["redis://", "b"], ["redis://nowhere", "b"], ["a", "redis://127.0.0.1:1", "--parts", "12"],
@@ -162,7 +162,7 @@ final class StoreCopyTests {
         }
     }
 
-    @Test("a check names rows that make no sense, and alarms that are gone")
+    @Test("a check names invalid rows and missing alarms")
     func checks() throws {
         let key = StoreKey(Bucket(7), .taskGroup, ownerHigh: 1, ownerLow: 2, item: 3)
         let odd = StoreKey(Bucket(9), .job, ownerHigh: 1, ownerLow: 2)
@@ -195,7 +195,7 @@ final class StoreCopyTests {
         #expect(nonsense.text.contains("table job, bucket 9"), "\(nonsense.text)")
     }
 
-    @Test("help tells of the store's commands")
+    @Test("help describes the store's commands")
     func help() {
         #expect(longwire("--help").text.contains("store copy"))
         let help = longwire("store", "copy", "--help")
@@ -205,7 +205,7 @@ final class StoreCopyTests {
     }
 }
 
-/// Does something wrong with one row.
+/// A target that changes one row.
 private final class FaultyPlace: CopyPlace {
     private let place: EmbeddedPlace
     private let fault: String

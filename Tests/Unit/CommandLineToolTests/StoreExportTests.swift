@@ -9,7 +9,7 @@ import Wire
 @testable import MessageStore
 
 extension StoreCopyTests {
-    /// The lines of the tables, with their digests.
+    /// Returns the lines of the tables with their digests.
     private func tables(_ text: String) -> [Substring] {
         text.split(separator: "\n").filter { $0.contains(", digest ") }
     }
@@ -22,7 +22,7 @@ extension StoreCopyTests {
         try Data(bytes).write(to: URL(fileURLWithPath: path(name)))
     }
 
-    @Test("an export has every row of every table, and an import makes the same store of it")
+    @Test("an export has every row of every table, and an import restores the same store")
     func exports() throws {
         let rows = try fill(path("a"), seed: 21)
         let exported = longwire("store", "export", path("a"), path("file"))
@@ -53,7 +53,7 @@ extension StoreCopyTests {
         #expect(!FileManager.default.fileExists(atPath: path("file.part")))
     }
 
-    @Test("one changed bit anywhere, a missing end and a longer one are refused with the place, and no store is made")
+    @Test("any changed bit, a truncation and an extension are refused with the place, and no store is created")
     func damagedFiles() throws {
         let rows = try fill(path("a"), seed: 23, count: 4_000)
         #expect(longwire("store", "export", path("a"), path("file")).code == .done)
@@ -62,7 +62,7 @@ extension StoreCopyTests {
         var random = SeededGenerator(seed: 24)
         for step in 0..<40 {
             var damaged = whole
-            // The first bytes are told in other words: what begins otherwise is no export.
+            // A file with other first bytes is not an export, which has a different message.
             let place = step == 0 ? 20 : 30 + Int(random.next() % UInt64(whole.count - 30))
             damaged[place] ^= 1 << UInt8(random.next() % 8)
             try write(damaged, to: "damaged")
@@ -82,7 +82,7 @@ extension StoreCopyTests {
         #expect(longwire("store", "import", path("other"), path("b")).text.contains("is no export of Longwire"))
     }
 
-    @Test("two blocks in each other's place are no export")
+    @Test("two swapped blocks are refused")
     func exchangedBlocks() throws {
         _ = try fill(path("a"), seed: 25, count: 6_000)
         #expect(longwire("store", "export", path("a"), path("file")).code == .done)
@@ -100,7 +100,7 @@ extension StoreCopyTests {
         #expect(longwire("store", "import", path("exchanged"), path("b")).text.contains("does not have its checksum"))
     }
 
-    @Test("a later release's file is refused with what to do", arguments: ["form", "rows"])
+    @Test("a later release's file is refused with advice", arguments: ["form", "rows"])
     func laterReleases(what: String) throws {
         if what == "form" {
             try write(Array("longwire export 2\n".utf8), to: "file")
@@ -116,12 +116,12 @@ extension StoreCopyTests {
         #expect(result.code == .refused && result.text.contains("import it with"), "\(result.text)")
     }
 
-    @Test("an import that breaks off leaves no store that anything starts on")
+    @Test("an interrupted import leaves no store that a gateway starts on")
     func brokenImport() throws {
         _ = try fill(path("a"), seed: 26, count: 6_000)
         #expect(longwire("store", "export", path("a"), path("file")).code == .done)
         let whole = try bytes("file")
-        // As from a pipe, which nobody can look through first.
+        // As from a pipe, which cannot be checked in advance.
         var offset = 0
         let target = EmbeddedPlace(path("b"))
         #expect(throws: CopyFailure.self) {

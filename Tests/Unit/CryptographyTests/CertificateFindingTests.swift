@@ -2,9 +2,9 @@ import Cryptography
 import Foundation
 import Testing
 
-@Suite("What is wrong with a certificate")
+@Suite("Certificate findings")
 struct CertificateFindingTests {
-    @Test("one that ends within the time asked for is told, and a good one is not")
+    @Test("a certificate that expires within the given time is reported, and a valid one is not")
     func ends() throws {
         let folder = NSTemporaryDirectory() + "/longwire-findings-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -17,18 +17,18 @@ struct CertificateFindingTests {
         let found = context.certificateFindings(endingWithin: 11 * 86_400)
         #expect(found.map(\.weight) == [.unwise])
         #expect(found.first?.description.hasPrefix("the certificate ends in ") == true)
-        // Not the same words: a second later the certificate ends in a day less.
+        // The texts may differ: a second later one day less is left.
         let ofClient = context.certificateFindings(endingWithin: 11 * 86_400, isServer: false)
         #expect(ofClient.map(\.weight) == [.unwise])
     }
 
-    @Test("a client's context without a certificate says so")
+    @Test("a client's context without a certificate reports that")
     func none() throws {
         let found = try TLSContext(trusting: .anyone).certificateFindings(endingWithin: 0)
         #expect(found.map(\.description) == ["there is no certificate"])
     }
 
-    @Test("authorities that cannot be read name their file")
+    @Test("unreadable authorities are reported with their file")
     func authorities() throws {
         let folder = NSTemporaryDirectory() + "/longwire-findings-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

@@ -1,11 +1,11 @@
 import Cryptography
 import Testing
 
-@Suite("Certificates that end")
+@Suite("Expiry of listener certificates")
 struct ExpiryWatchTests {
     private let day: Int64 = 86_400
 
-    @Test("an end within two weeks is news once a day for each listener, and a renewed certificate is none")
+    @Test("an expiry within two weeks is reported daily per listener, and a renewed certificate is not")
     func news() {
         var watch = ExpiryWatch()
         func isNews(_ listener: String, _ end: Int64, _ now: Int64) -> Bool {

@@ -18,7 +18,7 @@ struct TLSContextTests {
         return paths
     }
 
-    @Test("a certificate with its own key is taken")
+    @Test("a certificate with its own key is accepted")
     func good() throws {
         try withFolder { folder in
             let files = try write("a", in: folder)
@@ -27,7 +27,7 @@ struct TLSContextTests {
         }
     }
 
-    @Test("each fault names the file and the matter")
+    @Test("each error names the file and the cause")
     func faults() throws {
         try withFolder { folder in
             let (one, other) = (try write("a", in: folder), try write("b", in: folder))

@@ -4,7 +4,7 @@ import TestKit
 import Testing
 import Wire
 
-/// Operations whose steps are carried out by a real shard, in any order that mailboxes could bring about.
+/// Operations whose steps run on a real shard, in any order that mailboxes allow.
 @Suite("Operations on aliases") struct AliasOperationTests {
     static let names = (0..<4).map { AliasName(high: UInt64($0 * 700 + 3) << 52 | 1, low: UInt64($0), text: "n\($0)") }
 
@@ -30,7 +30,7 @@ import Wire
         let several = carrier.run(.resolve([second, Self.names[2], first]))
         #expect(several.members == [[Self.place(phones[0])], [], phones.dropFirst().map(Self.place)])
         #expect(carrier.members(second) == [Self.place(phones[0])])
-        // It left no trace in the row of the first.
+        // The alias left no trace in the row of the first one.
         #expect(carrier.entries(first).map(\.cid) == phones.dropFirst().map(\.cid))
         let unbound = carrier.run(.unbind([Self.item(phones[1], first), Self.item(phones[0], first)]))
         #expect(unbound.outcomes == [.done, .notHeld])
@@ -41,7 +41,7 @@ import Wire
         #expect(Self.holder(carrier, phones[2]) == nil)
     }
 
-    @Test("a cid that is not there is not bound and keeps no place")
+    @Test("an unknown cid is not bound and keeps no place")
     func unknown() {
         let carrier = Carrier()
         let nobody = AliasItem(
@@ -51,7 +51,7 @@ import Wire
         #expect(carrier.run(.unbind([nobody])).outcomes == [.unknown])
     }
 
-    @Test("a full alias takes nobody more, but gives up what its devices do not confirm")
+    @Test("a full alias accepts no more devices, but releases reservations that its devices do not confirm")
     func full() {
         var limits = ShardLimits()
         limits.devicesPerAlias = 2
@@ -70,7 +70,7 @@ import Wire
         #expect(carrier.members(name) == [phones[0], phones[2]].map(Self.place))
     }
 
-    @Test("a disk that fails fails the operation, and neither a device nor a member goes missing unsaid")
+    @Test("a failing disk fails the operation, and no missing device goes unreported")
     func failures() {
         let carrier = Carrier()
         let phones = (0..<2).map { _ in carrier.harness.register() }
@@ -87,10 +87,12 @@ import Wire
         #expect(Set(carrier.members(name)) == Set(phones.map(Self.place)))
     }
 
-    // Goal: whatever steps of concurrent operations interleave, and wherever the process dies, an alias's row names
-    // every device that has the alias, and no alias names more than it may. Method: random operations, their steps
-    // sent and their replies taken in random order, with crashes, cold rows and time passing.
-    @Test("any interleaving and any crash leaves an index that misses nobody", arguments: 0..<40)
+    // Goal: an alias's row names every device that has the alias, within its bound, for any interleaving of operations and any
+    // crash.
+    //
+    // Method: random operations. Their steps are sent and their replies are processed in random order, with crashes, cold rows
+    // and passing time.
+    @Test("with any interleaving and any crash the index misses no device", arguments: 0..<40)
     func interleavings(seed: UInt64) {
         var random = Seeded(state: seed &* 0x51ED &+ 9)
         var limits = ShardLimits()
@@ -122,7 +124,7 @@ import Wire
             #expect(holders.count <= limits.devicesPerAlias, "seed \(seed), \(name.text)")
             #expect(carrier.entries(name).count <= limits.devicesPerAlias, "seed \(seed), \(name.text)")
         }
-        // What is stale does not keep a place for ever.
+        // Stale reservations do not keep their places permanently.
         carrier.harness.advance(31_000)
         for name in Self.names {
             #expect(carrier.run(.unbindAll(name)).outcomes == [.done])
@@ -132,13 +134,13 @@ import Wire
     }
 }
 
-/// Carries operations over one shard as the gateway does, step by step where a test wants it so.
+/// Runs operations on one shard as the gateway does, step by step where a test needs it.
 final class Carrier {
     private struct Open {
         var operation: DirectoryOperation
-        /// Not sent yet.
+        /// Steps that are not sent.
         var unsent: [StepToSend]
-        /// Sent: the harness's number and the operation's.
+        /// Sent steps: the harness's number and the operation's.
         var sent: [(number: UInt64, request: UInt64)] = []
     }
 
@@ -166,7 +168,7 @@ final class Carrier {
         open[index].sent.append((send(step), step.request))
     }
 
-    /// Lets the disk work and takes one of the replies that are there.
+    /// Completes disk work and processes one of the available replies.
     func takeOne(_ random: inout some RandomNumberGenerator) {
         harness.flush()
         guard let index = open.indices.filter({ !open[$0].sent.isEmpty }).randomElement(using: &random),
@@ -185,7 +187,7 @@ final class Carrier {
         open[index].unsent += open[index].operation.receive(request, reply)
     }
 
-    /// The process dies with everything under way.
+    /// Crashes the process with all operations in flight.
     func crash() {
         open = []
         harness.crash()

@@ -5,7 +5,7 @@ import Wire
 @testable import Delivery
 @testable import Directory
 
-/// One token is one app on one phone: the device that registered it last has it, and no other.
+/// A token identifies one app on one phone, so only the device that registered it last owns it.
 @Suite("Owners of tokens") struct TokenOwnerTests {
     private static let token = "c0ffee" + String(repeating: "a", count: 58)
 
@@ -18,7 +18,7 @@ import Wire
         return carrier.entries(name).map(\.cid)
     }
 
-    /// The gateway carries out the shard's effect.
+    /// Performs the shard's effects as the gateway does.
     private func follow(_ carrier: Carrier) {
         while !carrier.harness.tokenNews.isEmpty {
             let news = carrier.harness.tokenNews.removeFirst()
@@ -32,7 +32,7 @@ import Wire
         return count
     }
 
-    @Test("a token that another device registers leaves the first one, also across a restart")
+    @Test("a token that another device registers is removed from the first, also across a restart")
     func moves() throws {
         let carrier = Carrier()
         let first = carrier.harness.register(state: .background, token: Self.token)
@@ -55,7 +55,7 @@ import Wire
         #expect(carrier.harness.status(first)?.hasLostToken == true)
     }
 
-    @Test("a job that was due when the token moved ends without an alert, and says why")
+    @Test("a job that was due when its token moved ends without an alert, with the reason")
     func dueJob() throws {
         let carrier = Carrier()
         let first = carrier.harness.register(state: .background, token: Self.token)
@@ -70,7 +70,7 @@ import Wire
         #expect(trace.finalState == .failed && trace.finalReason == "tokenMoved")
     }
 
-    @Test("a job that was leased when the token moved stays as it is")
+    @Test("a job that was leased when its token moved does not change")
     func leasedJob() throws {
         let carrier = Carrier()
         let first = carrier.harness.register(state: .background, token: Self.token)
@@ -86,7 +86,7 @@ import Wire
     }
 
     @Test(
-        "every kind of token has one owner, whatever its letters' case and its environment; an app's tokens are its own"
+        "every kind of token has one owner, in any case and environment, separately per app"
     )
     func kinds() {
         for kind: VendorToken.Kind in VendorToken.Kind.allCases {
@@ -109,7 +109,7 @@ import Wire
         }
     }
 
-    @Test("a first device that comes back with the token has it again, and its quarantine does not come along")
+    @Test("a first device that reconnects with the token owns it again, without its quarantine")
     func back() throws {
         let carrier = Carrier()
         var first = carrier.harness.register(state: .background, token: Self.token)
@@ -127,7 +127,7 @@ import Wire
         #expect(carrier.harness.status(first)?.hasLostToken == false)
     }
 
-    @Test("a Hello claims no token again that is known to be the device's own")
+    @Test("a Hello does not claim a token that is known to be the device's own")
     func claimedOnce() {
         let carrier = Carrier()
         var phone = carrier.harness.register(token: Self.token)
@@ -143,7 +143,7 @@ import Wire
         #expect(carrier.harness.tokenNews.count == 1, "the vendor gave it again")
     }
 
-    @Test("rows go with their tokens: when one is replaced, removed or moved, and when the device is deleted")
+    @Test("rows are removed with their tokens: by replacement, removal, move or deletion of the device")
     func rowsGo() {
         let carrier = Carrier()
         let phone = carrier.harness.register(token: "aa")
@@ -158,7 +158,7 @@ import Wire
         carrier.harness.update(other) { $0.tokens = [VendorToken(token: "")] }
         follow(carrier)
         #expect(owner(carrier, "bb").isEmpty && rows(carrier) == 1)
-        // Neither came back within a day.
+        // Neither device reconnected within a day.
         carrier.harness.disconnect(phone)
         carrier.harness.disconnect(other)
         carrier.harness.store.cool()
@@ -168,7 +168,7 @@ import Wire
         #expect(carrier.harness.status(phone) == nil && rows(carrier) == 0)
     }
 
-    @Test("a claim that is older than the owner's loses, and a device that is gone is no owner")
+    @Test("a claim older than the owner's loses, and a deleted device owns no token")
     func order() {
         let carrier = Carrier()
         let first = carrier.harness.register(token: Self.token)
@@ -188,9 +188,10 @@ import Wire
         #expect(owner(carrier, "dd") == [second.cid])
     }
 
-    // Goal: wherever the process dies, and in whatever order steps run, no two devices keep a token once each has said
-    // Hello again. Method: devices that register few tokens, with steps in random order, crashes and cold rows.
-    @Test("any interleaving and any crash leaves a token with one device", arguments: 0..<40)
+    // Goal: no two devices keep a token after each has sent another Hello, for any crash and any order of steps.
+    //
+    // Method: devices that register few tokens, with steps in random order, crashes and cold rows.
+    @Test("with any interleaving and any crash a token belongs to one device", arguments: 0..<40)
     func interleavings(seed: UInt64) {
         var random = Seeded(state: seed &* 0xA51D &+ 3)
         let carrier = Carrier()

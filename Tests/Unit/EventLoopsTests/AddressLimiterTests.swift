@@ -3,7 +3,7 @@ import Testing
 
 @testable import EventLoops
 
-/// A book that a test's macros may hold: they copy what they look at.
+/// A reference to a limiter, because test macros copy the values that they inspect.
 private final class HeldLimiter {
     private var book: AddressLimiter
     init(setCount: Int) { book = AddressLimiter(setCount: setCount) }
@@ -21,7 +21,7 @@ private final class HeldLimiter {
     func connectionCount(of network: UInt64) -> Int { book.connectionCount(of: network) }
 }
 
-/// What one network address may do, by a clock that the test moves.
+/// The limits of one network address, with a clock that the test advances.
 @Suite struct AddressLimiterTests {
     private static let rules = AddressRules(connections: 3, arrivalsPerSecond: 10, requestsPerSecond: 100)
 
@@ -30,7 +30,7 @@ private final class HeldLimiter {
         let rules = AddressRules(connections: 3)
         for _ in 0..<3 { #expect(book.arrive(7, rules, now: 1_000) == nil) }
         #expect(book.arrive(7, rules, now: 1_000)?.kind == .connections)
-        // Another address is not concerned.
+        // Another address is not affected.
         #expect(book.arrive(8, rules, now: 1_000) == nil)
         book.leave(7)
         #expect(book.connectionCount(of: 7) == 2)
@@ -40,12 +40,12 @@ private final class HeldLimiter {
     @Test func newConnectionsHaveABurstAndThenTheRate() {
         let book = HeldLimiter(setCount: 1)
         let rules = AddressRules(arrivalsPerSecond: 10)
-        // Two seconds' worth at once.
+        // A burst of two seconds' worth.
         for _ in 0..<20 { #expect(book.arrive(7, rules, now: 5_000) == nil) }
         #expect(book.arrive(7, rules, now: 5_000)?.kind == .arrivals)
         #expect(book.arrive(7, rules, now: 5_099)?.kind == .arrivals)
         #expect(book.arrive(7, rules, now: 5_100) == nil)
-        // A loop whose time is a moment behind takes nothing out twice.
+        // A loop whose time lags behind takes no tokens twice.
         #expect(book.arrive(7, rules, now: 5_050)?.kind == .arrivals)
         for _ in 0..<20 { #expect(book.arrive(7, rules, now: 60_000) == nil) }
     }
@@ -62,10 +62,10 @@ private final class HeldLimiter {
         #expect(zip(slots, slots.dropFirst()).allSatisfy { $0.least <= $1.least })
         let (first, last) = (try #require(slots.first), try #require(slots.last))
         #expect(first.least >= Limits.addressLeastMilliseconds && first.retryAfterSeconds >= 1)
-        // 580 at ten a second would be a minute; nobody is sent away for so long.
+        // 580 at ten a second would take a minute, but the delay is capped.
         #expect(9_000...10_000 ~= last.least)
         #expect(last.most <= 2 * Limits.addressLongestMilliseconds)
-        // QuietPeriod forgets.
+        // The debt is dropped after `quietPeriod`.
         #expect(book.arrive(7, rules, now: 300_000) == nil)
         for _ in 0..<30 { _ = book.arrive(7, rules, now: 300_000) }
         #expect(try #require(book.arrive(7, rules, now: 300_000)).least < 5_000)
@@ -74,13 +74,13 @@ private final class HeldLimiter {
     @Test func newHTTPConnectionsLeaveDevicesTheirs() throws {
         let book = HeldLimiter(setCount: 1)
         let rules = AddressRules(arrivalsPerSecond: 10)
-        // A client without keep-alive, which does not stop.
+        // A client without keep-alive that does not stop.
         for _ in 0..<20 { #expect(book.arrive(7, rules, isHTTP: true, now: 1_000) == nil) }
         for _ in 0..<1_000 {
             #expect(try #require(book.arrive(7, rules, isHTTP: true, now: 1_000)).retryAfterSeconds <= 3)
         }
         for _ in 0..<20 { #expect(book.arrive(7, rules, now: 1_000) == nil) }
-        // Its refusals put off no device.
+        // The refusals of HTTP requests do not delay devices.
         #expect(try #require(book.arrive(7, rules, now: 1_000)).least < 3_000)
     }
 
@@ -97,24 +97,24 @@ private final class HeldLimiter {
     @Test func bytesOfRequestsArePaidForBeforeTheNextOne() throws {
         let book = HeldLimiter(setCount: 1)
         let rules = AddressRules(requestsPerSecond: 1_000, requestBytesPerSecond: 1_000)
-        // Nobody has an entry for being looked at.
+        // A lookup creates no entry.
         #expect(book.bodyRefusal(7, rules, now: 1_000) == nil)
-        // Two seconds' worth at once, and the last one may have more than is left.
+        // A burst of two seconds' worth. The last request may exceed the remainder.
         #expect(book.request(7, byteCount: 2_000, rules, now: 1_000) == nil)
         #expect(book.request(7, byteCount: 3_000, rules, now: 1_000) == nil)
         let refusal = try #require(book.request(7, byteCount: 1, rules, now: 1_000))
         #expect(refusal.kind == .bytes && refusal.retryAfterSeconds == 3)
         #expect(book.bodyRefusal(7, rules, now: 1_000) == refusal)
         #expect(book.request(7, byteCount: 0, rules, now: 3_999)?.retryAfterSeconds == 1)
-        // What was refused counts nothing, and another address is not concerned.
+        // Refused requests count nothing, and another address is not affected.
         #expect(book.request(8, byteCount: 2_000, rules, now: 1_000) == nil)
         #expect(book.request(7, byteCount: 1, rules, now: 4_000) == nil)
         #expect(book.bodyRefusal(7, rules, now: 4_000)?.kind == .bytes)
-        // One body far beyond the bound is paid for for a minute at most.
+        // One body far above the limit is charged for a minute at most.
         #expect(book.request(7, byteCount: 8 << 20, rules, now: 100_000) == nil)
         #expect(book.request(7, rules, now: 100_000)?.retryAfterSeconds == 58)
         #expect(book.request(7, byteCount: 1, rules, now: 158_000) == nil)
-        // A request that is refused for its number was read all the same; without a bound nothing is owed.
+        // A request refused for its number was read, so its bytes count. Without a byte limit nothing is charged.
         let few = AddressRules(requestsPerSecond: 1, requestBytesPerSecond: 1_000)
         for _ in 0..<2 { #expect(book.request(9, byteCount: 10, few, now: 1_000) == nil) }
         #expect(book.request(9, byteCount: 4_000, few, now: 1_000)?.kind == .requests)
@@ -137,7 +137,7 @@ private final class HeldLimiter {
         #expect(refused == 0)
         #expect(book.capacity == 512)
         #expect(book.arrive(1, rules, now: 3)?.kind == .connections)
-        // The leaves of those who were forgotten take nothing away from others.
+        // The leaves of evicted addresses do not affect other entries.
         for address in 2..<200_002 { book.leave(UInt64(address)) }
         #expect(book.connectionCount(of: 1) == 100)
     }
@@ -149,7 +149,7 @@ private final class HeldLimiter {
             book.leave(address)
         }
         let rules = AddressRules(requestsPerSecond: 1)
-        // The first is heard of again, so the second is the oldest.
+        // The first address is active again, so the second one is the oldest.
         for _ in 0..<2 { #expect(book.request(1, rules, now: 100) == nil) }
         _ = book.arrive(9, AddressRules(), now: 101)
         #expect(book.request(1, rules, now: 102)?.kind == .requests)
@@ -173,14 +173,14 @@ private final class HeldLimiter {
 
     @Test func translatedAddressesCountByTheIPv4AddressInThem() throws {
         func network(_ text: String) throws -> UInt64 { try #require(Self.address(text)).network }
-        // RFC 6052's prefix, and what is beside it.
+        // The prefix of RFC 6052, and a neighboring prefix.
         let four = try network("198.51.100.7")
         #expect(try network("64:ff9b::198.51.100.7") == four)
         #expect(try network("::ffff:198.51.100.7") == four)
         #expect(try network("64:ff9b::198.51.100.8") != four)
         #expect(try network("64:ff9b::1:198.51.100.7") == network("64:ff9b::1:198.51.100.8"))
         #expect(try network("64:ff9b:1::198.51.100.7") != four)
-        // It is no address of this machine, and nobody is exempt for the IPv4 address in it.
+        // The address is not local, and an exemption of the embedded IPv4 address does not apply.
         #expect(try #require(Self.address("64:ff9b::127.0.0.1")).isLoopback == false)
         let keeper = AddressGuard()
         keeper.set(AddressRules(connections: 1), exempt: [try #require(AddressRange("198.51.100.0/24"))])
@@ -201,7 +201,7 @@ private final class HeldLimiter {
             }
         }
         guard case .counted(let network) = try admit("2001:db8:0:1::1") else { return #expect(Bool(false)) }
-        // Another address of the same network of 64 bits, and one of its neighbour.
+        // Another address in the same /64 network, and one in the neighboring network.
         guard case .refused(let refusal) = try admit("2001:db8:0:1:ffff::2") else { return #expect(Bool(false)) }
         #expect(refusal.kind == .connections)
         guard case .counted = try admit("2001:db8:0:2::1") else { return #expect(Bool(false)) }

@@ -3,7 +3,7 @@ import Glibc
 import Platform
 import Testing
 
-/// A delegate for frames of one length byte and that many bytes: echoes each whole frame, leaves a partial one.
+/// Returns a delegate for frames of one length byte and that many bytes; it echoes each whole frame and leaves a partial one.
 private func echoingFrames(paused: Bool = false) -> TestDelegate {
     let delegate = TestDelegate()
     delegate.onReceived = { bytes, stream in
@@ -22,7 +22,7 @@ private func echoingFrames(paused: Bool = false) -> TestDelegate {
 struct ByteStreamTests {
     static let frames: [UInt8] = [3, 1, 2, 3, 0, 5, 9, 8, 7, 6, 5, 1, 42]
 
-    @Test("frames come back whole wherever the bytes were split", arguments: 0...frames.count)
+    @Test("frames are complete, wherever the bytes were split", arguments: 0...frames.count)
     func splits(at point: Int) throws {
         try withLoop { loop in
             let delegates = Probe<Unchecked<TestDelegate>>()
@@ -33,7 +33,7 @@ struct ByteStreamTests {
             }
             let client = try TestClient(port: port)
             try client.send(Array(Self.frames[..<point]))
-            // Whatever was complete has come back before the rest is sent, so the split is real.
+            // The echo of all complete frames arrives before the remaining bytes are sent, so the split is real.
             let whole = [0, 4, 5, 11, 13].last { $0 <= point } ?? 0
             #expect(try client.receive(exactly: whole) == Array(Self.frames[..<whole]))
             _ = loop.run {}
@@ -46,7 +46,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a byte at a time makes whole frames, too")
+    @Test("frames are complete when they arrive one byte at a time")
     func dribble() throws {
         try withLoop { loop in
             let port = try loop.serve { echoingFrames() }
@@ -56,7 +56,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("many megabytes in both directions arrive unchanged, through outbox and share of a turn")
+    @Test("many megabytes in both directions arrive unchanged, through the outbox and the per-turn quota")
     func bulk() throws {
         try withLoop { loop in
             let port = try loop.serve(outboxByteLimit: 64 << 20) {
@@ -81,7 +81,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a peer that does not read fills the outbox: the write is refused, the delegate told once, the stream closed")
+    @Test("a peer that does not read fills the outbox: one refused write, one notification, then a close")
     func slowReader() throws {
         try withLoop { loop in
             let delegates = Probe<Unchecked<TestDelegate>>()
@@ -108,11 +108,11 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a full outbox may be kept: it drains when the peer reads, the delegate is told of both, nothing is lost")
+    @Test("a full outbox may be kept: it drains when the peer reads, the delegate is notified of both, no byte is lost")
     func backpressure() throws {
         try withLoop { loop in
             let events = Probe<String>()
-            // Larger than what the kernel's buffers of both ends take.
+            // More than the kernel buffers of both ends hold.
             let total = 40 << 20
             let port = try loop.serve(outboxByteLimit: 1 << 20) {
                 let delegate = TestDelegate()
@@ -158,7 +158,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a paused stream keeps what was left and reads nothing; resumed, it goes on in order")
+    @Test("a paused stream keeps its unread bytes and reads nothing; after the resume it continues in order")
     func pausing() throws {
         try withLoop { loop in
             let seen = Probe<[UInt8]>()
@@ -189,7 +189,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("bytes left unconsumed beyond the bound end the stream")
+    @Test("unconsumed bytes above the bound end the stream")
     func unconsumed() throws {
         try withLoop { loop in
             let delegates = Probe<Unchecked<TestDelegate>>()
@@ -206,7 +206,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("closing after the flush delivers every byte, then the end, whatever the peer still sends")
+    @Test("a close after the flush delivers every byte, then the end, whatever the peer still sends")
     func closeAfterFlush() throws {
         try withLoop { loop in
             let delegates = Probe<Unchecked<TestDelegate>>()
@@ -237,7 +237,7 @@ struct ByteStreamTests {
             let port = try loop.serve(outboxByteLimit: 8 << 20) {
                 let delegate = TestDelegate()
                 delegate.onReceived = { bytes, stream in
-                    // The second time little enough for the kernel to take it all.
+                    // The second amount is small enough for the kernel to accept it all.
                     let count = bytes.first == 1 ? 6 << 20 : 64 << 10
                     #expect(stream.write(byteCount: count) { $0.initializeMemory(as: UInt8.self, repeating: 5) })
                     return bytes.count
@@ -324,7 +324,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("the timeout that was set last fires; earlier ones and a cleared one do not")
+    @Test("the last timeout fires; earlier ones and a cleared one do not")
     func timeouts() throws {
         try withLoop { loop in
             let fired = Probe<Int>()
@@ -336,7 +336,7 @@ struct ByteStreamTests {
                     let stream = ByteStream(attaching: connection, on: loop, delegate: delegate)
                     stream.setTimeout(afterMilliseconds: 100)
                     switch number {
-                    // An hour, then sooner again: found in a bucket of an earlier rotation and moved back.
+                    // An hour, then a shorter timeout: found in a bucket of an earlier rotation and moved back.
                     case 0:
                         stream.setTimeout(afterMilliseconds: 3_600_000)
                         stream.setTimeout(afterMilliseconds: 300)
@@ -351,7 +351,7 @@ struct ByteStreamTests {
                     if number == 0 { fired.wait { $0 == [0] } }
                 }
             }
-            // Long enough for a wrong one to fire: several ticks beyond 100 ms.
+            // Long enough for a stale timeout to fire: several ticks beyond 100 ms.
             let ticks = Probe<UInt64>()
             _ = loop.run { loop.onTick { ticks.note($0) } }
             ticks.wait { $0.count >= 8 }
@@ -359,7 +359,7 @@ struct ByteStreamTests {
         }
     }
 
-    @Test("a stopping loop ends its streams and tells each delegate once")
+    @Test("a stopping loop ends its streams and notifies each delegate once")
     func loopStop() throws {
         let delegates = Probe<Unchecked<TestDelegate>>()
         var clients: [TestClient] = []
@@ -376,7 +376,7 @@ struct ByteStreamTests {
         #expect(try clients[0].receive().isEmpty)
     }
 
-    @Test("after its end a stream's operations do nothing, also when its place has a new owner")
+    @Test("after its end a stream's operations do nothing, even if its slot has a new owner")
     func afterTheEnd() throws {
         try withLoop { loop in
             let streams = Probe<Unchecked<ByteStream>>()

@@ -16,7 +16,7 @@ struct ContentCodingTests {
     }
 
     @Test(
-        "a body in a content coding is 415, and the reason names the coding",
+        "a body with a content coding is refused with 415, and the reason names the coding",
         arguments: ["gzip", "BR", "Deflate", "zstd"])
     func named(coding: String) throws {
         for length in ["Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n"] {
@@ -27,7 +27,7 @@ struct ContentCodingTests {
         #expect(unknown.status == 415)
     }
 
-    @Test("a request without a coding, or without a body, is taken")
+    @Test("a request without a coding or without a body is accepted")
     func plain() {
         #expect(refusal("Content-Encoding: identity\r\nContent-Length: 4\r\n", body: "body") == nil)
         #expect(refusal("Content-Encoding:\r\nContent-Length: 4\r\n", body: "body") == nil)

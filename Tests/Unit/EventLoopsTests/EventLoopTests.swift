@@ -43,7 +43,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("ticks come by themselves and carry a time that never goes back")
+    @Test("ticks happen without a request, with a time that never decreases")
     func ticks() throws {
         try withLoop { loop in
             let times = Probe<UInt64>()
@@ -53,7 +53,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("a turn that was asked for comes long before the next tick, and its timer ends with the loop")
+    @Test("a requested turn runs long before the next tick, and its timer ends with the loop")
     func pauses() throws {
         let turns = Probe<Int>()
         let ticks = Atomic<Int>(0)
@@ -65,13 +65,13 @@ struct EventLoopTests {
                     loop.turnAgain(in: 200_000)
                 }
             }
-            // Without the timer each of them would be a tick's.
+            // Without the timer each turn would wait for a tick.
             _ = turns.wait { $0.count >= 400 }
             #expect(ticks.load(ordering: .relaxed) < 200)
         }
     }
 
-    @Test("stopping runs the stop hooks once, and a loop that never ran stops as well")
+    @Test("stopping runs the stop hooks once, also on a loop that never ran")
     func stopping() throws {
         let stops = Probe<Int>()
         let loop = try EventLoop(index: 3)
@@ -87,7 +87,7 @@ struct EventLoopTests {
         #expect(stops.values == [1, 2])
     }
 
-    @Test("a value bound to a loop comes back on it")
+    @Test("a value bound to a loop is available on it")
     func loopBound() throws {
         final class Plain { var count = 0 }
         try withLoop { loop in

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A full HTTP server and the addresses that an operator exempts")
 struct ExemptCrowdTests {
-    /// The answers of a full server: newcomers that it turned away, and connections that made room for one.
+    /// Returns the numbers of a full server: refused newcomers, and connections that were closed for one.
     private func fill(exempt: String) throws -> [UInt64] {
         let addresses = AddressGuard()
         addresses.set(AddressRules(), exempt: [try #require(AddressRange(exempt))])
@@ -20,7 +20,7 @@ struct ExemptCrowdTests {
                 guard (try? server.listen(handle.take(), addresses: addresses)) != nil
                 else { return }
                 var descriptors: [CInt] = []
-                // Four connections of one network whose bytes are not read yet, and a newcomer of another one.
+                // Four connections of one network with unread bytes, and a newcomer of another network.
                 for network in [2, 2, 2, 2, 3] as [UInt32] {
                     guard let (near, far) = try? DetachedConnection.pair() else { return }
                     let descriptor = near.take().descriptor
@@ -49,7 +49,7 @@ struct ExemptCrowdTests {
         return counts.values
     }
 
-    @Test("a crowd whose requests are not read yet makes room, unless its address is exempt")
+    @Test("a crowd of one address with unread requests makes room, unless its address is exempt")
     func unread() throws {
         #expect(try fill(exempt: "192.0.9.0/24") == [0, 1])
         #expect(try fill(exempt: "192.0.2.0/24") == [1, 0])

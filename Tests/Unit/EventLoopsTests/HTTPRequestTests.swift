@@ -3,7 +3,7 @@ import Glibc
 import Platform
 import Testing
 
-/// A server that answers with what it understood: method, target, the header `x`, the body.
+/// Runs a server that echoes the parsed method, target, header `x` and body.
 private func withEcho(_ body: (EventLoop, UInt16) throws -> Void) throws {
     try withLoop { loop in
         let handle = ListeningSocket.Handle(try ListeningSocket("127.0.0.1:0"))
@@ -22,14 +22,14 @@ private func withEcho(_ body: (EventLoop, UInt16) throws -> Void) throws {
     }
 }
 
-/// The request with a host behind its first line.
+/// Returns the request with a Host header after its first line.
 private func withHost(_ request: String) -> String {
     let line = " HTTP/1.1\r\n"
     guard let range = request.firstRange(of: line) else { return request }
     return request[..<range.upperBound] + "Host: x\r\n" + request[range.upperBound...]
 }
 
-/// The status with which one request is refused, 200 when it is taken, `nil` while more of it is awaited.
+/// Returns the status that refuses one request, 200 if it is accepted, `nil` while it is incomplete.
 private func refusal(_ request: String, headerByteLimit: Int = 8_192) -> Int? {
     var reader = HTTPReader(headerByteLimit: headerByteLimit, bodyByteLimit: 1 << 20)
     do throws(HTTPHead.Refusal) {
@@ -52,7 +52,7 @@ private func refusal(_ request: String, headerByteLimit: Int = 8_192) -> Int? {
 @Suite("HTTP requests")
 struct HTTPRequestTests {
     @Test(
-        "a request cut anywhere is the same request",
+        "a request is the same wherever it is split",
         arguments: [
             "POST /cut?a=b HTTP/1.1\r\nHost: x\r\nx:  some value \t\r\nContent-Length: 4\r\n\r\nbody",
             "\r\nPOST /cut?a=b HTTP/1.1\r\nHost: x\r\nX: some value\r\nTransfer-Encoding: Chunked\r\n\r\n"
@@ -64,7 +64,7 @@ struct HTTPRequestTests {
             let client = try TestClient(port: port)
             for cut in 1..<bytes.count {
                 try client.send(Array(bytes[..<cut]))
-                // One turn at least lies between the two pieces.
+                // At least one turn runs between the two pieces.
                 _ = loop.run {}
                 try client.send(Array(bytes[cut...]))
                 #expect(try client.receiveAnswer().body == "POST /cut?a=b some value body")
@@ -72,12 +72,12 @@ struct HTTPRequestTests {
         }
     }
 
-    @Test("between requests a reader holds no memory; readers of one loop take turns with the same piece")
+    @Test("between requests a reader holds no memory; readers of one loop share the same buffer")
     func bareBetweenRequests() throws {
         let memory = HTTPRequestMemory()
         var first = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
         var second = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
-        /// Where the body lies.
+        /// Returns the address of the body.
         func take(_ reader: inout HTTPReader, _ body: String) throws -> UnsafeRawPointer? {
             let request = Array("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)".utf8)
             let taken = try request.withUnsafeBytes { try reader.take($0) }
@@ -92,7 +92,7 @@ struct HTTPRequestTests {
         #expect(other == place && third != place)
         second.next()
         first.next()
-        // What is larger than a piece is the reader's own, and goes as well.
+        // A body larger than the shared buffer gets the reader's own buffer, which is freed as well.
         _ = try take(&second, String(repeating: "x", count: 10_000))
         second.next()
         let areBare = (first.isBare, second.isBare)
@@ -100,7 +100,7 @@ struct HTTPRequestTests {
     }
 
     @Test(
-        "what two readers could cut differently, or nobody should send, is refused",
+        "ambiguous and invalid requests are refused",
         arguments: [
             "GET / HTTP/1.1\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n",
             "GET / HTTP/1.1\r\nA: b\rC: d\r\n\r\n",
@@ -130,7 +130,7 @@ struct HTTPRequestTests {
     }
 
     @Test(
-        "what is asked of the server and not offered is named",
+        "a requested feature that the server lacks is named",
         arguments: [
             ("BREW / HTTP/1.1\r\n\r\n", 501), ("get / HTTP/1.1\r\n\r\n", 501), ("GET / HTTP/2.0\r\n\r\n", 505),
             ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
@@ -150,7 +150,7 @@ struct HTTPRequestTests {
     }
 
     @Test(
-        "a request names whom it is for, once and as a name or address",
+        "a request has exactly one Host, which is a name or an address",
         arguments: [
             ("GET / HTTP/1.1\r\n\r\n", 400), ("GET / HTTP/1.0\r\n\r\n", 200), ("Host:", 400),
             ("Host: a\r\nHost: a", 400),
@@ -174,7 +174,7 @@ struct HTTPRequestTests {
         #expect(refusal(text.contains("HTTP/") ? text : "GET / HTTP/1.1\r\n\(text)\r\n\r\n") == status, "\(text)")
     }
 
-    @Test("of an absolute URI the path arrives, whatever case its scheme has, and the host is the URI's")
+    @Test("an absolute URI yields its path and its host, whatever the case of its scheme")
     func absoluteForm() throws {
         for (target, path) in [
             ("http://a:1/b?c", "/b?c"), ("HTTP://a//b", "//b"), ("https://[::1]?c=/d", "?c=/d"), ("http://a", ""),
@@ -191,7 +191,7 @@ struct HTTPRequestTests {
     }
 
     @Test(
-        "a line that ends otherwise than with CR and LF is answered at once, and not with silence",
+        "a line without CR LF is answered at once",
         arguments: [
             "\n", "GET /healthz HTTP/1.0\n", "GET / HTTP/1.1\n", "GET / HTTP/1.1\r\nHost: x\n", "GET / HTTP/1.1\rH",
             "GET / HTTP/1.1\r\nHost: x\rA", "GET / HTTP/1.1\r\nHost: x\r\n\n", "GET / HTTP/1.1\r\nHost: x\r\n\rA",
@@ -206,7 +206,7 @@ struct HTTPRequestTests {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         let request = text.hasPrefix("chunked") ? head + text.dropFirst(7) : text
         #expect(refusal(request) == 400)
-        // However it is cut, the same is refused, and with the same byte.
+        // Any split leads to the same refusal at the same byte.
         for cut in 0..<request.utf8.count {
             #expect(refusal(String(decoding: request.utf8.prefix(cut), as: UTF8.self)) == nil, "\(cut)")
         }
@@ -240,7 +240,7 @@ struct HTTPRequestTests {
                 == status)
     }
 
-    @Test("what is too long is named: the request line, or the headers")
+    @Test("a refusal names the part that is too long: the request line or the headers")
     func tooLong() {
         let long = String(repeating: "a", count: 300)
         #expect(refusal("GET /\(long) HTTP/1.1\r\n", headerByteLimit: 256) == 414)
@@ -266,7 +266,7 @@ struct HTTPRequestTests {
         }
     }
 
-    @Test("a client that shuts its half down behind its request still gets the answer")
+    @Test("a client that closes its sending half after its request still gets the answer")
     func halfClosed() throws {
         try withLoop { loop in
             let handle = ListeningSocket.Handle(try ListeningSocket("127.0.0.1:0"))
@@ -295,7 +295,7 @@ struct HTTPRequestTests {
     }
 }
 
-/// Used on the loop only.
+/// Used only on the loop.
 private final class Owed: @unchecked Sendable {
     var exchange: HTTPExchange?
 }

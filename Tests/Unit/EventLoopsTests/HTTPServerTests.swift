@@ -4,7 +4,7 @@ import Glibc
 import Platform
 import Testing
 
-/// A server on one loop, and what reached its handler.
+/// A server on one loop that records its handler's requests.
 private final class Served: @unchecked Sendable {
     // Used on the loop, except for the probe and the port.
     let requests = Probe<String>()
@@ -67,13 +67,13 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a connection that follows a closed one at once gets all of its bytes")
+    @Test("a connection right after a closed one gets all of its bytes")
     func noBytesStolen() throws {
         var configuration = HTTPServer.Configuration()
-        // Only bounds the failure.
+        // Only limits the duration of a failure.
         configuration.requestMilliseconds = 2_000
         try withServer(configuration) { _, served in
-            // The descriptor's number is used again at once, and these heads take libevent more than one read.
+            // The descriptor's number is reused at once, and libevent needs more than one read for these heads.
             for number in 0..<20 {
                 let client = try TestClient(port: served.port)
                 let filler = String(repeating: "a", count: 6_000)
@@ -96,14 +96,14 @@ struct HTTPServerTests {
     }
 
     @Test(
-        "each method arrives, a body with it, and the connection goes on", arguments: ["POST", "PUT", "DELETE", "GET"])
+        "each method arrives with its body, and the connection stays open", arguments: ["POST", "PUT", "DELETE", "GET"])
     func methods(method: String) throws {
         try withServer { _, served in
             let client = try TestClient(port: served.port)
             let head = "\(method) /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
             try client.send(head + "hello")
             #expect(try client.receiveAnswer().body == "hello")
-            // The body in pieces, and half of the next request behind it.
+            // The body in pieces, followed by half of the next request.
             try client.send(head + "he")
             try client.send("llo\(method) /y HT")
             #expect(try client.receiveAnswer().body == "hello")
@@ -113,7 +113,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("what common client libraries send is taken", arguments: ["GET", "POST", "DELETE", "PUT"])
+    @Test("requests of common client libraries are accepted", arguments: ["GET", "POST", "DELETE", "PUT"])
     func commonClients(method: String) throws {
         try withServer { _, served in
             let client = try TestClient(port: served.port)
@@ -147,7 +147,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("headers are found in any case, the body has zeros behind it, and the peer is known")
+    @Test("headers are found in any case, the body has zero padding, and the peer is known")
     func exchangeParts() throws {
         let seen = Probe<[String]>()
         try withServer(handler: { _, exchange in
@@ -174,7 +174,7 @@ struct HTTPServerTests {
     }
 
     @Test(
-        "a request that two readers could cut differently is refused",
+        "an ambiguous request is refused",
         arguments: [
             ("POST", "Content-Length: 3\r\nContent-Length: 3\r\n"),
             ("DELETE", "Content-Length: 3\r\ncontent-length: 0\r\n"),
@@ -194,7 +194,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a chunked body is put together", arguments: ["POST", "DELETE"])
+    @Test("a chunked body is reassembled", arguments: ["POST", "DELETE"])
     func chunked(method: String) throws {
         try withServer { _, served in
             let client = try TestClient(port: served.port)
@@ -204,7 +204,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("ten megabytes are refused before they were read", arguments: ["POST", "DELETE"])
+    @Test("ten megabytes are refused before they are read", arguments: ["POST", "DELETE"])
     func largeBody(method: String) throws {
         try withServer { _, served in
             let client = try TestClient(port: served.port)
@@ -215,7 +215,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("headers beyond the limit are refused")
+    @Test("headers above the limit are refused")
     func largeHeaders() throws {
         try withServer { _, served in
             let client = try TestClient(port: served.port)
@@ -244,7 +244,7 @@ struct HTTPServerTests {
     }
 
     @Test(
-        "a request that trickles in loses its connection, although each byte is in time",
+        "a slowly arriving request loses its connection, although each byte is in time",
         arguments: ["GET / HTTP/1.1\r\nX: ", "DELETE / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"])
     func slowRequest(start: String) throws {
         var configuration = HTTPServer.Configuration()
@@ -252,7 +252,7 @@ struct HTTPServerTests {
         try withServer(configuration) { loop, served in
             let client = try TestClient(port: served.port)
             try client.send(start)
-            // Ends when the server has closed: a send then fails sooner or later.
+            // Ends when the server has closed the connection, after which a send fails.
             while (try? client.send("a")) != nil { _ = loop.run {} }
             #expect(served.requests.values.isEmpty)
             let gone = Probe<Int>()
@@ -261,10 +261,10 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("an idle connection is closed in the end, one with an answer owed is not")
+    @Test("an idle connection is closed eventually, one with a pending answer is not")
     func idle() throws {
         var configuration = HTTPServer.Configuration()
-        // Long enough for the request to come in time, also on a busy machine.
+        // Long enough for the request to arrive in time, even on a busy machine.
         configuration.idleMilliseconds = 1_000
         configuration.requestMilliseconds = 1_000
         try withServer(configuration, handler: { served, exchange in served.waiting.append(exchange) }) {
@@ -282,7 +282,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a client that leaves before its answer is noticed, and the answer does no harm")
+    @Test("a client that disconnects before its answer is detected, and the answer is ignored")
     func disconnectBeforeAnswer() throws {
         try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
             for round in 0..<20 {
@@ -306,7 +306,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("an answer into a broken connection does not end the process by a signal")
+    @Test("an answer on a broken connection does not end the process by a signal")
     func brokenPipe() async {
         await #expect(processExitsWith: .exitCode(7)) {
             signal(SIGPIPE, SIG_DFL)
@@ -328,7 +328,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("an exchange that is dropped answers by itself")
+    @Test("a dropped exchange sends a default answer")
     func dropped() throws {
         try withServer(handler: { _, _ in }) { _, served in
             let client = try TestClient(port: served.port)
@@ -337,7 +337,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a server that closes with answers owed frees everything; later answers do nothing")
+    @Test("a server that closes with pending answers frees everything; later answers do nothing")
     func closeWithWaiting() throws {
         try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
             var clients: [TestClient] = []
@@ -346,7 +346,7 @@ struct HTTPServerTests {
                 try client.send("GET /\(number) HTTP/1.1\r\nHost: x\r\n\r\n")
                 clients.append(client)
             }
-            // One whose body is still missing, and one in the middle of its headers.
+            // One connection without its body, and one within its headers.
             for text in ["DELETE /d HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc", "GET / HT"] {
                 let client = try TestClient(port: served.port)
                 try client.send(text)
@@ -369,7 +369,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a stopping server answers what it owes and closes those connections")
+    @Test("a stopping server sends pending answers and closes those connections")
     func stopAccepting() throws {
         try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
             let client = try TestClient(port: served.port)
@@ -386,7 +386,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a newcomer to a full server takes the place of the longest idle, and none where requests are under way")
+    @Test("a newcomer to a full server replaces the longest idle connection, and none with requests in flight")
     func connectionLimit() throws {
         var configuration = HTTPServer.Configuration()
         configuration.connectionLimit = 2
@@ -421,13 +421,13 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a crowd of one address that sends half requests makes room for other addresses, and takes none of theirs")
+    @Test("a crowd of one address with partial requests makes room for other addresses, and displaces none")
     func crowdOfHalfRequests() throws {
         var configuration = HTTPServer.Configuration()
         configuration.connectionLimit = 16
         try withServer(configuration) { loop, served in
             let connected = { loop.run { served.server?.room.count } ?? nil }
-            // Not yet a request, as amid a slow client's TLS handshake.
+            // Connections without a complete request, as during a slow client's TLS handshake.
             let calm = try (2..<6).map { try TestClient(port: served.port, source: $0) }
             var crowd: [TestClient] = []
             for _ in 0..<40 {
@@ -448,13 +448,13 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("requests that nothing vouches for have half of the budget, however many addresses send them")
+    @Test("unauthenticated requests have half of the budget, however many addresses send them")
     func strangersShare() throws {
         var configuration = HTTPServer.Configuration()
         let budget = PeerBudget(.init(requests: 200_000, requestsOfNetwork: 90_000, others: 1 << 20))
         configuration.budget = budget
         try withServer(configuration, judge: Self.judge) { _, served in
-            // Heads of 40,000 bytes without an end, then one with its end and a small body to come.
+            // Unfinished heads of 40,000 bytes, then a complete one with a small pending body.
             var strangers: [TestClient] = []
             for source in 2..<6 as Range<UInt32> {
                 let client = try TestClient(port: served.port, source: source)
@@ -474,7 +474,7 @@ struct HTTPServerTests {
         }
     }
 
-    @Test("a request that came in one read counts until its answer", arguments: ["length", "chunks", "head"])
+    @Test("a request that arrived in one read counts until its answer", arguments: ["length", "chunks", "head"])
     func wholeRequests(large: String) throws {
         let bytes = String(repeating: "b", count: 20_000)
         let rest =
@@ -501,7 +501,7 @@ struct HTTPServerTests {
         }
     }
 
-    /// Takes bodies up to 100,000 bytes from who says a word, and says no in words of its own.
+    /// Accepts bodies of up to 100,000 bytes from a client with a token, and refuses others with its own answer.
     private static let judge: @Sendable (HTTPRequestHead) -> HTTPPrecheck = { head in
         guard head.header("token") != nil else { return .refuse(HTTPReply(status: 401, body: Array("who?".utf8))) }
         guard head.bodyByteCount <= 100_000 else { return .refuse(HTTPReply(status: 400, body: Array("size".utf8))) }
@@ -509,7 +509,7 @@ struct HTTPServerTests {
     }
 
     @Test(
-        "a body is refused at its head, or as its chunks grow",
+        "a body is refused at its head or while its chunks grow",
         arguments: [
             ("Content-Length: 90000", "", "401", "who?"),
             ("token: t\r\nContent-Length: 100001", "", "400", "size"),
@@ -546,13 +546,13 @@ struct HTTPServerTests {
         }
     }
 
-    /// Looks for a while whether something becomes true.
+    /// Polls until a condition holds or a time limit passes.
     private func comes(_ isTrue: () -> Bool) -> Bool {
         for _ in 0..<20_000 where !isTrue() { usleep(1_000) }
         return isTrue()
     }
 
-    @Test("bodies under way are bounded together and by address; what is over the bound is told to come back")
+    @Test("bodies in flight are bounded in total and per address; those above the bound are refused as retryable")
     func bodyBudget() throws {
         var configuration = HTTPServer.Configuration()
         let budget = PeerBudget(.init(requests: 250_000, requestsOfNetwork: 200_000, others: 1 << 20))
@@ -561,7 +561,7 @@ struct HTTPServerTests {
             let head = "POST / HTTP/1.1\r\nHost: x\r\ntoken: t\r\nContent-Length: 90000\r\n\r\n"
             let under = try (0..<2).map { _ in try TestClient(port: served.port) }
             for client in under { try client.send(head + "begun") }
-            // They are on their way once their bytes are reserved.
+            // Bodies are in flight once their bytes are reserved.
             #expect(comes { budget.requestByteCount >= 180_000 })
             let late = try TestClient(port: served.port)
             try late.send(head)

@@ -2,10 +2,10 @@ import EventLoops
 import Platform
 import Testing
 
-/// Streams whose delegate answers what a peer sent before it shut its half down.
+/// Streams whose delegate answers input that arrived before the peer's half-close.
 @Suite("Half-closed streams")
 struct HalfCloseTests {
-    /// Takes what it gets and answers it later, when `answer` is called on the loop.
+    /// A delegate that answers its input later, when `answer` is called on the loop.
     private final class Late: @unchecked Sendable {
         let delegate = TestDelegate()
         let ends = Probe<Bool>()
@@ -36,7 +36,7 @@ struct HalfCloseTests {
         return (try loop.serve(outboxByteLimit: 64 << 20) { late.value.delegate }, late)
     }
 
-    @Test("an answer that takes its time still reaches a peer that shut its half down, and then the stream ends")
+    @Test("a delayed answer still reaches a peer after its half-close, and then the stream ends")
     func lateAnswer() throws {
         try withLoop { loop in
             let (port, late) = try serve(loop)
@@ -52,7 +52,7 @@ struct HalfCloseTests {
         }
     }
 
-    @Test("an answer larger than the socket takes goes out as the peer reads it")
+    @Test("an answer larger than the socket buffer is sent as the peer reads it")
     func largeAnswer() throws {
         try withLoop { loop in
             let (port, late) = try serve(loop)
@@ -90,7 +90,7 @@ struct HalfCloseTests {
         }
     }
 
-    @Test("the timeout that the delegate sets ends a stream that gets no answer")
+    @Test("the delegate's timeout ends a stream that gets no answer")
     func timeout() throws {
         try withLoop { loop in
             let delegate = Unchecked(TestDelegate())

@@ -4,7 +4,7 @@ import Glibc
 import Platform
 import Testing
 
-/// A loop's server behind a gate, and what the loop tells of handshakes.
+/// A loop's server behind a gate, and the loop's handshake events.
 private struct GatedServer {
     let loop: EventLoop
     let port: UInt16
@@ -40,7 +40,7 @@ private struct GatedServer {
         }
     }
 
-    /// Handshakes under way, as the gate counts them.
+    /// The gate's number of handshakes in progress.
     var underWayCount: Int? { loop.run { [gate] in gate.value.underWayCount } }
 
     func waitUntilUnderWay(_ count: Int) {
@@ -48,19 +48,19 @@ private struct GatedServer {
         #expect(underWayCount == count)
     }
 
-    /// Streams that wait, as the gate counts them.
+    /// The gate's number of waiting streams.
     var waitingCount: Int? { loop.run { [gate] in gate.value.waitingCount } }
 
-    /// Waits until the loop has told `count` times of an event.
+    /// Waits until the loop has reported an event `count` times.
     func waitUntil(_ word: String, count: Int = 1) { told.wait { $0.filter { $0 == word }.count >= count } }
 
     func silentClient(source: UInt32? = nil) throws -> TestClient { try TestClient(port: port, source: source) }
 
-    /// How a client's handshake ends that begins now.
+    /// Returns the result of a new client's handshake.
     func handshake() throws -> TLSSession.Progress { try TestClient(port: port).startTLS(trusting) }
 }
 
-@Suite("Gate of handshakes")
+@Suite("The handshake gate")
 struct HandshakeGateTests {
     private func withServer(_ rules: HandshakeGate.Rules, _ body: (GatedServer) throws -> Void) throws {
         try withTemporaryDirectory { folder in
@@ -68,10 +68,10 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("what is asked for faster than the rate waits for its turn, and all of it is done")
+    @Test("handshakes above the rate wait for their turn, and all complete")
     func rate() throws {
         try withServer(HandshakeGate.Rules(perSecond: 20, waitMilliseconds: 8_000)) { server in
-            // Of six that come at once, two have their turn at once.
+            // Two of six simultaneous handshakes start at once.
             let clients = try (0..<6).map { _ in try server.silentClient() }
             server.waitUntil("waits", count: 4)
             for client in clients { #expect(try client.startTLS(server.trusting) == .done) }
@@ -81,7 +81,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("one whose turn would come too late ends at once, before its handshake")
+    @Test("a handshake whose turn would be too late ends at once")
     func tooLate() throws {
         try withServer(HandshakeGate.Rules(perSecond: 1, waitMilliseconds: 0)) { server in
             #expect(try server.handshake() == .done)
@@ -93,7 +93,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("handshakes that stand still make room for others, the oldest first")
+    @Test("stalled handshakes make room for others, the oldest first")
     func standingStill() throws {
         try withServer(HandshakeGate.Rules(atOnce: 2, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
             let silent = try (0..<2).map { _ in try server.silentClient() }
@@ -110,7 +110,7 @@ struct HandshakeGateTests {
 
     @Test("a crowd of one address makes room for another address at once")
     func crowd() throws {
-        // A handshake that waited for the usual second would be refused.
+        // A handshake with the usual wait of a second would be refused.
         try withServer(HandshakeGate.Rules(atOnce: 4, perSecond: 10_000, waitMilliseconds: 100)) { server in
             let crowd = try (0..<4).map { _ in try server.silentClient(source: 9) }
             server.waitUntilUnderWay(4)
@@ -121,7 +121,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("a client that leaves while it waits frees its place; the next one has its turn")
+    @Test("a client that disconnects while it waits frees its place for the next one")
     func leavesWhileItWaits() throws {
         try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
             let silent = try server.silentClient()
@@ -137,7 +137,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("who has left does not make others wait too long")
+    @Test("disconnected clients do not lengthen the wait of others")
     func leaversDoNotCount() throws {
         try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10, waitMilliseconds: 1_000)) { server in
             let silent = try server.silentClient()
@@ -153,7 +153,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("what many handshakes were sent at once is worked off some steps a turn")
+    @Test("the simultaneous input of many handshakes is processed a few steps per turn")
     func steps() throws {
         try withServer(HandshakeGate.Rules(atOnce: 512, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
             let clients = Unchecked(try (0..<64).map { _ in try server.silentClient() })
@@ -167,7 +167,7 @@ struct HandshakeGateTests {
                     perTurn.note(count - seen)
                     seen = count
                 }
-                // Each step fails, so each is told. All of it is there before the loop looks again.
+                // Each step fails and is reported. All input is available before the loop runs again.
                 for client in clients.value { try? client.send("no TLS at all") }
             }
             server.waitUntil("failed: form", count: 64)
@@ -177,7 +177,7 @@ struct HandshakeGateTests {
         }
     }
 
-    @Test("a close that was asked for before the handshake was done keeps its bound")
+    @Test("a close requested during the handshake keeps its timeout")
     func closesInHandshake() throws {
         try withTemporaryDirectory { folder in
             try withLoop { loop in
@@ -189,14 +189,14 @@ struct HandshakeGateTests {
                 }
                 let client = try TestClient(port: port)
                 #expect(try client.startTLS(trusting) == .done)
-                // It never says its own end.
+                // The client never closes its half.
                 #expect(ended.wait { !$0.isEmpty } == [.closedHere])
                 withExtendedLifetime(client) {}
             }
         }
     }
 
-    @Test("a loop that stops ends what waits at its gate")
+    @Test("a stopping loop ends the streams that wait at its gate")
     func stop() throws {
         try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
             let clients = try (0..<2).map { _ in try server.silentClient() }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Listener")
 struct ListenerTests {
-    @Test("every notation of an address", arguments: ["127.0.0.1:0", "[::1]:0", "localhost:0", ":0", "*:0"])
+    @Test("every notation of an address is parsed", arguments: ["127.0.0.1:0", "[::1]:0", "localhost:0", ":0", "*:0"])
     func notations(text: String) throws {
         let socket = try ListeningSocket(text)
         #expect(socket.address.port != 0)
@@ -24,7 +24,7 @@ struct ListenerTests {
         #expect(error?.description.hasPrefix(text) == true)
     }
 
-    @Test("a port in use is refused, also if its user shares it, and the error says what to do")
+    @Test("a port in use is refused, even if its user shares it, and the error has advice")
     func busyPort() throws {
         let first = try ListeningSocket("127.0.0.1:0")
         let address = first.address.description
@@ -53,7 +53,7 @@ struct ListenerTests {
         }
     }
 
-    @Test("a connection that nobody attaches is closed")
+    @Test("a connection that is not attached is closed")
     func unwanted() throws {
         try withLoop { loop in
             let port = try loop.listen { _ in }
@@ -61,7 +61,7 @@ struct ListenerTests {
         }
     }
 
-    @Test("a paused listener leaves connections waiting and takes them when it resumes")
+    @Test("a paused listener leaves connections waiting and accepts them when it resumes")
     func pausing() throws {
         try withLoop { loop in
             let handle = ListeningSocket.Handle(try ListeningSocket("127.0.0.1:0"))
@@ -69,7 +69,7 @@ struct ListenerTests {
             let listener = try loop.startListener(handle) { _ in seen.note(1) }
             _ = loop.run { listener.value.pause() }
             let client = try TestClient(port: handle.address.port)
-            // Two turns of the loop have come and gone.
+            // Two turns of the loop have passed.
             _ = loop.run {}
             _ = loop.run {}
             #expect(seen.values.isEmpty)
@@ -81,7 +81,7 @@ struct ListenerTests {
         }
     }
 
-    @Test("without free descriptors it rests, counts, and accepts again when there are some")
+    @Test("without free descriptors the listener pauses, counts, and accepts again when some are free")
     func exhaustion() async {
         await #expect(processExitsWith: .success) {
             try withLoop { loop in
@@ -90,9 +90,9 @@ struct ListenerTests {
                 let listener = try loop.startListener(handle) { _ in seen.note(1) }
                 let client = try TestClient(port: handle.address.port)
                 seen.wait { $0.count == 1 }
-                // By now the first connection, which nobody took, has given its number back.
+                // The first connection was not attached, so its descriptor is free again.
                 _ = loop.run {}
-                // The limit is set just below the next number, so only descriptors that are open already remain.
+                // The limit is just below the next number, so only already open descriptors remain usable.
                 let second = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
                 var limit = rlimit()
                 getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)

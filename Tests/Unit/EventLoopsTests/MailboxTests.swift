@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Mailbox")
 struct MailboxTests {
-    @Test("what is sent arrives in order, and a whole array is taken over")
+    @Test("messages arrive in order, and a whole array is moved")
     func delivery() throws {
         try withLoop { loop in
             let seen = Probe<[Int]>()
@@ -17,13 +17,13 @@ struct MailboxTests {
         }
     }
 
-    @Test("a full mailbox refuses a message and a batch, whole, and says so to the sender")
+    @Test("a full mailbox refuses a message or a whole batch, and the sender learns it")
     func overflow() throws {
         try withLoop { loop in
             let seen = Probe<[Int]>()
             let gate = Monitor(false)
             let box = try #require(loop.run { Mailbox<Int>(into: loop, capacity: 3) { seen.note($0) } })
-            // The loop stands still, so nothing is taken out meanwhile.
+            // The loop is blocked, so it takes no message out.
             let isHeld = Monitor(false)
             loop.submit {
                 isHeld.signal { $0 = true }
@@ -45,7 +45,7 @@ struct MailboxTests {
         }
     }
 
-    @Test("many sends before the loop looks wake it once")
+    @Test("several sends before the loop's next turn wake it once")
     func wakesOnce() throws {
         try withLoop { loop in
             let seen = Probe<[Int]>()
@@ -96,7 +96,7 @@ struct MailboxTests {
         }
     }
 
-    @Test("what waits when the loop stops is still delivered, and later messages are refused")
+    @Test("messages pending at the loop's stop are delivered, and later ones are refused")
     func afterStop() throws {
         let seen = Probe<[Int]>()
         let loop = try EventLoop(index: 0)

@@ -4,7 +4,7 @@ import Glibc
 import Platform
 import Testing
 
-/// How many newcomers may be read; only its loop uses it.
+/// The number of newcomers that may be read; used only on its loop.
 private final class Allowance: @unchecked Sendable {
     var count = 0
 
@@ -15,7 +15,7 @@ private final class Allowance: @unchecked Sendable {
     }
 }
 
-/// A loop that reads newcomers as often as the test allows it, and notes what each of its streams received.
+/// A loop that reads as many newcomers as the test allows, and records each stream's input.
 private struct Door {
     let loop: EventLoop
     let received = Probe<String>()
@@ -28,7 +28,7 @@ private struct Door {
         _ = loop.run { [unowned loop] in loop.mayReadNewcomer = { allowance.take() } }
     }
 
-    /// The port of a listener whose streams are newcomers, or not.
+    /// Returns the port of a listener whose streams are newcomers, or not.
     func listen(isNewcomer: Bool = true, tls: TLSContext? = nil) throws -> UInt16 {
         let (received, ended) = (received, ended)
         return try loop.listen { [unowned loop] connection in
@@ -37,7 +37,7 @@ private struct Door {
         }
     }
 
-    /// Lets `count` more newcomers be read, in the turn after this.
+    /// Allows `count` more reads of newcomers in the next turn.
     func allow(_ count: Int) {
         let allowance = allowance
         _ = loop.run { [unowned loop] in
@@ -46,7 +46,7 @@ private struct Door {
         }
     }
 
-    /// Waits until `count` newcomers stand in the list.
+    /// Waits until `count` newcomers are queued.
     func waitForWaiting(_ count: Int) {
         var found: Int?
         for _ in 0..<2_000 {
@@ -65,7 +65,7 @@ private final class Noting: StreamDelegate {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         received.note(String(decoding: bytes, as: UTF8.self))
-        // A word that makes the stream one like all others.
+        // This byte makes the stream an ordinary one.
         if bytes.first == UInt8(ascii: "!") { stream.isNewcomer = false }
         return bytes.count
     }
@@ -73,9 +73,9 @@ private final class Noting: StreamDelegate {
     override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
 }
 
-@Suite("Newcomers' streams")
+@Suite("Streams of newcomers")
 struct NewcomerTests {
-    @Test("newcomers wait in the order in which they spoke, and others are read at once")
+    @Test("newcomers are read in the order of their first bytes, and others at once")
     func order() throws {
         try withLoop { loop in
             let door = Door(on: loop)
@@ -96,7 +96,7 @@ struct NewcomerTests {
         }
     }
 
-    @Test("who comes later does not overtake, whatever time there is")
+    @Test("a later newcomer does not overtake an earlier one, whatever quota is available")
     func overtaking() throws {
         try withLoop { loop in
             let door = Door(on: loop)
@@ -105,7 +105,7 @@ struct NewcomerTests {
             let second = try TestClient(port: port)
             try first.send("first")
             door.waitForWaiting(1)
-            // The second one's event and the time for one of the two come in one turn.
+            // The second one's event and the quota for one of the two arrive in one turn.
             try second.send("second")
             door.allow(2)
             door.received.wait { $0.count == 2 }
@@ -114,7 +114,7 @@ struct NewcomerTests {
     }
 
     @Test(
-        "one that waits and leaves ends when its turn comes, with what it had sent"
+        "a waiting newcomer that disconnects ends at its turn, with its input"
     )
     func leaving() throws {
         try withLoop { loop in
@@ -134,7 +134,7 @@ struct NewcomerTests {
         }
     }
 
-    @Test("a TLS handshake waits like any other reading")
+    @Test("a TLS handshake waits like any other read")
     func handshake() throws {
         try withTemporaryDirectory { folder in
             let (server, trusting) = try makeContexts(in: folder)
@@ -148,7 +148,7 @@ struct NewcomerTests {
                 }
                 door.waitForWaiting(1)
                 #expect(door.received.values.isEmpty)
-                // The ClientHello, then what the client says after our answer.
+                // The ClientHello, then the client's response to the server's answer.
                 door.allow(.max)
                 done.wait { $0 == [true] }
                 thread.join()
@@ -159,7 +159,7 @@ struct NewcomerTests {
         }
     }
 
-    @Test("a stream that is no newcomer any more is read at once")
+    @Test("a stream that is no longer a newcomer is read at once")
     func settled() throws {
         try withLoop { loop in
             let door = Door(on: loop)
@@ -174,7 +174,7 @@ struct NewcomerTests {
         }
     }
 
-    @Test("a loop that stops ends those who wait")
+    @Test("a stopping loop ends waiting newcomers")
     func stop() throws {
         var ended: Probe<CloseReason>?
         var client: TestClient?

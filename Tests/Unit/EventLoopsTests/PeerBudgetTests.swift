@@ -11,7 +11,7 @@ struct PeerBudgetTests {
         PeerBudget.Rules(requests: 1 << 20, requestsOfNetwork: 1 << 20, others: others)
     }
 
-    @Test("upstream messages are bounded in all, by app and by address, and give back what they took")
+    @Test("upstream messages are bounded in total, by app and by address, and return their share")
     func upstream() throws {
         let budget = PeerBudget(Self.rules(others: 4_000))
         var shares: [PeerBudget.UpstreamShare] = []
@@ -39,11 +39,11 @@ struct PeerBudgetTests {
         for app in 0..<10 as Range<UInt64> { #expect(budget.takeUpstream(100, app: app, network: 7) != nil) }
         #expect(budget.takeUpstream(100, app: 10, network: 7) == nil)
         #expect(budget.takeUpstream(100, app: 10, network: 8) != nil)
-        // No guard counts it.
+        // An exempt address is not counted.
         #expect(budget.takeUpstream(100, app: 11, network: 0) != nil)
     }
 
-    /// A server on a loop with a budget, whose streams leave everything unconsumed.
+    /// Starts a server with a budget whose streams consume nothing.
     private func serve(
         _ rules: PeerBudget.Rules, areNewcomers: Bool = false,
         _ body: (EventLoop, PeerBudget, UInt16, Probe<CloseReason>) throws -> Void
@@ -60,7 +60,7 @@ struct PeerBudgetTests {
         #expect(budget.streamByteCount == 0)
     }
 
-    /// Waits for the whole frame.
+    /// A delegate that waits for the whole frame.
     private final class Silent: StreamDelegate {
         let ended: Probe<CloseReason>
         init(_ ended: Probe<CloseReason>) { self.ended = ended }
@@ -68,7 +68,7 @@ struct PeerBudgetTests {
         override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
     }
 
-    /// Says far more than a socket takes.
+    /// A delegate that sends far more than a socket buffers.
     private final class Talkative: StreamDelegate {
         let ended: Probe<CloseReason>
         init(_ ended: Probe<CloseReason>) { self.ended = ended }
@@ -79,9 +79,9 @@ struct PeerBudgetTests {
         override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
     }
 
-    @Test("half frames beyond the budget end the largest holders; who holds little stays", arguments: [false, true])
+    @Test("partial frames above the budget end the largest holders, and small ones stay", arguments: [false, true])
     func halfFrames(areNewcomers: Bool) throws {
-        // 512 KiB of streams, 256 KiB of strangers.
+        // 512 KiB for streams, 256 KiB for unauthenticated peers.
         try serve(Self.rules(others: 1 << 20), areNewcomers: areNewcomers) { _, budget, port, ended in
             let small = try TestClient(port: port)
             try small.send([UInt8](repeating: 1, count: 100))
@@ -104,7 +104,7 @@ struct PeerBudgetTests {
         }
     }
 
-    @Test("output that peers do not take counts, and the slowest reader ends")
+    @Test("unread output counts, and the slowest reader is closed")
     func slowReaders() throws {
         let budget = PeerBudget(Self.rules(others: 8 << 20))
         try withLoop { loop in
@@ -123,7 +123,7 @@ struct PeerBudgetTests {
         }
     }
 
-    /// Sends as many MiB in one piece as the first byte says; only the loop uses it.
+    /// Sends as many MiB in one piece as the first byte requests; used only on the loop.
     private final class Generous: StreamDelegate, @unchecked Sendable {
         let ended: Probe<Int>
         var stream: ByteStream?
@@ -139,7 +139,7 @@ struct PeerBudgetTests {
         }
     }
 
-    @Test("the stream that holds most ends, however little of that waits")
+    @Test("the stream that holds most is closed, however little of that is unread")
     func held() throws {
         // 40 MiB of streams.
         let budget = PeerBudget(Self.rules(others: 80 << 20))
@@ -168,7 +168,7 @@ struct PeerBudgetTests {
         }
     }
 
-    @Test("TLS handshakes that stand still count as strangers' bytes, and end beyond them")
+    @Test("stalled TLS handshakes count as bytes of unauthenticated peers, and are closed above the bound")
     func handshakes() throws {
         let budget = PeerBudget(Self.rules(others: 16 * Limits.handshakeByteCount))
         try withTemporaryDirectory { folder in
@@ -180,7 +180,7 @@ struct PeerBudgetTests {
                     _ = ByteStream(
                         attaching: connection, on: loop, delegate: Silent(ended), tls: server, isNewcomer: true)
                 }
-                // Four fit; of the next ones some make room.
+                // Four fit. Some of the next ones make room.
                 let silent = try (0..<12).map { _ in try TestClient(port: port) }
                 ended.wait { $0.count >= 7 }
                 #expect(ended.values.allSatisfy { $0 == .budgetSpent })

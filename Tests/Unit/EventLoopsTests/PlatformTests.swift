@@ -14,7 +14,7 @@ struct PlatformTests {
         #expect(Checksum.crc32c(text.span.bytes, seed: 1) != 0xE306_9283)
     }
 
-    @Test("pieces are written one behind the other, more of them than one call takes")
+    @Test("pieces are written consecutively, even if they exceed one call")
     func gatheredWrite() throws {
         try withTemporaryDirectory { folder in
             let bytes = (0..<5000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
@@ -22,7 +22,7 @@ struct PlatformTests {
             try bytes.withUnsafeBytes { all in
                 var pieces: [UnsafeRawBufferPointer] = []
                 var start = 0
-                // Two bytes a piece make 2,500 of them; empty ones stand between.
+                // Two bytes a piece yield 2,500 pieces, with empty ones in between.
                 while start < all.count {
                     pieces.append(UnsafeRawBufferPointer(rebasing: all[start..<start + 2]))
                     pieces.append(UnsafeRawBufferPointer(start: nil, count: 0))
@@ -35,7 +35,7 @@ struct PlatformTests {
         }
     }
 
-    @Test("a prepared file is all zeros, also where something stood before")
+    @Test("a prepared file is all zeros, also where it had content before")
     func zeros() throws {
         try withTemporaryDirectory { folder in
             let file = try File(path: folder + "/f", mode: .createNew)
@@ -59,7 +59,7 @@ struct PlatformTests {
         }
     }
 
-    @Test("a second holder of the lock file is told the first one's process, and may come when it is gone")
+    @Test("a second holder of the lock file learns the first one's process, and succeeds after its end")
     func lockFile() throws {
         try withTemporaryDirectory { folder in
             let path = folder + "/lock"
@@ -76,7 +76,7 @@ struct PlatformTests {
         }
     }
 
-    @Test("a given-up lock is free although a copy of its descriptor stays open, as in a process that is being started")
+    @Test("a released lock is free although a copy of its descriptor stays open, as in a starting child")
     func lockWithCopiedDescriptor() throws {
         try withTemporaryDirectory { folder in
             let path = folder + "/lock"
@@ -94,7 +94,7 @@ struct PlatformTests {
     }
 
     #if DEBUG
-    @Test("a folder's name is on the disk once it is made, and once it is found where an earlier start was cut off")
+    @Test("a folder's name is on disk once it is created, and once a start finds it after an interruption")
     func foldersAreSynced() throws {
         try withTemporaryDirectory { folder in
             for number in 1...3 {
@@ -113,7 +113,7 @@ struct PlatformTests {
         }
     }
 
-    @Test("a file that could not be replaced leaves no draft, and one that was is on the disk with its name")
+    @Test("a failed replacement leaves no draft, and a successful one is on disk with its name")
     func replacedFile() throws {
         try withTemporaryDirectory { folder in
             let path = folder + "/file"
@@ -141,7 +141,7 @@ struct PlatformTests {
         #expect(error?.description == "open /nowhere/at/all: No such file or directory")
     }
 
-    @Test("a bounded wait ends although nobody signals, and a signal ends an unbounded one")
+    @Test("a bounded wait ends without a signal, and a signal ends an unbounded one")
     func monitor() throws {
         let monitor = Monitor(false)
         #expect(monitor.wait(atMostMilliseconds: 5, while: { !$0 }, then: { $0 }) == false)
@@ -164,7 +164,7 @@ struct PlatformTests {
             try names.resolve(host: host, port: 80, timeoutMilliseconds: 100)
         }
         #expect(try resolve("known.test").map(\.host) == ["127.0.0.1"])
-        // Nobody is asked for what is an address.
+        // A literal address needs no name server.
         #expect(try resolve("127.0.0.2").map(\.host) == ["127.0.0.2"] && resolve("::1").map(\.host) == ["::1"])
         #expect(count.withLock { $0 } == 1)
         isHung.withLock { $0 = true }
@@ -173,7 +173,7 @@ struct PlatformTests {
         let failure = #expect(throws: RemoteAddress.Failure.self) { _ = try resolve("other.test") }
         #expect(failure?.description.contains("name server did not answer for other.test") == true)
         #expect(SystemClock.monotonicMilliseconds - began < 5_000)
-        // One thread a name, and a bound on them.
+        // One thread per name, with a bound on their number.
         for _ in 0..<20 { _ = try? names.resolve(host: "other.test", port: 80, timeoutMilliseconds: 1) }
         #expect(count.withLock { $0 } <= 3)
         for number in 0..<2 * NameLookups.threadLimit {

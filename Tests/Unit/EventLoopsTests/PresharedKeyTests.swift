@@ -13,7 +13,7 @@ struct PresharedKeyTests {
         try TLSContext(psk: PresharedKey(secret: secret, group: group))
     }
 
-    /// What the server's side ends with when a client with this context comes.
+    /// Returns the close reasons on the server when a client with this context connects.
     private func serverReason(of client: TLSContext) throws -> [CloseReason] {
         var reasons: [CloseReason] = []
         try withLoop { loop in
@@ -39,7 +39,7 @@ struct PresharedKeyTests {
         if reasons.count == 1, case .tlsFailed = reasons[0] { true } else { false }
     }
 
-    @Test("peers with one secret and one name talk, by a fresh exchange of keys in TLS 1.3")
+    @Test("peers with one secret and one name connect, with a fresh key exchange in TLS 1.3")
     func rightSecret() throws {
         try withLoop { loop in
             let port = try loop.serve(tls: try context()) {
@@ -63,11 +63,11 @@ struct PresharedKeyTests {
         }
     }
 
-    @Test("a wrong secret, another group's name, a client without a key and one of TLS 1.2 do not get in")
+    @Test("a wrong secret, another group's name, a client without a key and TLS 1.2 are refused")
     func strangers() throws {
         #expect(isTLSFailure(try serverReason(of: try context([UInt8](repeating: 8, count: 32)))))
         #expect(isTLSFailure(try serverReason(of: try context(Self.secret, "there"))))
-        // Trusts anybody, and has no key.
+        // Trusts any certificate, and has no key.
         #expect(isTLSFailure(try serverReason(of: try TLSContext(trusting: .anyone))))
         let old = try TLSContext(trusting: .anyone)
         old.limitToTLS12()
@@ -91,7 +91,7 @@ struct PresharedKeyTests {
         }
     }
 
-    @Test("a client with the key does not believe a server that shows a certificate")
+    @Test("a client with the key refuses a server that presents a certificate")
     func certificateInstead() throws {
         try withTemporaryDirectory { folder in
             let (server, _) = try makeContexts(in: folder)
@@ -106,10 +106,10 @@ struct PresharedKeyTests {
         }
     }
 
-    @Test("a connection that is refused says so, with TLS as without")
+    @Test("a refused connection is reported as refused, with TLS and without")
     func refused() throws {
         try withLoop { loop in
-            // A port that nobody listens on: one that was free a moment ago.
+            // The port was free a moment ago, so it has no listener.
             let port = try ListeningSocket("127.0.0.1:0").address.port
             let ended = Probe<CloseReason>()
             let tls = try context()
@@ -134,7 +134,7 @@ struct PresharedKeyTests {
         }
     }
 
-    @Test("a server takes each of its keys, and a client offers its first: a secret can be changed step by step")
+    @Test("a server accepts all its keys and a client offers its first, so a secret can be changed stepwise")
     func change() throws {
         let (old, new) = ([UInt8](repeating: 1, count: 32), [UInt8](repeating: 2, count: 32))
         let steps = [[old], [old, new], [new, old], [new]]

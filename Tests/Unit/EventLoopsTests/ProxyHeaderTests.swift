@@ -16,7 +16,7 @@ struct ProxyHeaderTests {
 
     private func parse(_ bytes: [UInt8]) -> ProxyHeader { bytes.withUnsafeBytes { ProxyHeader($0) } }
 
-    @Test("a header names the client, whatever stands behind its addresses")
+    @Test("a header has the client's address, whatever follows its addresses")
     func clients() {
         guard case .complete(28, let four?) = parse(Self.header()) else { Issue.record("IPv4"); return }
         #expect(four.description == "192.0.2.7:12345" && !four.isLoopback)
@@ -30,7 +30,7 @@ struct ProxyHeaderTests {
                 == .complete(byteCount: 232, client: nil))
     }
 
-    @Test("each prefix of a header is incomplete, and says what it still needs")
+    @Test("each prefix of a header is incomplete, with the number of missing bytes")
     func prefixes() {
         let whole = Self.header()
         for count in 0..<whole.count {
@@ -51,7 +51,7 @@ struct ProxyHeaderTests {
         ("PROXY UNKNOWN " + String(repeating: "a", count: 91), nil),
     ]
 
-    @Test("a line of version 1 names the client; each of its prefixes is incomplete", arguments: lines)
+    @Test("a line of version 1 has the client's address; each of its prefixes is incomplete", arguments: lines)
     func line(text: String, client: String?) throws {
         let whole = Array("\(text)\r\n".utf8)
         guard case .complete(whole.count, let found) = parse(whole + [0x47, 0x0D, 0x0A]) else {
@@ -69,7 +69,7 @@ struct ProxyHeaderTests {
     }
 
     @Test(
-        "a line of version 1 that is none is refused",
+        "an invalid line of version 1 is refused",
         arguments: [
             "PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\n", "PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\rx",
             "PROXY TCP4 192.0.2.7 10.0.0.1 12345\r\n",
@@ -95,7 +95,7 @@ struct ProxyHeaderTests {
         #expect(parse(Array(text.utf8)) == .refused(fault))
     }
 
-    @Test("what is no header is refused, and no bytes trap")
+    @Test("invalid headers are refused, and no bytes trap")
     func refused() {
         #expect(parse(Array("GET / HTTP/1.1\r\n".utf8)) == .refused(.missing))
         #expect(parse(Self.header(command: 0x11)) == .refused(.otherVersion))
@@ -114,7 +114,7 @@ struct ProxyHeaderTests {
         }
     }
 
-    @Test("ranges hold the addresses that begin with their bits")
+    @Test("ranges contain the addresses that start with their bits")
     func ranges() throws {
         func address(_ text: [UInt8]) throws -> SocketAddress {
             try text.withUnsafeBytes { bytes in
@@ -136,7 +136,7 @@ struct ProxyHeaderTests {
         }
     }
 
-    @Test("a balancer's connection arrives with its client and without the header, in whatever pieces it comes")
+    @Test("a balancer's connection has its client's address and no header, for any division into pieces")
     func arrivals() throws {
         try withLoop { loop in
             let seen = Probe<String>()
@@ -171,7 +171,7 @@ struct ProxyHeaderTests {
                 count += 1
                 seen.wait { $0 == Array(repeating: "192.0.2.7", count: count) }
             }
-            // A health check ends with nothing said, by a FIN or by a reset.
+            // A health check sends nothing and ends with a FIN or a reset.
             for isReset in [false, true] {
                 let probe = try TestClient(port: port)
                 if isReset { probe.reset() } else { probe.close() }

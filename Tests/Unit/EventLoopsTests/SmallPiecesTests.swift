@@ -1,9 +1,9 @@
 @testable import EventLoops
 import Testing
 
-@Suite("Small pieces of memory")
+@Suite("Small memory cells")
 struct SmallPiecesTests {
-    @Test("a cell grows into the C library's memory with its bytes, and serves again when it is freed")
+    @Test("a cell grows into malloc's memory with its bytes, and is reused after it is freed")
     func cells() throws {
         try #require(EventMemory.isInstalled)
         let cell = try #require(EventMemory.allocate(16))
@@ -21,14 +21,14 @@ struct SmallPiecesTests {
         EventMemory.release(nil)
     }
 
-    @Test("no two cells are one", arguments: [1, 200])
+    @Test("cells are distinct", arguments: [1, 200])
     func distinct(count: Int) {
         let cells = (0..<count).compactMap { _ in EventMemory.allocate(8) }
         #expect(Set(cells).count == count)
         for cell in cells { EventMemory.release(cell) }
     }
 
-    @Test("a rough count is never less, and at most a thousandth more")
+    @Test("a rough count is never too small, and at most a thousandth too large")
     func roughCounts() {
         for count in [0, 1, 2_047, 2_048, 2_049, 65_536, 100_000, 256 << 10, 8 << 20, 1 << 28, (1 << 30) - 1] {
             let value = ApproximateCount(atLeast: count).value

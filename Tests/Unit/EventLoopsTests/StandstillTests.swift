@@ -2,11 +2,11 @@ import Testing
 
 @testable import EventLoops
 
-@Suite("Standstill")
+@Suite("Stalls of a loop")
 struct StandstillTests {
     private typealias Verdict = Standstill.Verdict
 
-    @Test("ticks that come in time, or late for load, are on time")
+    @Test("ticks in time, or late because of load, count as on time")
     func onTime() {
         var standstill = Standstill()
         for now: UInt64 in [1_000, 1_050, 1_900, 3_850] {
@@ -14,7 +14,7 @@ struct StandstillTests {
         }
     }
 
-    @Test("after a standstill the loop reads until nothing more comes, then it judges")
+    @Test("after a stall the loop first reads all pending input, then checks deadlines")
     func readsFirst() {
         var standstill = Standstill()
         #expect(standstill.judge(now: 1_000, eventCount: 0, hasDeferredWork: false) == .onTime)
@@ -26,7 +26,7 @@ struct StandstillTests {
         #expect(standstill.judge(now: 53_450, eventCount: 30, hasDeferredWork: true) == .onTime)
     }
 
-    @Test("peers that send without an end do not keep the loop from its deadlines")
+    @Test("peers that send endlessly do not keep the loop from its deadlines")
     func bounded() {
         var standstill = Standstill()
         _ = standstill.judge(now: 1_000, eventCount: 0, hasDeferredWork: false)

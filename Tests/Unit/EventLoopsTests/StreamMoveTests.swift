@@ -3,7 +3,7 @@ import EventLoops
 import Platform
 import Testing
 
-/// Greets with one byte, then echoes.
+/// Sends one byte, then echoes.
 private func echo(_ connection: DetachedConnection, on target: EventLoop, ended: Probe<CloseReason>) {
     let echo = TestDelegate()
     echo.onReceived = { bytes, stream in
@@ -18,7 +18,7 @@ private func echo(_ connection: DetachedConnection, on target: EventLoop, ended:
 
 @Suite("Moving a stream between loops")
 struct StreamMoveTests {
-    /// Serves on loop 0: after the first byte, which names the loop, the connection moves there and is echoed.
+    /// Serves on loop 0: the first byte names the loop to which the connection moves and which echoes.
     private func serveMoving(_ loops: [EventLoop], tls: TLSContext? = nil, ended: Probe<CloseReason>) throws -> UInt16 {
         let first = loops[0]
         for target in loops where target.hasOwnTable {
@@ -27,7 +27,7 @@ struct StreamMoveTests {
         return try first.serve(tls: tls) {
             let delegate = TestDelegate()
             delegate.onReceived = { bytes, stream in
-                // Output before the move must not be lost, nor come after what the next loop writes.
+                // Output from before the move must precede the next loop's output.
                 #expect(stream.write(byteCount: 1) { $0[0] = 100 })
                 let target = loops[Int(bytes[0])]
                 let rest = UnsafeRawBufferPointer(rebasing: bytes[1...])

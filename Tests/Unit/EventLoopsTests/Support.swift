@@ -4,10 +4,10 @@ import Glibc
 import Platform
 import Testing
 
-/// How long a test waits for what must happen; never reached when all is well.
+/// The timeout of a test's waits, which only a failure reaches.
 let timeoutMilliseconds: UInt64 = 20_000
 
-/// Something that a test's loop produces and the test waits for.
+/// Values that a test's loop produces and the test waits for.
 final class Probe<Value: Sendable>: Sendable {
     private let monitor: Monitor<[Value]> = Monitor([])
 
@@ -15,7 +15,7 @@ final class Probe<Value: Sendable>: Sendable {
 
     var values: [Value] { monitor.withLock { $0 } }
 
-    /// Waits until `condition` holds for everything noted so far; the values, or a failure of the test.
+    /// Waits until `condition` holds for all recorded values; returns them, or records a failure.
     @discardableResult
     func wait(
         sourceLocation: SourceLocation = #_sourceLocation, until condition: ([Value]) -> Bool
@@ -36,7 +36,7 @@ extension EventLoop {
     }
 }
 
-/// Started loops, stopped and joined at the end.
+/// Runs started loops, stopped and joined at the end.
 func withLoops(_ count: Int = 1, hasOwnTables: Bool = false, _ body: ([EventLoop]) throws -> Void) throws {
     var loops: [EventLoop] = []
     defer {
@@ -57,19 +57,19 @@ func withTemporaryDirectory(_ body: (String) throws -> Void) throws {
     try body(path)
 }
 
-/// Carries a value into a loop's closure; the test takes care that only the loop uses it.
+/// A value for a loop's closure; the test ensures that only the loop uses it.
 struct Unchecked<Value>: @unchecked Sendable {
     var value: Value
     init(_ value: Value) { self.value = value }
 }
 
-/// A blocking client whose calls end with a failure after `timeoutMilliseconds`.
+/// A blocking client whose calls fail after `timeoutMilliseconds`.
 final class TestClient {
     let descriptor: CInt
     private var tls: TLSSession?
     private var isOpen = true
 
-    /// `source`: the client's address is 127.0.0.`source`.
+    /// `source` is the last byte of the client's address 127.0.0.`source`.
     init(port: UInt16, receiveBufferByteCount: CInt? = nil, source: UInt32? = nil) throws {
         descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -110,7 +110,7 @@ final class TestClient {
         Glibc.close(descriptor)
     }
 
-    /// Ends the connection by a reset.
+    /// Closes the connection with a reset.
     func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
@@ -144,7 +144,7 @@ final class TestClient {
 
     func send(_ text: String) throws { try send(Array(text.utf8)) }
 
-    /// At most `limit` bytes; empty at the end of the stream.
+    /// Returns at most `limit` bytes; none at the end of the stream.
     func receive(atMost limit: Int = 65536) throws -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: limit)
         let count: Int = try buffer.withUnsafeMutableBytes { bytes in
@@ -169,14 +169,14 @@ final class TestClient {
         return result
     }
 
-    /// Everything up to the end of the stream; a reset counts as the end.
+    /// Returns all bytes up to the end of the stream; a reset counts as the end.
     func receiveAll() -> [UInt8] {
         var result: [UInt8] = []
         while let part = try? receive(), !part.isEmpty { result += part }
         return result
     }
 
-    /// One HTTP answer with a Content-Length, or with none and no body.
+    /// Returns one HTTP answer, with a Content-Length or without a body.
     func receiveAnswer(hasBody: Bool = true) throws -> (head: String, body: String) {
         var head: [UInt8] = []
         while !head.suffix(4).elementsEqual([13, 10, 13, 10]) {
@@ -193,14 +193,14 @@ final class TestClient {
     }
 }
 
-/// A delegate whose reactions are closures, all on the loop, and whose end is noted.
+/// A delegate whose reactions are closures on the loop, and whose end is recorded.
 final class TestDelegate: StreamDelegate {
     let ended = Probe<CloseReason>()
     var onReceived: (UnsafeRawBufferPointer, ByteStream) -> Int = { bytes, _ in bytes.count }
     var onFilled: ((ByteStream) -> Void)?
     var onDrained: ((ByteStream) -> Void)?
     var onTimeout: ((ByteStream) -> Void)?
-    /// Whether a stream whose peer sends no more stays.
+    /// Returns whether the stream stays after the peer's half-close.
     var onPeerEnd: ((ByteStream) -> Bool)?
 
     override func peerEnded(_ stream: ByteStream) -> Bool { onPeerEnd?(stream) ?? super.peerEnded(stream) }
@@ -215,7 +215,7 @@ final class TestDelegate: StreamDelegate {
     override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
 }
 
-/// A delegate that only notes its stream's end, with others in one probe.
+/// A delegate that only records its stream's end in a shared probe.
 final class EndNoting: StreamDelegate {
     private let ended: Probe<CloseReason>
     init(_ ended: Probe<CloseReason>) { self.ended = ended }
@@ -223,7 +223,7 @@ final class EndNoting: StreamDelegate {
 }
 
 extension EventLoop {
-    /// Starts a listener on this loop; it is to be used on the loop only.
+    /// Starts a listener on this loop; the listener may only be used on the loop.
     func startListener(
         _ handle: ListeningSocket.Handle, _ connected: @escaping @Sendable (DetachedConnection) -> Void
     ) throws -> Unchecked<Listener> {
@@ -239,9 +239,9 @@ extension EventLoop {
         return try #require(started.wait { !$0.isEmpty }.first)
     }
 
-    /// Listens on a free port and gives each connection to `connected`, on the loop.
+    /// Listens on a free port and passes each connection to `connected` on the loop.
     func listen(_ connected: @escaping @Sendable (DetachedConnection) -> Void) throws -> UInt16 {
-        // Opened on the loop: it may have a descriptor table of its own.
+        // Opened on the loop, because the loop may have a separate descriptor table.
         let opened = Probe<UInt16>()
         submit { [unowned self] in
             do {
@@ -255,7 +255,7 @@ extension EventLoop {
         return try #require(opened.wait { !$0.isEmpty }.first)
     }
 
-    /// Listens and attaches a stream with a delegate made by `make` to each connection.
+    /// Listens and attaches a stream with a delegate from `make` to each connection.
     func serve(
         tls: TLSContext? = nil, outboxByteLimit: Int = Limits.outboxByteCount,
         _ make: @escaping @Sendable () -> TestDelegate

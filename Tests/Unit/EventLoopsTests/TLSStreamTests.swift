@@ -3,7 +3,7 @@ import EventLoops
 import Platform
 import Testing
 
-/// A server's context with a new certificate for localhost, and a client's that trusts just that.
+/// Returns a server context with a new certificate for localhost, and a client context that trusts only it.
 func makeContexts(in folder: String) throws -> (server: TLSContext, client: TLSContext) {
     try SelfSignedCertificate.write(
         names: "DNS:localhost,IP:127.0.0.1", days: 2, certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
@@ -25,7 +25,7 @@ struct TLSStreamTests {
         return delegate
     }
 
-    @Test("bytes are echoed, few and many, and a proper goodbye ends the stream")
+    @Test("bytes are echoed, and a close_notify ends the stream")
     func echoes() throws {
         try withTemporaryDirectory { folder in
             let (server, trusting) = try makeContexts(in: folder)
@@ -44,7 +44,7 @@ struct TLSStreamTests {
         }
     }
 
-    @Test("connections of one loop take turns at OpenSSL's place: what becomes of some changes nothing for the others")
+    @Test("connections of one loop share OpenSSL's buffers without affecting each other")
     func turns() throws {
         try withTemporaryDirectory { folder in
             let (server, trusting) = try makeContexts(in: folder)
@@ -58,10 +58,10 @@ struct TLSStreamTests {
                 }
                 let bulk = (0..<70_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
                 while clients.count > 3 {
-                    // All are under way at once, so that reads and writes of different sessions lie between each other.
+                    // All connections are active at once, so that reads and writes of different sessions interleave.
                     for client in clients { try client.send(bulk) }
                     for client in clients { #expect(try client.receive(exactly: bulk.count) == bulk) }
-                    // They leave without a goodbye: the end of their stream is theirs alone.
+                    // They disconnect without a close_notify, which ends only their own streams.
                     clients.removeLast(3)
                     _ = loop.run {}
                 }
@@ -73,7 +73,7 @@ struct TLSStreamTests {
         }
     }
 
-    @Test("closing after the flush says goodbye in TLS, after the last byte")
+    @Test("a close after the flush sends close_notify after the last byte")
     func goodbye() throws {
         try withTemporaryDirectory { folder in
             let (server, trusting) = try makeContexts(in: folder)
@@ -93,7 +93,7 @@ struct TLSStreamTests {
                 #expect(try client.startTLS(trusting) == .done)
                 try client.send([1])
                 #expect(try client.receive(exactly: 1 << 20) == [UInt8](repeating: 3, count: 1 << 20))
-                // Empty only for a goodbye; a bare end of the stream throws.
+                // Empty only for a close_notify. A bare end of the stream throws.
                 #expect(try client.receive().isEmpty)
                 client.close()
                 let delegate = try #require(delegates.values.first).value
@@ -102,7 +102,7 @@ struct TLSStreamTests {
         }
     }
 
-    @Test("a peer that does not speak TLS is closed with the reason")
+    @Test("a peer that does not use TLS is closed with the reason")
     func notTLS() throws {
         try withTemporaryDirectory { folder in
             let (server, _) = try makeContexts(in: folder)
@@ -123,7 +123,7 @@ struct TLSStreamTests {
         }
     }
 
-    @Test("a peer that says nothing loses its connection when the time for the handshake is over")
+    @Test("a silent peer loses its connection at the handshake timeout")
     func silentPeer() throws {
         try withTemporaryDirectory { folder in
             let (server, _) = try makeContexts(in: folder)
@@ -140,7 +140,7 @@ struct TLSStreamTests {
         }
     }
 
-    @Test("a client refuses a certificate that it does not trust, or that names another server")
+    @Test("a client refuses a certificate that it does not trust, or of another server name")
     func mistrust() throws {
         try withTemporaryDirectory { folder in
             let (server, trusting) = try makeContexts(in: folder)

@@ -3,14 +3,14 @@ import Testing
 
 @testable import EventLoops
 
-/// A client's frame, as it may be and as it may not.
+/// A client's frame, valid or invalid.
 struct ClientFrame {
     var opcode: UInt8
     var payload: [UInt8] = []
     var isFinal = true
     var reserved: UInt8 = 0
     var mask: [UInt8]? = [0x37, 0xFA, 0x21, 0x3D]
-    /// Bytes of length: 0, 2 or 8; `nil`: as few as it takes.
+    /// The number of extended length bytes: 0, 2 or 8; `nil` uses the minimum.
     var lengthByteCount: Int?
 
     var bytes: [UInt8] {
@@ -38,7 +38,7 @@ struct ClientFrame {
 struct WebSocketReaderTests {
     static let ping = ClientFrame(opcode: 9, payload: Array("who?".utf8))
 
-    @Test("a stream of frames means the same wherever it is cut")
+    @Test("a stream of frames has the same meaning wherever it is split")
     func everySplit() {
         let long = (0..<70_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
         let frames: [ClientFrame] = [
@@ -75,14 +75,14 @@ struct WebSocketReaderTests {
         ([ClientFrame(opcode: 2, reserved: 4)], 1002), ([ClientFrame(opcode: 9, reserved: 7)], 1002),
         // Not masked.
         ([ClientFrame(opcode: 2, payload: [1], mask: nil)], 1002), ([ClientFrame(opcode: 9, mask: nil)], 1002),
-        // Control frames that are fragmented, or too long.
+        // Control frames that are fragmented or too long.
         ([ClientFrame(opcode: 9, isFinal: false)], 1002), ([ClientFrame(opcode: 8, isFinal: false)], 1002),
         ([ClientFrame(opcode: 10, payload: [UInt8](repeating: 0, count: 126))], 1002),
-        // Lengths in more bytes than they take.
+        // Lengths that are not encoded in the minimum number of bytes.
         ([ClientFrame(opcode: 2, payload: [1], lengthByteCount: 2)], 1002),
         ([ClientFrame(opcode: 2, payload: [1], lengthByteCount: 8)], 1002),
         ([ClientFrame(opcode: 2, payload: [UInt8](repeating: 0, count: 65_535), lengthByteCount: 8)], 1002),
-        // Messages within messages, and continuations of none.
+        // Messages within messages, and continuations without a message.
         ([.binary([1], isFinal: false), .binary([2])], 1002), ([ClientFrame(opcode: 0, payload: [1])], 1002),
         ([.binary([1]), ClientFrame(opcode: 0, payload: [1])], 1002),
         // Text, also empty and in fragments.
@@ -93,7 +93,7 @@ struct WebSocketReaderTests {
         ([.close(1000, [0xED, 0xA0, 0x80])], 1007),
     ]
 
-    @Test("what breaks a rule ends with its code, wherever it is cut", arguments: broken)
+    @Test("a violation ends the stream with its code, wherever it is split", arguments: broken)
     func violations(frames: [ClientFrame], code: UInt16) {
         let stream = frames.flatMap(\.bytes)
         let whole = WebSocketTranscript(stream)
@@ -102,12 +102,12 @@ struct WebSocketReaderTests {
     }
 
     @Test(
-        "every opcode that none has is refused by its first two bytes", arguments: [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
+        "every undefined opcode is refused by its first two bytes", arguments: [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
     func reservedOpcodes(opcode: UInt8) {
         #expect(WebSocketTranscript([0x80 | opcode, 0x80]).fault?.code == .protocolError)
     }
 
-    @Test("a length with its highest bit set, which no payload can have, is refused")
+    @Test("a length with its highest bit set is refused")
     func impossibleLength() {
         let head: [UInt8] = [0x82, 0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
         #expect(WebSocketTranscript(head).fault?.code == .protocolError)
@@ -117,7 +117,7 @@ struct WebSocketReaderTests {
             ])
     }
 
-    @Test("close codes that may travel, and those that may not", arguments: 0...5_100)
+    @Test("close codes that may be sent are accepted, others are refused", arguments: 0...5_100)
     func closeCodes(code: Int) {
         let mayTravel =
             [1000, 1001, 1002, 1003].contains(code) || 1007...1014 ~= code || 3000...4999 ~= code
@@ -126,11 +126,11 @@ struct WebSocketReaderTests {
         #expect((read.fault?.code == .protocolError) == !mayTravel)
     }
 
-    @Test("a close without a code is one, and nothing behind a close is read")
+    @Test("a close without a code is valid, and later bytes are not read")
     func plainClose() {
         let read = WebSocketTranscript(ClientFrame(opcode: 8).bytes + ClientFrame.binary([1]).bytes)
         #expect(read.steps == [.close(nil)] && read.payload.isEmpty)
-        // Within a fragmented message, too.
+        // Also within a fragmented message.
         #expect(
             WebSocketTranscript(ClientFrame.binary([1], isFinal: false).bytes + ClientFrame(opcode: 8).bytes).fault
                 == nil)
@@ -157,7 +157,7 @@ struct WebSocketReaderTests {
         }
     }
 
-    @Test("the RFC's own key has the RFC's own proof, and every prefix waits for more")
+    @Test("the RFC's own key has the RFC's own proof, and every prefix is incomplete")
     func greeting() throws {
         guard case .accepted(let bytes) = answer(Self.request) else { throw FailedGreeting() }
         let text = String(decoding: bytes, as: UTF8.self)
@@ -189,13 +189,13 @@ struct WebSocketReaderTests {
         ("13\r\n", "13\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", 101), ("Host:", "Host :", 400),
     ]
 
-    @Test("what a request lacks is answered with a status", arguments: changes)
+    @Test("a request with a missing part is refused with a status", arguments: changes)
     func requests(from: String, to: String, status wanted: Int) {
         let parts = Self.request.components(around: from)
         #expect(status(parts.before + to + parts.after) == wanted)
     }
 
-    @Test("the subprotocol is named when it was offered, and an extension never")
+    @Test("an offered subprotocol is named, and an extension never")
     func subprotocols() throws {
         let offered = Self.request.components(around: "13\r\n")
         for (list, isNamed) in [
@@ -209,7 +209,7 @@ struct WebSocketReaderTests {
         }
     }
 
-    @Test("a page of the same origin is told from others")
+    @Test("a page of the same origin is distinguished from others")
     func origins() {
         for (origin, isSame) in [
             ("http://127.0.0.1:7000", true), ("https://127.0.0.1:7000", true), ("http://127.0.0.1:7001", false),
@@ -246,7 +246,7 @@ struct WebSocketReaderTests {
 }
 
 extension String {
-    /// What stands before and behind the first `text`.
+    /// Returns the text before and after the first `text`.
     fileprivate func components(around text: String) -> (before: String, after: String) {
         var start = startIndex
         while start < endIndex, !self[start...].hasPrefix(text) { start = index(after: start) }

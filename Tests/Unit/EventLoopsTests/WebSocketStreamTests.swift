@@ -4,7 +4,7 @@ import Testing
 
 @Suite("WebSocket streams")
 struct WebSocketStreamTests {
-    /// Serves a WebSocket without its greeting; the delegate's end is noted.
+    /// Serves a WebSocket without its handshake; the delegate's end is recorded.
     private func serve(
         on loop: EventLoop, outboxByteLimit: Int = Limits.outboxByteCount, ended: Probe<CloseReason>,
         empty: Probe<Int> = Probe(), opened: @escaping @Sendable (ByteStream) -> Void = { _ in },
@@ -24,7 +24,7 @@ struct WebSocketStreamTests {
     }
 
     @Test(
-        "each write is a message whose length is written as short as it can be",
+        "each write is a message with the shortest length encoding",
         arguments: [0, 1, 125, 126, 65_535, 65_536])
     func messages(byteCount: Int) throws {
         try withLoop { loop in
@@ -44,7 +44,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("frames that come byte by byte are one stream of payload, with a ping answered in between")
+    @Test("frames that arrive byte by byte are one payload stream, with a ping answered in between")
     func trickle() throws {
         try withLoop { loop in
             let (seen, empty) = (Probe<[UInt8]>(), Probe<Int>())
@@ -61,25 +61,25 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("a broken rule is told to the client by its code, and to the delegate at once")
+    @Test("a violation is sent to the client as a code, and reported to the delegate at once")
     func violation() throws {
         try withLoop { loop in
             let (ended, seen) = (Probe<CloseReason>(), Probe<[UInt8]>())
             let port = try serve(on: loop, ended: ended) { bytes, _ in seen.note(bytes) }
             let client = try TestClient(port: port)
-            // What came before it in the same read is taken.
+            // Earlier bytes of the same read are processed.
             try client.send(ClientFrame.binary([1]).bytes + ClientFrame(opcode: 1, payload: [0x61]).bytes)
             ended.wait { $0 == [.webSocketFailed("messages are binary here")] }
             #expect(seen.values == [[1]])
             #expect(try client.receive(exactly: 4) == [0x88, 2, 3, 0xEB])
-            // Our half ends with the client's close, and not before it.
+            // The server closes its half after the client's close, and not before.
             try client.send(ClientFrame.close(1003).bytes)
             #expect(client.receiveAll().isEmpty)
         }
     }
 
     @Test(
-        "behind our close only the client's is looked for, whatever comes before it and in whatever pieces",
+        "after the server's close only the client's close is read, whatever precedes it, in any pieces",
         arguments: [0, 1, 2, 3, 5, 8, 13, 21])
     func awaitingClose(cut: Int) throws {
         try withLoop { loop in
@@ -91,7 +91,7 @@ struct WebSocketStreamTests {
             let client = try TestClient(port: port)
             try client.send(ClientFrame.binary([1]).bytes)
             #expect(try client.receive(exactly: 4) == [0x88, 2, 3, 0xE8])
-            // Broken rules, a frame without a mask, and a message that was begun.
+            // Violations, an unmasked frame, and an unfinished message.
             var rest = ClientFrame(opcode: 1, payload: [0x61]).bytes + [0xF3, 2, 7, 7]
             rest += ClientFrame.binary([1, 2, 3], isFinal: false).bytes + [0x82, 126, 0, 1, 9]
             let close: [UInt8] = ClientFrame.close(1000).bytes
@@ -107,7 +107,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("a WebSocket on which nothing was sent for a while is pinged, again and again, and its pongs are no payload")
+    @Test("a WebSocket without output is pinged repeatedly, and its pongs are not payload")
     func quiet() throws {
         try withLoop { loop in
             _ = loop.run { loop.webSocketQuietMilliseconds = 100 }
@@ -124,7 +124,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("a delegate's own timeout stands in for the ping, and the ping comes back behind it")
+    @Test("a delegate's own timeout replaces the ping, which resumes after it")
     func timeoutBeforePing() throws {
         try withLoop { loop in
             _ = loop.run { loop.webSocketQuietMilliseconds = 100 }
@@ -159,7 +159,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("our close stands behind what was written, once, and the client's answer to it is awaited")
+    @Test("the server's close follows the written bytes once, and the client's answer is awaited")
     func ourClose() throws {
         try withLoop { loop in
             let ended = Probe<CloseReason>()
@@ -179,7 +179,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("the largest write that the outbox may hold fits with its frame's head")
+    @Test("the largest write that the outbox allows fits with its frame header")
     func fullOutbox() throws {
         try withLoop { loop in
             let limit = ApproximateCount(atLeast: 65_540).value
@@ -192,7 +192,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("a WebSocket moves in the middle of a frame, also with its end behind it", arguments: 0...14)
+    @Test("a WebSocket moves within a frame, also with its end after it", arguments: 0...14)
     func moving(cut: Int) throws {
         try withLoops(2) { loops in
             let (ended, seen) = (Probe<CloseReason>(), Probe<[UInt8]>())
@@ -226,7 +226,7 @@ struct WebSocketStreamTests {
         }
     }
 
-    @Test("a stream keeps something of a message only while one is under way", arguments: 1...8)
+    @Test("a stream keeps state of a message only while one is in progress", arguments: 1...8)
     func keeping(cut: Int) throws {
         try withLoop { loop in
             let (opened, seen) = (Probe<Unchecked<ByteStream>>(), Probe<[UInt8]>())
@@ -236,7 +236,7 @@ struct WebSocketStreamTests {
             let client = try TestClient(port: port)
             let stream = try #require(opened.wait { !$0.isEmpty }.first)
             let ping = ClientFrame(opcode: 9, payload: [1])
-            // A message of two frames, cut anywhere in the first or behind it.
+            // A message of two frames, split anywhere within or after the first.
             let (first, second) = (
                 ClientFrame.binary([3], isFinal: false).bytes, ClientFrame(opcode: 0, payload: [4]).bytes
             )

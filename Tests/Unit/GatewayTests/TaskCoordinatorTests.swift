@@ -7,7 +7,7 @@ import Wire
 
 @Suite("The task coordinator")
 struct TaskCoordinatorTests {
-    @Test("a close that another gateway has finished ends without further retries", arguments: [TaskState.ending, .open])
+    @Test("a close that another gateway has finished is not retried", arguments: [TaskState.ending, .open])
     func closeThatIsOver(state: TaskState) throws {
         try SmallGateway.run { gateway in
             let key = AppKey(0xA55)

@@ -6,7 +6,7 @@ import Testing
 @testable import EventLoops
 @testable import HTTP2
 
-/// What one side saw of a stream.
+/// The events of a stream on one side.
 private final class Seen: HTTP2Stream {
     var fields: [String: String] = [:]
     var received: [UInt8] = []
@@ -45,7 +45,7 @@ private final class Peer: HTTP2Observer {
     }
 }
 
-/// A client's and a server's session whose bytes a test carries.
+/// A client's and a server's session with the test as the transport.
 private final class Pair {
     let clientSide = Peer()
     let serverSide = Peer()
@@ -59,7 +59,7 @@ private final class Pair {
         server = try HTTP2Session(.server, settings: settings, observer: serverSide)
     }
 
-    /// Carries bytes both ways until there are none, in pieces of `step`.
+    /// Transfers bytes both ways in pieces of `step` until none are left.
     func exchange(step: Int = .max) throws {
         var isMoving = true
         while isMoving {
@@ -89,7 +89,7 @@ private final class Pair {
         return client.request(headers, stream) ? stream : nil
     }
 
-    /// Answers with what was asked.
+    /// Answers with the request's content.
     func echo(_ stream: Seen) {
         var headers = HTTP2Headers()
         headers.add(":status", "200")
@@ -100,7 +100,7 @@ private final class Pair {
 }
 
 @Suite("HTTP/2 sessions") struct HTTP2SessionTests {
-    @Test("requests and answers cross whole, however the bytes are cut", arguments: [1, 7, 9, 1_000_000])
+    @Test("requests and answers arrive complete, however the bytes are split", arguments: [1, 7, 9, 1_000_000])
     func exchange(step: Int) throws {
         let pair = try Pair()
         pair.serverSide.answer = { pair.echo($0) }
@@ -115,7 +115,7 @@ private final class Pair {
         #expect(pair.client.streamCount == 0 && pair.server.streamCount == 0 && pair.client.isAlive)
     }
 
-    @Test("the server's bound of streams reaches the client, and what exceeds it waits")
+    @Test("the server's limit of streams reaches the client, and requests above it wait")
     func concurrency() throws {
         let pair = try Pair(concurrentStreams: 2)
         try pair.exchange()
@@ -130,7 +130,7 @@ private final class Pair {
         }
     }
 
-    @Test("a GOAWAY refuses later streams, keeps earlier ones, and no request begins after it")
+    @Test("a GOAWAY refuses later streams, keeps earlier ones, and no request starts after it")
     func goodbye() throws {
         let pair = try Pair()
         let streams = try (0..<3).map { try #require(pair.request("/\($0)")) }
@@ -146,7 +146,7 @@ private final class Pair {
         #expect(streams[0].code == HTTP2Code.none && !pair.client.isAlive)
     }
 
-    @Test("requests that wait for their turn are refused by a GOAWAY")
+    @Test("waiting requests are refused by a GOAWAY")
     func goodbyeToWaiting() throws {
         let pair = try Pair(concurrentStreams: 1)
         try pair.exchange()
@@ -160,7 +160,7 @@ private final class Pair {
         #expect(pair.client.streamCount == 0)
     }
 
-    @Test("a GOAWAY in place of the settings is a goodbye, not a breach", arguments: [1, 4, 9, 100])
+    @Test("a GOAWAY in place of the settings is a normal end, not a protocol error", arguments: [1, 4, 9, 100])
     func goodbyeFirst(step: Int) throws {
         let pair = try Pair()
         let stream = try #require(pair.request("/"))
@@ -185,7 +185,7 @@ private final class Pair {
         try session.receive(UnsafeRawBufferPointer(copy))
     }
 
-    @Test("garbage in place of frames throws or ends the session, and traps nothing")
+    @Test("garbage in place of frames throws or ends the session, and does not trap")
     func garbage() throws {
         var random = SystemRandomNumberGenerator()
         for side in [HTTP2Session.Side.client, .server] {
@@ -208,7 +208,7 @@ private final class Pair {
         }
     }
 
-    @Test("too many header bytes reset their stream and no other")
+    @Test("too many header bytes reset only their stream")
     func headerBound() throws {
         let pair = try Pair(headerByteLimit: 1_024)
         pair.serverSide.answer = { pair.echo($0) }
@@ -219,7 +219,7 @@ private final class Pair {
         #expect(small.code == HTTP2Code.none && small.fields[":status"] == "200")
     }
 
-    @Test("a refused request, a reset and a ping come through")
+    @Test("a refused request, a reset and a ping arrive")
     func rest() throws {
         let pair = try Pair()
         try pair.exchange()
@@ -262,7 +262,7 @@ private final class End: HTTP2Connection {
 }
 
 @Suite("HTTP/2 connections") struct HTTP2ConnectionTests {
-    /// Runs a loop in steps until `isDone`, or a failure of the test.
+    /// Runs a loop in steps until `isDone`, or records a failure.
     private func run(_ loop: EventLoop, until isDone: () -> Bool) {
         var now = SystemClock.monotonicMilliseconds
         for _ in 0..<20_000 {
@@ -315,7 +315,7 @@ private final class End: HTTP2Connection {
         accepted?.close()
     }
 
-    @Test("a large exchange crosses TLS, and a goodbye ends both ends once")
+    @Test("a large exchange passes TLS, and a GOAWAY ends both ends once")
     func exchange() throws {
         try withEnds { loop, client, server in
             run(loop) { client.isUp }
@@ -331,7 +331,7 @@ private final class End: HTTP2Connection {
         }
     }
 
-    @Test("a server of another name, and one without HTTP/2, are told apart from the network")
+    @Test("a wrong server name and a missing HTTP/2 are distinguished from network errors")
     func refused() throws {
         try withEnds(serverName: "elsewhere.example") { loop, client, _ in
             run(loop) { !client.reasons.isEmpty }
@@ -343,7 +343,7 @@ private final class End: HTTP2Connection {
         }
     }
 
-    @Test("a port where nobody listens ends the connection, and its streams with it")
+    @Test("a port without a listener ends the connection and its streams")
     func unreachable() throws {
         let loop = try EventLoop(index: 0)
         defer { loop.stop() }

@@ -2,12 +2,12 @@ import Testing
 
 @testable import HTTP2
 
-@Suite("A way through a proxy") struct ProxyTunnelTests {
+@Suite("A tunnel through a proxy") struct ProxyTunnelTests {
     private let tunnel = ProxyTunnel(target: "api.push.apple.com:443", authorization: "Basic x")
 
     private func read(_ text: String) -> ProxyTunnel.Answer { tunnel.read(Array(text.utf8)) }
 
-    @Test("the proxy is asked once, with the target and the proof")
+    @Test("the proxy gets one request with the target and the credentials")
     func request() {
         #expect(
             String(decoding: tunnel.request, as: UTF8.self)
@@ -15,7 +15,7 @@ import Testing
                 + "Proxy-Authorization: Basic x\r\n\r\n")
     }
 
-    @Test("an answer of 2xx opens the way, at its last byte and not before")
+    @Test("an answer of 2xx opens the tunnel at its last byte")
     func opens() {
         let answer = "HTTP/1.0 200 Connection established\r\nVia: x\r\n\r\n"
         let bytes = Array(answer.utf8)
@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test(
-        "a refusal says why",
+        "a refusal has a reason",
         arguments: [
             ("HTTP/1.1 407 \u{1B}[2J\r\n\r\n", "credentials"), ("HTTP/1.1 403 no\r\n\r\n", "does not allow CONNECT"),
             ("HTTP/1.1 502\r\n\r\n", "cannot reach api.push.apple.com:443"), ("HTTP/1.1 302 x\r\n\r\n", "(302)"),

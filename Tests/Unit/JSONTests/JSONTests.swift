@@ -49,7 +49,7 @@ struct JSONTests {
         }
     }
 
-    @Test("a null member is an absent one, the first of equal names counts")
+    @Test("a null member counts as absent, and the first of equal names counts")
     func members() throws {
         try parse(#"{"a":null,"b":1,"b":2}"#) { value in
             #expect(value["a"] == nil)
@@ -59,7 +59,7 @@ struct JSONTests {
     }
 
     @Test(
-        "bad texts have their fault named",
+        "invalid texts are refused with the error",
         arguments: [
             ("", JSONError.empty), ("{", .badStructure), ("[1,]", .badStructure), ("{\"a\":\"", .badString),
             ("[01]", .badNumber), ("[1e]", .badNumber), ("[\"\\ud800\",]", .badString), ("[\"\\", .badString),
@@ -74,7 +74,7 @@ struct JSONTests {
         #expect(error(Array(text.utf8)) == expected)
     }
 
-    @Test("whatever stands where a number should, every value that is read is one of the text's")
+    @Test("every number that is read is one of the text's, whatever bytes are in its place")
     func touchingTokens() {
         let pieces = ["1", "-", ".", "5", "e", "+", "NaN", "Infinity", "0", " ", ",", "1e400", "99999999999999999999"]
         var random = SeededGenerator(seed: 7)
@@ -100,7 +100,7 @@ struct JSONTests {
         #expect(error(Array("[1,2]".utf8), byteLimit: 4) == .tooLarge)
     }
 
-    @Test("a string or number that cannot be read spoils itself alone")
+    @Test("an unreadable string or number only invalidates itself")
     func unreadable() throws {
         let bad = [
             #""\ud83d""#, #""a\ude00b""#, #""\ud83d\u0041""#, #""\ud83d\ud83d\ude00""#, #""\x""#, #""\u12G4""#,
@@ -130,7 +130,7 @@ struct JSONTests {
     }
 
     @Test(
-        "a number that is no 64-bit integer is written with the digits that it came with",
+        "a number that is no 64-bit integer is written with its original digits",
         arguments: [
             "1234567890123456789012345", "-9223372036854775809", "18446744073709551616", "1e400", "-1E+400", "1.0",
             "1e5",
@@ -146,7 +146,7 @@ struct JSONTests {
         }
     }
 
-    @Test("a parser takes small, large and small documents in turn")
+    @Test("a parser accepts small, large and small documents in turn")
     func regrowth() throws {
         let parser = JSONParser()
         for count in [1, 2_000_000, 1, 70_000] {
@@ -156,7 +156,7 @@ struct JSONTests {
         }
     }
 
-    @Test("what is no UTF-8 is written as U+FFFD, so the document is valid")
+    @Test("invalid UTF-8 is written as U+FFFD, so the document is valid")
     func invalidUTF8() {
         let cases: [([UInt8], String)] = [
             ([0x61, 0xFF, 0x62], "a\u{FFFD}b"), ([0xC3], "\u{FFFD}"),
@@ -180,7 +180,7 @@ struct JSONTests {
         try parse(String(decoding: writer.bytes, as: UTF8.self)) { #expect($0.string == text) }
     }
 
-    @Test("random bytes are parsed or refused, and what is parsed writes a document that parses again")
+    @Test("random bytes are parsed or refused, and a parsed document survives rewriting")
     func randomBytes() {
         var generator = SeededGenerator(seed: 2)
         let parser = JSONParser(byteLimit: 4_096, depthLimit: 16)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Committer")
 struct CommitterTests {
-    @Test("a failed write is reported once, and nothing commits after it")
+    @Test("a failed write is reported once, and no batch commits after it")
     func failedWrite() throws {
         let fixture = try JournalFixture()
         let failure = SystemError(operation: "write", subject: "test", code: 28)
@@ -19,14 +19,14 @@ struct CommitterTests {
         #expect(try fixture.recovered() == [1])
     }
 
-    @Test("bytes and groups are counted, and nothing is left uncommitted")
+    @Test("bytes and groups are counted, and every batch is committed")
     func statistics() throws {
         let fixture = try JournalFixture()
         try fixture.start()
         #expect(fixture.commit([1, 2, 3]))
         #expect(fixture.commit([4]))
         let committer = try #require(fixture.committer)
-        fixture.stop()  // the thread counts a group after it has told the shards
+        fixture.stop()  // The thread counts a group after it has notified the shards.
         #expect(committer.statistics.batchCount == 4)
         #expect(committer.statistics.groupCount == 2)
         #expect(committer.statistics.largestGroup == 3)
@@ -34,7 +34,7 @@ struct CommitterTests {
         #expect(committer.uncommittedByteCount == 0)
     }
 
-    @Test("batches that nobody waits for go with the next group")
+    @Test("batches without waiters are written with the next group")
     func company() throws {
         let fixture = try JournalFixture()
         try fixture.start(unawaitedMilliseconds: 3_600_000)
@@ -43,13 +43,13 @@ struct CommitterTests {
         #expect(fixture.commit([4]))
         fixture.submit([5], isAwaited: false)
         let committer = try #require(fixture.committer)
-        fixture.stop()  // which waits for nothing but writes everything
+        fixture.stop()  // It waits for no batch, but writes all.
         #expect(committer.statistics.groupCount == 2)
         #expect(committer.statistics.batchCount == 5)
         #expect(try fixture.recovered() == [1, 2, 3, 4, 5])
     }
 
-    @Test("batches that nobody waits for are written soon even if no others come, and at once when they are many")
+    @Test("batches without waiters are written soon, and at once if there are many")
     func noCompany() throws {
         let fixture = try JournalFixture()
         try fixture.start()
@@ -63,7 +63,7 @@ struct CommitterTests {
         many.stop()
     }
 
-    @Test("freed segments are used again before new ones are made")
+    @Test("freed segments are reused before new ones are created")
     func reuse() throws {
         let fixture = try JournalFixture()
         try fixture.start()
@@ -80,7 +80,7 @@ struct CommitterTests {
         #expect(names.count <= 4, "\(names)")
     }
 
-    @Test("a group that does not fit goes on in the next segment, batch by batch")
+    @Test("a group that does not fit continues in the next segment, batch by batch")
     func acrossSegments() throws {
         let fixture = try JournalFixture()
         try fixture.start()

@@ -6,14 +6,14 @@ import Testing
 @testable import Journal
 
 #if DEBUG
-/// A short run of a journal, restart included, with one call (or all from it on) failing.
+/// A short run of a journal, restart included, in which one call, or every call from it on, fails.
 ///
-/// Numbers are committed in order, so what a journal holds is a range: it must begin no later than behind what was
-/// given back, and end between the last number reported durable and the last one handed over.
+/// Numbers are committed in order, so a journal holds a range. The range must start no later than after the last recycled number.
+/// It must end between the last number reported durable and the last one submitted.
 private final class JournalRun {
     let fixture: JournalFixture
     let plan: FaultPlan
-    /// Numbers up to this one were in segments that were given back, or were about to be.
+    /// The last number in segments that were recycled or were about to be.
     private(set) var givenBack: UInt64 = 0
     private(set) var problems: [String] = []
     /// The failures that the journal's own calls threw or reported.
@@ -43,7 +43,7 @@ private final class JournalRun {
         if fixture.reportedFailures.count > 1 { problems.append("the failure was reported more than once") }
     }
 
-    /// A start: what is there is checked, read, and given back, oldest first.
+    /// Starts: checks, reads and recycles the existing segments, oldest first.
     private func open() throws {
         try fixture.folder.prepare()
         let recovery = try Recovery(folder: fixture.folder)
@@ -58,7 +58,7 @@ private final class JournalRun {
         try fixture.start()
     }
 
-    /// False when the committer has failed.
+    /// Returns false if the committer has failed.
     private func step() throws -> Bool {
         let count = UInt64.random(in: 1...6, using: &random)
         let first = fixture.lastTicket + 1
@@ -69,7 +69,7 @@ private final class JournalRun {
             return false
         }
         guard let ledger = fixture.ledger else { return false }
-        // A spare that cannot be made is the committer's trouble later, as in the spiller.
+        // As in the spiller, the committer deals later with a spare that cannot be created.
         do throws(JournalError) { try ledger.keepSpare() } catch { failures.append(error) }
         if Bool.random(using: &random), let oldest = ledger.oldestSealed {
             givenBack = max(givenBack, oldest.lastTickets[0])
@@ -102,7 +102,7 @@ struct JournalFailingCallTests {
     ]
 
     @Test(
-        "the n-th call failing, for every n, loses nothing that was promised and is told", arguments: faults.indices)
+        "for every n, a failed n-th call loses no durable batch and is reported", arguments: faults.indices)
     func nthCall(index: Int) throws {
         let (kind, extent) = Self.faults[index]
         var number = 0
@@ -112,7 +112,7 @@ struct JournalFailingCallTests {
             let run = try JournalRun(kind, at: number, extent)
             try run.play()
             let here = "call \(number), \(kind), \(extent): \(run.plan.hits)"
-            // The same disk in order again: everything promised is there, and the journal works.
+            // Without faults everything durable is there, and the journal works.
             try run.fixture.folder.prepare()
             run.check(try run.fixture.recovered())
             #expect(run.problems == [], "\(here)")
@@ -129,7 +129,7 @@ struct JournalFailingCallTests {
                 #expect(error.subject.hasPrefix(run.fixture.path), "\(here): \(error)")
             }
             if run.plan.callCount < number { break }
-            // What is left of names is tidied up in any case; every other call that fails is reported.
+            // Leftover names are removed in any case. Every other failed call is reported.
             let isTold = !run.failures.isEmpty
             let isTidying = run.plan.hits.allSatisfy { $0.hasPrefix("unlink") }
             #expect(isTold || isTidying, "\(here) went unnoticed")
@@ -140,7 +140,7 @@ struct JournalFailingCallTests {
         }
     }
 
-    @Test("short writes and reads, and calls that a signal cuts short, change nothing")
+    @Test("short writes and reads, and interrupted calls, change nothing")
     func shortAndInterrupted() throws {
         for (kind, extent) in [
             (FaultPlan.Kind.short, FaultPlan.Extent.once), (.short, .fromThereOn), (.error(EINTR), .once),
@@ -158,7 +158,7 @@ struct JournalFailingCallTests {
         }
     }
 
-    @Test("a disk that fills up in the middle of a group's write leaves whole groups, and the failure is told")
+    @Test("a disk that fills up during a group's write leaves whole groups, and the failure is reported")
     func fullInTheMiddle() throws {
         let fixture = try JournalFixture(isOnDisk: false)
         try fixture.start()
@@ -180,11 +180,11 @@ struct JournalFailingCallTests {
         #expect(found.starts(with: [1, 2]) && found.count < 6, "\(found)")
     }
 
-    @Test("a spare whose folder cannot be synced leaves no file behind, however often it is tried")
+    @Test("a spare whose folder cannot be synced leaves no file, however often it is tried")
     func failedSpares() throws {
         let fixture = try JournalFixture(isOnDisk: false)
         let ledger = try SegmentLedger(folder: fixture.folder, run: 1)
-        // The second sync of each attempt, the folder's.
+        // The second sync of each attempt is the folder's.
         for _ in 0..<5 {
             let plan = FaultPlan(folder: fixture.path, kind: .error(EIO), at: 2, extent: .once) { $0 == "fsync" }
             #expect(throws: JournalError.self) { try ledger.keepSpare() }
@@ -195,7 +195,7 @@ struct JournalFailingCallTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.path).count == 1)
     }
 
-    @Test("a committer that finds no spare waits for no zeros, and the next spare is begun at once")
+    @Test("a committer without a spare does not wait for zeros, and the next spare is started at once")
     func awaitedSegment() throws {
         let fixture = try JournalFixture(segment: 1 << 20, isOnDisk: false)
         let ledger = try SegmentLedger(folder: fixture.folder, run: 1)
@@ -208,7 +208,7 @@ struct JournalFailingCallTests {
         #expect(ledger.wait(atMostMilliseconds: 3_600_000))
     }
 
-    @Test("a segment that cannot be read is said by its name, and the next start reads it")
+    @Test("an unreadable segment is reported by name, and the next start reads it")
     func unreadable() throws {
         let fixture = try JournalFixture(isOnDisk: false)
         try fixture.start()

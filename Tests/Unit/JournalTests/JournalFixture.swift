@@ -4,7 +4,7 @@ import Synchronization
 
 @testable import Journal
 
-/// A journal in a temporary folder whose batches each hold one row with a number as its item.
+/// A journal in a temporary folder; each batch holds one row with a number as its item.
 final class JournalFixture {
     let path: String
     let folder: SegmentFolder
@@ -16,8 +16,9 @@ final class JournalFixture {
     private var ticket: UInt64 = 0
     private(set) var ledger: SegmentLedger?
 
-    // Not on disk means in memory, where there is such a folder: for injected failures, where syncs should cost nothing.
-    // Unprepared leaves even making the folder to the test.
+    // - Parameters:
+    //   - isOnDisk: false uses a memory file system if available, for injected failures where syncs should cost nothing.
+    //   - isPrepared: false leaves even the creation of the folder to the test.
     init(segment: Int = 4096, isOnDisk: Bool = true, isPrepared: Bool = true) throws {
         let isInMemory = !isOnDisk && FileManager.default.isWritableFile(atPath: "/dev/shm")
         path = (isInMemory ? "/dev/shm/" : NSTemporaryDirectory()) + "longwire-journal-" + UUID().uuidString
@@ -51,7 +52,7 @@ final class JournalFixture {
         thread = try JoinBox { committer.run() }
     }
 
-    /// The last number handed over.
+    /// The last number submitted.
     var lastTicket: UInt64 { ticket }
     /// The last number reported durable.
     var committedTicket: UInt64 { progress.withLock { $0 } }
@@ -62,14 +63,14 @@ final class JournalFixture {
         (thread, committer, ledger) = (nil, nil, nil)
     }
 
-    /// Writes one group with a batch for each number; true once it is durable, false if the committer failed.
+    /// Writes one group with a batch for each number; returns true once it is durable, false if the committer failed.
     @discardableResult
     func commit(_ numbers: [UInt64], valueByteCount: Int = 24) -> Bool {
         submit(numbers, valueByteCount: valueByteCount)
         return wait()
     }
 
-    /// Hands over a batch for each number.
+    /// Submits a batch for each number.
     func submit(_ numbers: [UInt64], valueByteCount: Int = 24, isAwaited: Bool = true) {
         var pieces: [BatchPiece] = []
         var byteCount = 0
@@ -93,15 +94,15 @@ final class JournalFixture {
         committer?.submit(pieces, shard: 0, byteCount: byteCount, isAwaited: isAwaited)
     }
 
-    /// The header of the one operation of a batch.
+    /// Returns the header of a batch's only operation.
     static func header(_ number: UInt64, valueByteCount: Int) -> OperationHeader {
-        // Items below 2^21 give records of one size.
+        // Items below 2^21 yield records of one size.
         OperationHeader(
             .put, table: 2, prior: .nothing, ownerHigh: 1, ownerLow: 2, isOwnerAsBefore: false, item: number,
             wakeAt: 0, coldAlarm: 0, valueByteCount: valueByteCount)
     }
 
-    /// Waits until all that was handed over is durable; false if the committer failed.
+    /// Waits until everything submitted is durable; returns false if the committer failed.
     func wait() -> Bool {
         let (target, failures) = (ticket, failures)
         return progress.wait(
@@ -127,7 +128,7 @@ final class JournalFixture {
         try Data(bytes).write(to: URL(fileURLWithPath: folder.segmentPath(generation)))
     }
 
-    /// Waits until a sealed segment is there and gives it back.
+    /// Waits for a sealed segment and recycles it.
     func recycleOldest() throws {
         guard let ledger else { return }
         while ledger.oldestSealed == nil { _ = ledger.wait(atMostMilliseconds: 100) }
@@ -135,12 +136,12 @@ final class JournalFixture {
     }
 }
 
-/// A failed expectation shows its operands, and a thread's handle is nothing that a mirror can copy.
+/// A failed expectation shows its operands, and a mirror cannot copy a thread's handle.
 extension JournalFixture: CustomReflectable {
     var customMirror: Mirror { Mirror(self, children: ["path": path, "lastTicket": ticket]) }
 }
 
-/// A thread that a class may keep.
+/// A thread that a class may store.
 final class JoinBox {
     private var thread: Platform.Thread?
     init(_ body: @escaping @Sendable () -> Void) throws { thread = try Platform.Thread(named: "test", body) }

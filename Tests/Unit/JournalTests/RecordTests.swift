@@ -9,7 +9,7 @@ struct RecordTests {
         0, 1, 127, 128, 16_383, 16_384, 1 << 41, (1 << 56) - 1, 1 << 56, 1 << 63, .max,
     ]
 
-    @Test("numbers of any size are read as they were written, and no cut number is read")
+    @Test("numbers of any size survive encoding, and no truncated number is valid")
     func packedNumbers() {
         for number in Self.numbers {
             var bytes = [UInt8](repeating: 0, count: 9)
@@ -29,7 +29,7 @@ struct RecordTests {
         }
     }
 
-    @Test("an operation has no more than the store's bound counts, and is read as it was written")
+    @Test("an operation has at most the store's number of counters, and survives encoding")
     func operations() throws {
         #expect(OperationHeader.largestByteCount == StoreBounds.operationByteCount)
         for (place, number) in Self.numbers.enumerated() {
@@ -60,14 +60,14 @@ struct RecordTests {
                 }
             }
             #expect(isRead && count == 2)
-            // Cut anywhere, the body is not that of two operations.
+            // No prefix of the body has two operations.
             for length in body.indices {
                 #expect(!body[..<length].withUnsafeBytes { Operation.readAll(in: $0, of: header) { _ in } })
             }
         }
     }
 
-    @Test("an operation that names the owner before it has one before it")
+    @Test("an operation that refers to the previous owner needs a previous operation")
     func ownerBefore() throws {
         let header = OperationHeader(
             .delete, table: 5, prior: .nothing, ownerHigh: 1, ownerLow: 2, isOwnerAsBefore: true, item: 0, wakeAt: 0,
@@ -78,7 +78,7 @@ struct RecordTests {
         #expect(!body.withUnsafeBytes { Operation.readAll(in: $0, of: record) { _ in } })
     }
 
-    @Test("a header of another generation, or with a flipped bit, is none")
+    @Test("a header of another generation or with a flipped bit is invalid")
     func headers() throws {
         var bytes = Self.headerBytes([], operationCount: 0)
         bytes.withUnsafeBytes { bytes in

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Journal recovery")
 struct RecoveryTests {
-    /// A stopped journal of one segment with the groups 1 2 3 | 4 | 5 6, and what its file holds.
+    /// Returns a stopped journal of one segment with the groups 1 2 3 | 4 | 5 6, and its file content.
     private func smallJournal() throws -> (fixture: JournalFixture, generation: UInt64, image: [UInt8]) {
         let fixture = try JournalFixture()
         try fixture.start()
@@ -20,7 +20,7 @@ struct RecoveryTests {
     private static let recordByteCount = RecordHeader.recordByteCount(
         bodyByteCount: JournalFixture.header(1, valueByteCount: 24).byteCount + 24)
 
-    @Test("what was committed comes back in order, over several segments")
+    @Test("committed batches are recovered in order, over several segments")
     func roundTrip() throws {
         let fixture = try JournalFixture()
         try fixture.start()
@@ -30,7 +30,7 @@ struct RecoveryTests {
         #expect(try fixture.recovered() == Array(1...200))
     }
 
-    @Test("a write torn at any byte leaves whole batches, the first ones, and no error")
+    @Test("a write torn at any byte leaves the first whole batches and no error")
     func tornAnywhere() throws {
         let (fixture, generation, image) = try smallJournal()
         let end = SegmentHeader.byteCount + 6 * Self.recordByteCount
@@ -40,7 +40,7 @@ struct RecoveryTests {
             try fixture.overwrite(generation, torn)
             let whole = cut < SegmentHeader.byteCount ? 0 : (cut - SegmentHeader.byteCount) / Self.recordByteCount
             let found = try fixture.recovered()
-            // Trailing zeros of a record may be all that the tear took.
+            // The tear may have taken only trailing zeros of a record.
             #expect(found == Array(1..<UInt64(found.count + 1)))
             #expect(found.count >= whole && found.count <= whole + 1, "cut at \(cut)")
         }
@@ -57,7 +57,7 @@ struct RecoveryTests {
         #expect(try Recovery(folder: fixture.folder).tornTail?.offset == fifth)
     }
 
-    @Test("a flipped bit is refused where it was synced, and never loses more than the last group")
+    @Test("a flipped bit in synced data is refused, and elsewhere loses at most the last group")
     func flippedAnywhere() throws {
         let (fixture, generation, image) = try smallJournal()
         let lastGroup = SegmentHeader.byteCount + 4 * Self.recordByteCount
@@ -67,7 +67,7 @@ struct RecoveryTests {
             try fixture.overwrite(generation, damaged)
             do {
                 let found = try fixture.recovered()
-                let isUnused = found == [1, 2, 3, 4, 5, 6]  // a reserved byte, or padding
+                let isUnused = found == [1, 2, 3, 4, 5, 6]  // a reserved byte or padding
                 let isTail = offset >= lastGroup && (found == [1, 2, 3, 4] || found == [1, 2, 3, 4, 5])
                 #expect(isUnused || isTail, "byte \(offset) gave \(found)")
             } catch let error as JournalError {
@@ -81,11 +81,11 @@ struct RecoveryTests {
         }
     }
 
-    @Test("records of a file's earlier use never pass")
+    @Test("records of a file's earlier use are never replayed")
     func recycled() throws {
         let fixture = try JournalFixture()
         try fixture.start()
-        // Fill one segment, free it, and fill until it is used again.
+        // Fill one segment, free it, and fill until it is reused.
         var number: UInt64 = 0
         for _ in 0..<3 {
             while fixture.ledger?.oldestSealed == nil {
@@ -99,7 +99,7 @@ struct RecoveryTests {
         fixture.stop()
         let found = try fixture.recovered()
         #expect(found.last == number)
-        // Only the segment in use, though its file is full of old records.
+        // Only the current segment, though its file is full of old records.
         #expect(found == Array((number - UInt64(found.count) + 1)...number))
         #expect(found.count < 35)
         let generation = try #require(try fixture.folder.segments().last)
@@ -108,7 +108,7 @@ struct RecoveryTests {
         #expect(image[end...].contains { $0 != 0 }, "the file has been used before")
     }
 
-    @Test("a file shorter than it was made is refused")
+    @Test("a file shorter than its original size is refused")
     func shortened() throws {
         let (fixture, generation, image) = try smallJournal()
         try fixture.overwrite(generation, image[..<(image.count - 1)])
@@ -130,7 +130,7 @@ struct RecoveryTests {
         #expect(throws: JournalError.self) { try fixture.recovered() }
     }
 
-    @Test("a segment of an earlier run behind one of a later run is refused; the other way round it is not")
+    @Test("a segment of an earlier run after one of a later run is refused, and the opposite is not")
     func earlierRun() throws {
         for lowered in [0, 1] {
             let fixture = try JournalFixture()

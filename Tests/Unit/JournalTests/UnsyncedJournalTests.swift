@@ -4,12 +4,12 @@ import Testing
 
 @testable import Journal
 
-/// Durability `os`: a power failure may take any page that was not synced, and keep those around it.
+/// Durability `os`: a power failure may lose any unsynced page and keep its neighbors.
 @Suite("Journal without syncs")
 struct UnsyncedJournalTests {
     private static let pageByteCount = 512
 
-    /// Loses some pages of each segment: they hold again what `synced` says, or what the file's earlier use left there.
+    /// Loses some pages of each segment: they again hold `synced`, or the file's earlier content.
     private static func losePages(
         _ fixture: JournalFixture, synced: [UInt64: [UInt8]], share: Int, _ random: inout SeededGenerator
     ) throws -> Int {
@@ -30,7 +30,7 @@ struct UnsyncedJournalTests {
         return lostCount
     }
 
-    @Test("whichever pages a power failure takes, a start goes on with what was written up to some moment, and says so")
+    @Test("whichever pages a power failure loses, a start restores a prefix and reports it")
     func anyPages() throws {
         var (cutCount, discardedCount) = (0, 0)
         for seed in UInt64(1)...150 {
@@ -51,7 +51,7 @@ struct UnsyncedJournalTests {
                     for generation in try fixture.folder.segments() {
                         synced[generation] = try fixture.bytes(generation)
                     }
-                    // Only then a segment may go.
+                    // A segment may be recycled only then.
                     if let oldest = ledger.oldestSealed, Bool.random(using: &random) {
                         first = oldest.lastTickets[0] + 1
                         try ledger.recycleOldest(keepingSpares: 2)
@@ -69,7 +69,7 @@ struct UnsyncedJournalTests {
             if !recovery.discarded.isEmpty { #expect(recovery.cutByteCount > 0 && recovery.isUnsynced, "seed \(seed)") }
             cutCount += recovery.cutByteCount > 0 ? 1 : 0
             discardedCount += recovery.discarded.count
-            // A start that is cut off between two of the segments finds the same.
+            // A start interrupted between two of the segments finds the same.
             if let last = recovery.discarded.last {
                 try fixture.folder.recycle(last)
                 #expect(try fixture.recovered() == found, "seed \(seed)")
@@ -81,7 +81,7 @@ struct UnsyncedJournalTests {
         #expect(cutCount > 30 && discardedCount > 30)
     }
 
-    @Test("a missing segment is damage without syncs, too: names are always synced")
+    @Test("a missing segment is an error without syncs, too, because names are always synced")
     func missing() throws {
         let fixture = try JournalFixture()
         try fixture.start(durability: .os)

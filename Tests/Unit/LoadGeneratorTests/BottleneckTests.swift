@@ -5,7 +5,7 @@ import TextForms
 
 @testable import LoadGenerator
 
-@Suite("Who was the bottleneck")
+@Suite("The bottleneck of a run")
 struct BottleneckTests {
     typealias Facts = Bottleneck.Facts
 
@@ -16,7 +16,8 @@ struct BottleneckTests {
         (Facts(busiest: 0.4, generatorCores: 0.4, serverCores: 1.0, usedCores: 1.5, machineCores: 2), .server),
         (Facts(busiest: 0.4, generatorCores: 0.4, machineCores: 2, waited: 0.01), .machine),
         (Facts(busiest: 0.4, generatorCores: 0.4, machineCores: 2, waited: 0.5), .server),
-        // Paced: late without a reason is the generator's fault, late because the gateway took no more is not.
+        // In a paced run lateness without a reason is the generator's fault. Lateness because the gateway accepted no more is
+        // not.
         (Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .generator),
         (
             Facts(busiest: 0.2, machineCores: 2, isPaced: true, sendLag: 5_000_000, stalls: 3, isPaceKept: false),
@@ -27,15 +28,15 @@ struct BottleneckTests {
         (Facts(busiest: 0.2, usedCores: 2, machineCores: 2, isPaced: true, sendLag: 5_000_000), .machine),
     ]
 
-    @Test("the generator is suspected before the gateway is blamed", arguments: cases)
+    @Test("the generator is suspected before the gateway", arguments: cases)
     func verdicts(facts: Facts, expected: Bottleneck) {
         let verdict = Bottleneck(facts)
         #expect(verdict == expected)
-        // A reader is warned exactly when the figures are not the gateway's.
+        // The report warns exactly when the figures are not the gateway's.
         #expect((verdict.note(facts) != nil) == (verdict == .generator || verdict == .machine))
     }
 
-    @Test("the machine's load is read from the first line of /proc/stat, iowait being idle")
+    @Test("the machine's load is read from the first line of /proc/stat, with iowait as idle")
     func machine() throws {
         let before = try #require(ProcessMeter.machine(stat: "cpu  100 0 50 800 50 0 0 0 7 0\ncpu0 1 2 3\n"))
         #expect(before == ProcessMeter.Machine(total: 1_000, idle: 850))
@@ -46,18 +47,18 @@ struct BottleneckTests {
         #expect(ProcessMeter.machine().total > 0)
     }
 
-    @Test("the process that listens on a port is found, among more listeners than the kernel names at once")
+    @Test("the process that listens on a port is found among many listeners")
     func listener() throws {
         let others = (0..<20).map { _ in FakeGateway() }
         let gateway = FakeGateway()
         defer { for one in others + [gateway] { one.stop() } }
         #expect(ServerFinder.listener(port: gateway.devicePort) == getpid())
-        // The generator itself is never taken for the gateway.
+        // The generator itself is never mistaken for the gateway.
         let endpoint = Endpoint(address: 0x7F00_0001, port: gateway.devicePort)
         #expect(ServerFinder.find(dataFolder: "/nonexistent", endpoint) == nil)
     }
 
-    @Test("a file is read no further than is enough")
+    @Test("a file is read only as far as necessary")
     func prefix() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: "longwire-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -69,7 +70,7 @@ struct BottleneckTests {
         #expect(throws: CommandFailure.self) { try TextFile.read(path, limit: 128 << 10) }
     }
 
-    @Test("listeners are told from connections in /proc/net/tcp")
+    @Test("listeners are distinguished from connections in /proc/net/tcp")
     func table() {
         let text = """
               sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -4,12 +4,11 @@ import Glibc
 import Synchronization
 import Wire
 
-/// A gateway just large enough for the generator to talk to: it checks every proof and keeps what is not acked, in one
-/// thread and in memory.
+/// A minimal gateway for the generator: it verifies every proof and keeps unacked messages, in one thread and in memory.
 ///
-/// It can be told to lose or repeat messages, to see whether that is noticed.
+/// It can lose or repeat messages, to check that the generator notices.
 ///
-/// Sendable: the settings never change, `counts` are atomics, and the state is the serving thread's alone.
+/// `@unchecked Sendable` is sound: the settings never change, `counts` are atomics, and only the serving thread uses the state.
 final class FakeGateway: @unchecked Sendable {
     struct Behaviour: Sendable {
         /// Every n-th message is accepted and never delivered; 0: none.
@@ -57,7 +56,7 @@ final class FakeGateway: @unchecked Sendable {
     let broadcasts = Atomic<Int>(0)
     let goodbyes = Atomic<Int>(0)
     let tokens = Atomic<Int>(0)
-    /// The most device connections that were there at a time without having been welcomed.
+    /// The maximum number of simultaneous device connections before their Welcome.
     let mostGreeting = Atomic<Int>(0)
     let settlements = Atomic<Int>(0)
 
@@ -90,14 +89,14 @@ final class FakeGateway: @unchecked Sendable {
             }, context.toOpaque())
     }
 
-    /// Ends the thread and closes everything; the second time nothing happens.
+    /// Ends the thread and closes everything; idempotent.
     func stop() {
         guard !isStopping.exchange(true, ordering: .sequentiallyConsistent) else { return }
         pthread_join(handle, nil)
         for descriptor in listeners + Array(connections.keys) { close(descriptor) }
     }
 
-    /// What a command line needs to reach it.
+    /// The command line arguments to reach it.
     var arguments: [String] {
         [
             "--app-id", Self.appID, "--app-key", Self.appKey, "--app-secret", Self.appSecret,
@@ -334,7 +333,7 @@ final class FakeGateway: @unchecked Sendable {
         (try? JSONSerialization.jsonObject(with: Data(body.utf8))) as? [String: Any] ?? [:]
     }
 
-    /// One message of a push; false when it is refused.
+    /// Pushes one message; returns false if it is refused.
     private func push(_ message: [String: Any], _ index: Int) -> Bool {
         _ = pushes.add(1, ordering: .relaxed)
         let audience = (message["audience"] as? [String: Any])?["cid"] as? [String]
@@ -350,7 +349,7 @@ final class FakeGateway: @unchecked Sendable {
         return true
     }
 
-    /// One message to every device that is there, in stream 1; false when it is refused.
+    /// Sends one message to every connected device in stream 1; returns false if it is refused.
     private func broadcast(_ request: [String: Any]) -> Bool {
         let count = broadcasts.add(1, ordering: .relaxed).newValue
         let text = (request["push_message"] as? [String: Any])?["transmission"] as? String

@@ -5,7 +5,7 @@ import Wire
 
 @Suite("Frames")
 struct FrameTests {
-    @Test("a server's answer to a WebSocket's request is told from what is none by its first bytes")
+    @Test("a server's answer to a WebSocket request is recognized by its first bytes")
     func upgrade() {
         func count(_ text: String) -> Int? { Array(text.utf8).withUnsafeBytes { WebSocketFrames.answerByteCount($0) } }
         let answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
@@ -14,11 +14,11 @@ struct FrameTests {
             #expect(count(String(decoding: answer.utf8.prefix(prefix), as: UTF8.self)) == nil)
         }
         #expect(count("HTTP/1.1 404 Not Found\r\n\r\n") == 0)
-        // A listener that takes frames answers with one, a Close.
+        // A frame listener answers with a frame, a Close.
         #expect(count("\u{3}\0\0\u{5}") == 0)
     }
 
-    @Test("frames are read one by one, and one that is cut waits for the rest")
+    @Test("frames are read one by one, and a partial one waits for the rest")
     func frames() throws {
         var bytes: [UInt8] = []
         var deliver = Deliver()
@@ -48,7 +48,7 @@ struct FrameTests {
         }
     }
 
-    @Test("a Publish is read back by Wire: request, device and number, in the alert's title for the vendor")
+    @Test("Wire decodes a Publish: request, device and number, in the alert's title for the vendor")
     func publishes() throws {
         let cid = DeviceID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
         for (payloadByteCount, isForVendor) in [(8, false), (256, false), (16_384, true)] {

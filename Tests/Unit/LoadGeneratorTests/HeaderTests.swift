@@ -16,7 +16,7 @@ struct HeaderTests {
                 ]))
     }
 
-    @Test("a report begins with when, where, what and how, and with the figures most look for")
+    @Test("a report begins with its time, place, settings and headline figures")
     func report() {
         var report = Report(title: "live: 20 devices")
         report.header = header
@@ -43,7 +43,7 @@ struct HeaderTests {
                 && json.contains("\"headline\":[\"rate\",\"loss\"]"))
     }
 
-    @Test("every headline figure is one that its mode measures", arguments: Mode.allCases)
+    @Test("every headline figure is measured in its mode", arguments: Mode.allCases)
     func headlines(mode: Mode) {
         #expect(mode.headlineNames.count >= 3)
         for name in mode.headlineNames { #expect(mode.metricNames.contains(name), "\(mode): \(name)") }
@@ -60,10 +60,10 @@ struct HeaderTests {
         #expect(GatewayVersion.version(metrics: "nothing") == nil)
     }
 
-    @Test("a pipe gets a line now and then, a terminal one line over and over, both with the time that is left")
+    @Test("a pipe gets a line at intervals, a terminal one updated line, both with the remaining time")
     func progress() {
         final class Sink: @unchecked Sendable {
-            // Sound because the test is on one thread.
+            // `@unchecked Sendable` is sound because the test is on one thread.
             var time: Int64 = 0
             var lines: [String] = []
         }

@@ -19,7 +19,7 @@ struct HistogramTests {
         #expect(histogram.mean == 50_000.5)
     }
 
-    @Test("no bucket's upper end is below a value it counts, up to the largest there is")
+    @Test("no bucket's upper end is below a value it counts, for all possible values")
     func everyMagnitude() {
         for bit in 0..<63 {
             for value in [Int64(1) << bit, Int64(1) << bit &+ (Int64(1) << bit - 1)] {
@@ -34,7 +34,7 @@ struct HistogramTests {
         }
     }
 
-    @Test("an empty one answers 0, and a percentile never exceeds the largest value recorded")
+    @Test("an empty histogram returns 0, and no percentile exceeds the maximum recorded value")
     func edges() {
         var histogram = Histogram()
         #expect(histogram.percentile(99) == 0)

@@ -3,8 +3,8 @@ import TextForms
 
 @testable import LoadGenerator
 
-/// What several workers found must add up to what one worker would have found, bit for bit.
-@Suite("Adding up workers")
+/// The merged results of several workers must equal those of one worker exactly.
+@Suite("Merging workers")
 struct MergeTests {
     private struct Generator: RandomNumberGenerator {
         var state: UInt64
@@ -14,7 +14,7 @@ struct MergeTests {
         }
     }
 
-    /// Durations from nanoseconds to minutes.
+    /// Returns durations from nanoseconds to minutes.
     private func durations(_ count: Int, seed: UInt64) -> [Int64] {
         var generator = Generator(state: seed)
         return (0..<count).map { _ in
@@ -37,11 +37,11 @@ struct MergeTests {
         for percent in [0, 1, 50, 90, 99, 99.9, 99.99, 100] {
             #expect(merged.percentile(percent) == whole.percentile(percent))
         }
-        // Sums of floating point depend on their order; nothing else may.
+        // Only floating-point sums depend on their order.
         #expect(abs(merged.mean - whole.mean) <= whole.mean * 1e-9)
     }
 
-    @Test("sets of jobs count what both have, once")
+    @Test("sets of jobs count common ones once")
     func jobs() {
         var one = JobSet()
         var two = JobSet()
@@ -56,7 +56,7 @@ struct MergeTests {
         #expect(none == 0)
     }
 
-    @Test("tallies add up every count, and jobs that two workers had become repeats")
+    @Test("tallies add every count, and jobs of two workers become repeats")
     func tallies() {
         var one = WorkerTally()
         (one.accepted, one.delivered, one.stalls, one.busiest, one.totalCPU) = (5, 4, 1, 0.5, 10)
@@ -74,7 +74,7 @@ struct MergeTests {
         #expect(one.failures == ["a": 3, "b": 1] && one.fatal == "x")
     }
 
-    @Test("connections are shared out to as few threads as the limit of open files allows")
+    @Test("connections are spread over as few threads as the limit of open files allows")
     func threads() throws {
         let files = 1_000 + Limits.spareDescriptorCount
         func threads(_ connections: Int, _ wish: Int? = nil) throws(CommandFailure) -> (Int, Bool) {
@@ -87,7 +87,7 @@ struct MergeTests {
         #expect(throws: CommandFailure.self) { try threads(1_000_000) }
     }
 
-    @Test("workers meet at gates")
+    @Test("workers wait for each other at gates")
     func gates() {
         let coordinator = Coordinator(workers: 2)
         coordinator.arrive(.ready)

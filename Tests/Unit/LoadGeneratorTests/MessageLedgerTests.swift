@@ -15,7 +15,7 @@ struct MessageLedgerTests {
         #expect(ledger.remainder() == .init())
     }
 
-    @Test("a second delivery is a repeat, also long after its chunk is gone")
+    @Test("a second delivery is a repeat, even long after its chunk was dropped")
     func repeats() {
         var ledger = MessageLedger()
         for _ in 0..<100_000 {
@@ -28,7 +28,7 @@ struct MessageLedgerTests {
         #expect(ledger.markDelivered(.max) == .unknown)
     }
 
-    @Test("what is open at the end is told apart: without a result, or accepted and never seen")
+    @Test("at the end messages without a result and accepted ones without delivery are distinguished")
     func remainder() {
         var ledger = MessageLedger()
         for _ in 0..<40_000 { _ = ledger.append(dueAt: 1, isMeasured: true) }
@@ -37,7 +37,7 @@ struct MessageLedgerTests {
         #expect(ledger.remainder() == .init(unanswered: 1_000, undelivered: 100))
     }
 
-    @Test("a refused message owes no delivery, even when it was delivered before")
+    @Test("a refused message needs no delivery, even if it was delivered before")
     func refused() {
         var ledger = MessageLedger()
         let (plain, odd) = (ledger.append(dueAt: 1, isMeasured: true), ledger.append(dueAt: 2, isMeasured: true))
@@ -48,7 +48,7 @@ struct MessageLedgerTests {
         #expect(ledger.remainder() == .init())
     }
 
-    @Test("paced messages fall due in ticks, never early, and keep their rate")
+    @Test("paced messages are due in ticks, never early, and keep their rate")
     func pace() {
         for number in 0..<2_000 as Range<UInt64> {
             let exact = Double(number) * 1e9 / 20_000

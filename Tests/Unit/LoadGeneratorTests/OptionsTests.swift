@@ -6,7 +6,7 @@ import Wire
 
 @Suite("Command line")
 struct OptionsTests {
-    @Test("a full command line is understood, with both ways of giving a value and grouped digits")
+    @Test("a full command line is parsed, with both forms of values and grouped digits")
     func everything() throws {
         let options = try BenchOptions(parsing: [
             "live", "--devices=10,000", "--duration", "30", "--payload", "512", "--rate", "20_000", "--pid", "42",
@@ -22,7 +22,7 @@ struct OptionsTests {
         #expect(options.requirements.map(\.metric) == ["deliver.p99", "loss"])
     }
 
-    @Test("defaults follow the mode")
+    @Test("defaults depend on the mode")
     func defaults() throws {
         #expect(try BenchOptions(parsing: ["idle"]).connections == 1_000)
         #expect(try BenchOptions(parsing: ["http"]).connections == 32)
@@ -51,13 +51,13 @@ struct OptionsTests {
         (["offline", "--messages", "0"], "only a storm"), (["live", "--threads", "0"], "from 1 to"),
     ]
 
-    @Test("a mistake is refused by a sentence that names it", arguments: mistakes)
+    @Test("an error is reported in a sentence that names it", arguments: mistakes)
     func refused(arguments: [String], names: String) {
         let error = #expect(throws: CommandFailure.self) { try BenchOptions(parsing: arguments) }
         #expect(error?.description.contains(names) == true, "\(error?.description ?? "")")
     }
 
-    @Test("help names every mode, option and metric")
+    @Test("help lists every mode, option and metric")
     func help() {
         let text = Help.text
         for mode in Mode.allCases {
@@ -85,7 +85,7 @@ struct OptionsTests {
         #expect(requirement.holds(for: value) == holds)
     }
 
-    @Test("memory is compared in bytes, and a metric that was not measured does not satisfy")
+    @Test("memory is compared in bytes, and an unmeasured metric fails a condition")
     func memory() throws {
         let requirement = try Requirement(parsing: "rssPerConnection<=1KiB", mode: .idle)
         var report = Report(title: "t")
@@ -94,7 +94,7 @@ struct OptionsTests {
         #expect(report.failed([requirement]).isEmpty)
     }
 
-    @Test("devices survive the file; another app's file and a spoilt line are refused")
+    @Test("devices survive the file; another app's file and an invalid line are refused")
     func devicesFile() throws {
         let devices = (1...3).map { DeviceIdentity(cid: DeviceID(high: 9, low: $0), secret: [0, 255, UInt8($0)]) }
         let bytes = DevicesFile.render(devices, appID: "app")

@@ -16,7 +16,7 @@ struct ReportTests {
         return report
     }
 
-    @Test("the JSON is JSON, with numbers in base units and the conditions' verdicts")
+    @Test("the JSON is valid, with numbers in base units and the conditions' verdicts")
     func json() throws {
         let conditions = [
             try Requirement(parsing: "p99<10ms", mode: .live), try Requirement(parsing: "loss=0", mode: .live),
@@ -30,7 +30,7 @@ struct ReportTests {
         #expect((object["requirements"] as? [[String: Any]])?.map { $0["holds"] as? Bool } == [true, false])
     }
 
-    @Test("the table shows values as people read them, failures, notes and verdicts")
+    @Test("the table has readable values, failures, notes and verdicts")
     func table() throws {
         let text = report().table([try Requirement(parsing: "loss=0", mode: .live)])
         for part in ["115,000", "4.25 ms", "297 B", "3 × Close 401", "A note.", "FAILED  loss=0  (not measured)"] {
@@ -38,7 +38,7 @@ struct ReportTests {
         }
     }
 
-    @Test("numbers are rounded, not cut, and grouped")
+    @Test("numbers are rounded, not truncated, and grouped")
     func numbers() {
         #expect(Metric.rounded(1.005, 1) == "1.0")
         #expect(Metric.rounded(0.96, 1) == "1.0")
@@ -48,7 +48,7 @@ struct ReportTests {
         #expect(Metric.rounded(.nan, 1) == "—")
     }
 
-    @Test("an HTTP answer is found at every split, and its parts are right")
+    @Test("an HTTP answer is found at every split with its parts")
     func httpAnswer() {
         let body = #"{"code":20001,"msg":"target user is invalid"}"#
         let whole = Array(
@@ -73,7 +73,7 @@ struct ReportTests {
     }
 
     @Test(
-        "what is no answer is malformed, and never waited for",
+        "an invalid answer is malformed, and not awaited",
         arguments: [
             "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
             "HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n", "SSH-2.0 something else here\r\n\r\n",
@@ -101,7 +101,7 @@ struct ReportTests {
         #expect((object["audience"] as? [String: [String]])?["cid"] == ["0123456789abcdef0000000000000001"])
     }
 
-    @Test("/proc is read right, odd command names included")
+    @Test("/proc is parsed correctly, also with odd command names")
     func proc() {
         let stat = "42 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 4 0 1"
         #expect(ProcessMeter.cpuTicks(stat: stat) == 200)
@@ -110,7 +110,7 @@ struct ReportTests {
         #expect(ProcessMeter.tcpPages(sockstat: "sockets: used 5\nTCP: inuse 4 orphan 0 tw 0 alloc 5 mem 7\n") == 7)
     }
 
-    @Test("connections to a loopback address spread over sources; others let the kernel choose")
+    @Test("connections to a loopback address use several sources; for others the kernel chooses")
     func sources() {
         let local = Endpoint(address: 0x7F00_0001, port: 1)
         #expect(local.source(of: 0) == 0x7F01_0001)
@@ -135,7 +135,7 @@ struct TLSOptionsTests {
                 ] + words))
     }
 
-    @Test("devices speak TLS with --tls, the others by their address; names are kept for the certificate")
+    @Test("devices use TLS with --tls, the others by their address; names are kept for the certificate")
     func listeners() throws {
         #expect(try credentials().secureListeners.isEmpty)
         let some = try credentials(
@@ -149,7 +149,7 @@ struct TLSOptionsTests {
     }
 
     @Test(
-        "what cannot be meant is refused by a sentence that says what to write",
+        "invalid options are refused in a sentence with the correction",
         arguments: [
             (["--ca", "/dev/null"], "--ca is for TLS; give --tls"), (["--cert", "x"], "--cert is for TLS"),
             (["--tls", "--ca", "/nonexistent"], "--ca names /nonexistent, which cannot be read"),
@@ -169,7 +169,7 @@ struct TLSOptionsTests {
         #expect(error?.description.contains(says) == true, "\(error?.description ?? "")")
     }
 
-    @Test("usual mistakes have a hint")
+    @Test("common mistakes have a hint")
     func hints() throws {
         let plain = try credentials()
         let secure = try credentials("--tls")
@@ -187,7 +187,7 @@ struct TLSOptionsTests {
 }
 
 extension BenchOptions {
-    /// A command line with everything that credentials need.
+    /// A command line with all credentials.
     static var forTests: BenchOptions {
         get throws {
             try BenchOptions(parsing: [

@@ -6,10 +6,10 @@ import Wire
 
 @testable import LoadGenerator
 
-/// Whole runs against a small gateway in this process: short ones, whose figures do not matter but whose counts do.
+/// Short whole runs against a small gateway in this process; their counts matter, not their figures.
 @Suite("Runs", .serialized)
 struct RunTests {
-    @Test("a live run delivers, acks and counts every message, and leaves a devices file that the next run uses")
+    @Test("a live run delivers, acks and counts every message, and leaves a devices file for the next run")
     func live() throws {
         try withGateway { gateway, folder in
             let arguments = ["live", "--devices", "40", "--in-flight", "50", "--threads", "2"] + short
@@ -33,7 +33,7 @@ struct RunTests {
     func paced() throws {
         try withGateway { gateway, folder in
             let report = try run(gateway, folder, ["live", "--devices", "10", "--rate", "2000"] + short)
-            // 0.1 s of warm-up and 0.3 s measured; a busy machine may fall behind, never go ahead.
+            // 0.1 s of warm-up and 0.3 s measured. A busy machine may lag, but never lead.
             #expect((1...800).contains(value(report, "accepted")))
             #expect(value(report, "loss") == 0)
         }
@@ -47,7 +47,7 @@ struct RunTests {
                 gateway, folder, ["live", "--devices", "5", "--rate", "2000", "--drain", "0.2"] + short)
             let accepted = value(report, "accepted")
             #expect(value(report, "loss") > 0)
-            // What was delivered may not have been answered when the time to drain was over.
+            // A delivered message may lack its answer at the end of the drain time.
             let missing = value(report, "loss") - (accepted - value(report, "delivered"))
             #expect((0...value(report, "unanswered")).contains(missing))
             #expect(value(report, "repeats") > 0)
@@ -58,7 +58,7 @@ struct RunTests {
         }
     }
 
-    @Test("devices that the gateway has forgotten are registered anew and remembered")
+    @Test("devices that the gateway has removed are registered again and stored")
     func forgotten() throws {
         try withGateway(FakeGateway.Behaviour(forgets: true)) { gateway, folder in
             let report = try run(gateway, folder, ["idle", "--connections", "6", "--hold", "0.1"])
@@ -69,7 +69,7 @@ struct RunTests {
         }
     }
 
-    @Test("an idle run authenticates all connections and reports what they cost a process")
+    @Test("an idle run authenticates all connections and reports their cost per process")
     func idle() throws {
         try withGateway { gateway, folder in
             let pid = String(ProcessInfo.processInfo.processIdentifier)
@@ -82,7 +82,7 @@ struct RunTests {
         }
     }
 
-    @Test("an offline run enqueues for absent devices and gets everything once on their return")
+    @Test("an offline run enqueues for absent devices and receives everything once on their return")
     func offline() throws {
         try withGateway { gateway, folder in
             let report = try run(
@@ -95,7 +95,7 @@ struct RunTests {
         }
     }
 
-    @Test("what a busy gateway refuses is sent again until all is enqueued")
+    @Test("refusals of a busy gateway are retried until all is enqueued")
     func busy() throws {
         try withGateway(FakeGateway.Behaviour(busyEvery: 9)) { gateway, folder in
             let report = try run(
@@ -120,7 +120,7 @@ struct RunTests {
         }
     }
 
-    @Test("what is pushed over HTTP to connected devices is delivered once, alone and in batches", arguments: [1, 5])
+    @Test("a push over HTTP to connected devices is delivered once, singly and in batches", arguments: [1, 5])
     func httpConnected(batch: Int) throws {
         try withGateway(FakeGateway.Behaviour(refusesOfBatch: batch > 1 ? 5 : 0)) { gateway, folder in
             let arguments =
@@ -137,7 +137,7 @@ struct RunTests {
         }
     }
 
-    @Test("a storm brings all devices back, bounded in flight, and drains them", arguments: [0, 3])
+    @Test("a storm reconnects all devices, bounded in flight, and drains them", arguments: [0, 3])
     func storm(messages: Int) throws {
         try withGateway { gateway, folder in
             let report = try run(
@@ -153,7 +153,7 @@ struct RunTests {
         }
     }
 
-    @Test("a broadcast run reaches every connected device once, and leaves those that are only registered alone")
+    @Test("a broadcast run reaches every connected device once, and not those that are only registered")
     func broadcast() throws {
         try withGateway { gateway, folder in
             let report = try run(
@@ -166,18 +166,18 @@ struct RunTests {
             #expect(value(report, "loss") == 0 && value(report, "repeats") == 0)
             #expect(value(report, "rate") > 0 && value(report, "answer.p50") > 0 && value(report, "deliver.max") > 0)
             #expect(report.failures.isEmpty)
-            // Those that stayed away are remembered for the next run, too.
+            // The devices that stayed offline are stored for the next run, too.
             #expect(try DevicesFile.load(folder + "/bench-devices", appID: FakeGateway.appID).count == 20)
         }
     }
 
-    @Test("broadcasts that are lost, repeated or refused are told")
+    @Test("lost, repeated and refused broadcasts are reported")
     func broadcastMisbehaviour() throws {
         let arguments = ["broadcast", "--devices", "10", "--messages", "2", "--drain", "1"]
         try withGateway(FakeGateway.Behaviour(losesEvery: 10, repeatsEvery: 4)) { gateway, folder in
             let report = try run(gateway, folder, arguments)
             #expect(value(report, "loss") == 2 && value(report, "delivered") == 18)
-            // Of twenty: the fourth, eighth and so on, but for the last, which was lost.
+            // Of twenty: the fourth, eighth and so on, except the last, which was lost.
             #expect(value(report, "repeats") == 4)
         }
         try withGateway(FakeGateway.Behaviour(refusesBroadcast: 2)) { gateway, folder in
@@ -186,7 +186,7 @@ struct RunTests {
         }
     }
 
-    @Test("a handoff run gives devices tokens, makes jobs, and settles each once", arguments: [1, 2])
+    @Test("a handoff run gives devices tokens, creates jobs, and settles each once", arguments: [1, 2])
     func handoff(threads: Int) throws {
         try withGateway { gateway, folder in
             let report = try run(
@@ -203,7 +203,7 @@ struct RunTests {
         }
     }
 
-    @Test("jobs that are lost or leased twice are counted, by any worker")
+    @Test("jobs that are lost or leased twice are counted by any worker")
     func handoffMisbehaviour() throws {
         try withGateway(FakeGateway.Behaviour(losesEvery: 10, leasesTwiceEvery: 9)) { gateway, folder in
             let report = try run(
@@ -213,14 +213,15 @@ struct RunTests {
                     "2",
                 ])
             #expect(value(report, "jobs") == 100)
-            // One worker's tenth and ninth are not the other's: the gateway counts all publishes together. The ninetieth is
-            // lost and not leased again, so that as many are leased as were accepted, and the run ends with the last.
+            // The gateway counts the publishes of all workers together, so one worker's tenth and ninth differ from another's.
+            // The ninetieth is lost and not leased again. As many jobs are leased as were accepted, so the run ends with the
+            // last.
             #expect(value(report, "loss") == 10)
             #expect(value(report, "repeats") == 10)
         }
     }
 
-    @Test("a handoff credential that is refused ends the run and says why")
+    @Test("a refused handoff credential ends the run with the reason")
     func handoffRefused() throws {
         try withGateway { gateway, folder in
             let arguments = gateway.arguments.map { $0 == FakeGateway.adminToken ? "wrong" : $0 }
@@ -231,7 +232,7 @@ struct RunTests {
         }
     }
 
-    @Test("a report goes to the file that was asked for, and a folder that cannot be written is refused at once")
+    @Test("a report is written to the requested file, and an unwritable folder is refused at once")
     func files() throws {
         try withGateway { gateway, folder in
             let base = ["idle", "--connections", "3", "--hold", "0.5", "--data", folder, "--quiet"] + gateway.arguments
@@ -243,7 +244,7 @@ struct RunTests {
         }
     }
 
-    @Test("the exit code says what happened: a condition that fails, an app that is refused, nobody there")
+    @Test("the exit code distinguishes a failed condition, a refused app and an unreachable gateway")
     func exitCodes() throws {
         try withGateway { gateway, folder in
             let base = ["live", "--devices", "3", "--data", folder, "--json", "-", "--quiet"] + short
@@ -262,7 +263,7 @@ struct RunTests {
     private func run(_ gateway: FakeGateway, _ folder: String, _ arguments: [String]) throws -> Report {
         let options = try BenchOptions(parsing: arguments + gateway.arguments + ["--data", folder, "--quiet"])
         let report = try Run(options).perform()
-        // What a condition may name and what a run reports are one list.
+        // The metrics allowed in conditions and those in reports must be the same.
         for metric in report.metrics { #expect(options.mode.metricNames.contains(metric.name), "\(metric.name)") }
         return report
     }

@@ -14,7 +14,7 @@ struct TemplateTests {
             ]))
     }
 
-    @Test("a push's body is JSON of its stated length with every hole filled", arguments: [1, 2, 200])
+    @Test("a push's body is JSON of its stated length with every placeholder filled", arguments: [1, 2, 200])
     func pushes(batch: Int) throws {
         var template = HTTPRequestTemplate(try credentials(), token: "t", batch: batch)
         for index in 0..<batch {
@@ -40,7 +40,7 @@ struct TemplateTests {
         #expect(Set(list.compactMap { $0["request_id"] as? String }).count == batch)
     }
 
-    @Test("a payload that only begins like a push's is read as a number")
+    @Test("a payload that only starts like a push's is read as a number")
     func marks() {
         for text in ["{\"id\":\"x", "{\"id\":\"00000000000000G0\"", "{\"ie\":\"0000000000000001\"", "ABCDEFGHIJ"] {
             let bytes = Array(text.utf8)
@@ -58,7 +58,7 @@ struct TemplateTests {
         #expect(Array(#"{"code":0}"#.utf8).withUnsafeBytes { HTTPResponseScanner.refusedIndexes($0) }.isEmpty)
     }
 
-    @Test("leased jobs are read whole or not at all, at every cut")
+    @Test("leased jobs are read completely or not at all, at every split")
     func leases() throws {
         let jobs = (1...3).map { number in
             let title = number == 2 ? "Your order" : "\(Payload.alertPrefix)00000000000000a\(number)"
@@ -82,7 +82,7 @@ struct TemplateTests {
         }
     }
 
-    @Test("texts are found wherever they stand", arguments: ["abc", "\"jobId\":\"", "x", "Wort"])
+    @Test("texts are found at any position", arguments: ["abc", "\"jobId\":\"", "x", "Wort"])
     func search(text: String) {
         let pattern = Array(text.utf8)
         for place in 0..<20 {

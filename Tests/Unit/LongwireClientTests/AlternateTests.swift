@@ -3,7 +3,7 @@ import Wire
 
 @testable import LongwireClient
 
-/// A Close that sends the client to another gateway.
+/// A Close that redirects the client to another gateway.
 @Suite("Alternates")
 struct AlternateTests {
     private static let home = Endpoint(host: "gateway.example", port: 7_000)
@@ -13,7 +13,7 @@ struct AlternateTests {
         try driver.close(.moved) { $0.alternate = alternate }
     }
 
-    /// Lets the announced wait pass, and connects.
+    /// Waits for the announced time, and connects.
     private static func comeBack(_ driver: inout CoreDriver) throws {
         driver.pass(milliseconds: try #require(driver.wait))
         driver.connect()
@@ -34,7 +34,7 @@ struct AlternateTests {
         }
     }
 
-    @Test("a window that comes with the alternate is kept")
+    @Test("a retry window beside the alternate is kept")
     func window() throws {
         var driver = try CoreDriver.ready()
         try driver.close(.moved) {
@@ -45,7 +45,7 @@ struct AlternateTests {
         #expect(driver.connectedTo.last == Self.owner)
     }
 
-    @Test("an alternate that cannot be reached is forgotten: the configured address is next")
+    @Test("an unreachable alternate is dropped, and the configured address is next")
     func unreachable() throws {
         var driver = try CoreDriver.ready()
         try Self.send(&driver, to: "owner.example:7100")
@@ -56,7 +56,7 @@ struct AlternateTests {
         #expect(driver.connectedTo == [Self.home, Self.owner, Self.home])
     }
 
-    @Test("an alternate that never answers is forgotten, too")
+    @Test("an alternate that never answers is dropped, too")
     func silent() throws {
         var driver = try CoreDriver.ready()
         try Self.send(&driver, to: "owner.example:7100")
@@ -66,7 +66,7 @@ struct AlternateTests {
         #expect(driver.connectedTo.last == Self.home)
     }
 
-    @Test("it serves one session: however that ends, the configured address is next")
+    @Test("an alternate serves one session; however it ends, the configured address is next")
     func oneSession() throws {
         for code in [nil, .goodbye, .shuttingDown, .replaced, .internalError, .clockSkew] as [CloseCode?] {
             var driver = try CoreDriver.ready()
@@ -85,7 +85,7 @@ struct AlternateTests {
         }
     }
 
-    @Test("what an alternate refuses before its Welcome neither stops the client nor costs it its registration")
+    @Test("an alternate's refusal before its Welcome neither stops the client nor costs its registration")
     func refusal() throws {
         for code in [CloseCode.badProof, .unknownApp, .unknownDevice, .wrongListener] {
             var driver = try CoreDriver.ready()
@@ -99,7 +99,7 @@ struct AlternateTests {
         }
     }
 
-    @Test("a wrong clock is put right where it was found")
+    @Test("a wrong clock is corrected at the gateway that reported it")
     func clockSkew() throws {
         var driver = try CoreDriver.ready()
         try Self.send(&driver, to: "owner.example:7100")
@@ -110,7 +110,7 @@ struct AlternateTests {
         #expect(driver.connectedTo == [Self.home, Self.owner, Self.owner])
     }
 
-    @Test("gateways that send a client round in a circle end in backoff", arguments: [false, true])
+    @Test("gateways that redirect a client in a circle end in backoff", arguments: [false, true])
     func circle(isWelcomed: Bool) throws {
         for names in [
             ["owner.example:7100", "gateway.example:7000"], ["a:1", "b:2", "c:3"], ["gateway.example:7000"],
@@ -128,7 +128,7 @@ struct AlternateTests {
         }
     }
 
-    @Test("a session that lasted at one alternate is followed to the next at once")
+    @Test("a redirect after a lasting session at an alternate is followed at once")
     func movedAgain() throws {
         var driver = try CoreDriver.ready()
         try Self.send(&driver, to: "owner.example:7100")
@@ -141,7 +141,7 @@ struct AlternateTests {
         #expect(driver.connectedTo.last == Endpoint(host: "next.example", port: 7_200))
     }
 
-    @Test("a client that is not to reconnect follows before its session, and not behind it")
+    @Test("a client without reconnects follows a redirect before its session, and not after it")
     func noReconnect() throws {
         var driver = CoreDriver(state: CoreDriver.registered) { $0.reconnects = false }
         driver.start()

@@ -11,7 +11,7 @@ struct ClientReportTests {
         driver.sent.compactMap { if case .feedback(let feedback) = $0 { feedback } else { nil } }
     }
 
-    @Test("what was shown or done without a session is stored, told in the next one, and kept until it is answered")
+    @Test("reports without a session are stored, sent in the next one, and kept until they are answered")
     func kept() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.perform(.report(.shown(Self.id)))
@@ -41,7 +41,7 @@ struct ClientReportTests {
         #expect(driver.stored?.unreported.first == .shown(MessageID(high: 9, low: 45)))
     }
 
-    @Test("a fetch from the background connects at once, is reachable meanwhile, and ends in the gateway's silence")
+    @Test("a background fetch connects at once, is reachable during it, and ends when the gateway is silent")
     func fetch() throws {
         var driver = CoreDriver(state: CoreDriver.registered) { $0.applicationState = .background }
         driver.core.start(at: driver.now)
@@ -63,7 +63,7 @@ struct ClientReportTests {
         #expect(driver.core.deadline.map { $0 > driver.now.monotonic } == true)
     }
 
-    @Test("a fetch without a gateway ends in its time, and an app that came to the foreground stays there")
+    @Test("a fetch without a gateway ends in time, and an app that entered the foreground stays there")
     func fetchEnds() throws {
         var driver = CoreDriver(state: CoreDriver.registered) { $0.applicationState = .background }
         driver.start()
@@ -76,11 +76,11 @@ struct ClientReportTests {
     }
 
     @Test(
-        "a silence that kills the connection halves the heartbeat; answered ones lengthen it again, up to the usual one"
+        "a silence that kills the connection halves the heartbeat; answered Pings lengthen it again, up to the default"
     )
     func heartbeat() throws {
         var driver = try CoreDriver.ready()
-        // The path dies in the silence before the first Ping.
+        // The path dies during the silence before the first Ping.
         driver.pass(milliseconds: 60_000)
         #expect(driver.pings.count == 1)
         driver.pass(milliseconds: Limits.pongMilliseconds)
@@ -102,7 +102,7 @@ struct ClientReportTests {
         #expect(asked == [45, 60], "the length that died is tried again only after many answers")
     }
 
-    @Test("what a network has taught is asked for again after a restart, and on no other network")
+    @Test("the heartbeat learned on a network is requested again after a restart, and on no other network")
     func heartbeatOfNetwork() throws {
         var driver = try CoreDriver.ready()
         driver.perform(.networkChanged(name: "wifi"))
@@ -127,7 +127,7 @@ struct ClientReportTests {
         }
     }
 
-    @Test("a connection that dies in traffic teaches nothing about silence")
+    @Test("a connection that dies during traffic does not change the heartbeat")
     func heartbeatInTraffic() throws {
         var driver = try CoreDriver.ready()
         driver.pass(milliseconds: 30_000)
@@ -139,7 +139,7 @@ struct ClientReportTests {
         #expect(driver.hellos.last?.heartbeatSeconds == 0)
     }
 
-    @Test("a notification names its message; what is none of the gateway's is nil")
+    @Test("a notification has the message's id; other notifications yield nil")
     func notification() throws {
         let task = TaskID(kind: .single, month: 11, day: 21, random: (1, 2))
         let ids = "\(task.text):\(Self.id)"

@@ -4,23 +4,23 @@ import Wire
 
 @testable import LongwireClient
 
-/// A client core with a gateway's end in the test's hands: time, frames and handlers all move by hand.
+/// A client core whose gateway, time, frames and handlers the test controls.
 struct CoreDriver {
     static let secret = [UInt8](repeating: 7, count: 32)
     static let cid = DeviceID(high: 1, low: 2)
 
     var core: ClientCore
     var now = ClientTime(monotonic: 1_000_000, wall: 1_700_000_000_000)
-    /// What the handler says, by sequence; the rest is processed.
+    /// The handler's verdicts by sequence; all others are processed.
     var verdicts: [UInt64: MessageVerdict] = [:]
     var shown: [UInt64] = []
-    /// The app takes its time: what it was given waits in `open`, and no loop has it unless the test takes it out.
+    /// Whether the app is slow: its messages wait in `open`, and no loop has them unless the test takes them out.
     var isSlow = false
     var open: [ReceivedMessage] = []
     var sent: [Sent] = []
     var events: [ClientEvent] = []
     var stored: ClientState?
-    /// Everything that was done, in order, by name.
+    /// The names of all actions in order.
     var log: [String] = []
     var connectedTo: [Endpoint] = []
     var storeFails = false
@@ -50,7 +50,7 @@ struct CoreDriver {
         return state
     }
 
-    /// A registered device with a session.
+    /// Returns a registered device with a session.
     static func ready(
         _ state: ClientState = registered, _ change: (inout ClientConfiguration) -> Void = { _ in }
     ) throws -> CoreDriver {
@@ -92,7 +92,7 @@ struct CoreDriver {
         try receive(close)
     }
 
-    /// The session lasts for one more heartbeat, whose Ping is answered.
+    /// Keeps the session for one more heartbeat, whose Ping is answered.
     mutating func stayAlive() throws {
         pass(milliseconds: core.heartbeatMilliseconds)
         if let ping = pings.last { try receive(Pong(nonce: ping.nonce)) }
@@ -110,7 +110,7 @@ struct CoreDriver {
         turn()
     }
 
-    /// Does what the runner does.
+    /// Performs actions as the runner does.
     mutating func turn() {
         repeat {
             perform(core.takeActions())
@@ -179,7 +179,7 @@ struct CoreDriver {
     var updates: [DeviceUpdate] { sent.compactMap { if case .update(let update) = $0 { update } else { nil } } }
     var pings: [Ping] { sent.compactMap { if case .ping(let ping) = $0 { ping } else { nil } } }
 
-    /// The wait that was last announced.
+    /// The last announced wait.
     var wait: Int64? {
         events.reversed().lazy.compactMap { event -> Int64? in
             if case .retrying(let milliseconds) = event { milliseconds } else { nil }

@@ -4,7 +4,7 @@ import Wire
 
 @testable import LongwireClient
 
-/// What a service extension sends, and what it makes of the answer.
+/// The calls of a service extension, and the handling of their answers.
 @Suite("Display receipts")
 final class DisplayReceiptTests {
     private static let message = MessageID("00a1b2c3d4e5f60718293a4b5c6d7e8f")!
@@ -48,10 +48,10 @@ final class DisplayReceiptTests {
         #expect(call.headers == ["Content-Type": "application/json", "X-Longwire-Proof": Self.known])
     }
 
-    /// By Python's `hmac`.
+    /// Computed with Python's `hmac`.
     private static let known = "238d3d938f8e0531ed632360f68ffad263a8e2bd8e4020645d82420bb62c151e"
 
-    @Test("the answer says what became of each report")
+    @Test("the answer has the result of each report")
     func answered() async throws {
         let results = try await receipts().report([.shown(Self.message), .action(90_001, Self.message)]) { _ in
             self.reply(#"{"code":0,"msg":"success","data":{"results":["recorded","repeated"]}}"#)
@@ -59,7 +59,7 @@ final class DisplayReceiptTests {
         #expect(results == [.recorded, .repeated])
     }
 
-    @Test("the state's clock offset is used, and a clock that is refused is corrected once")
+    @Test("the state's clock offset is used, and a refused clock is corrected once")
     func clock() async throws {
         var calls: [ReceiptCall] = []
         let before = System.now().wall
@@ -91,7 +91,7 @@ final class DisplayReceiptTests {
         #"{"code":99999999999999999999,"results":["recorded"]}"#, #"{"code"}"#, #"{"code":0,"results":["recorded"#,
     ]
 
-    @Test("anything else is an error with the gateway's words, never a trap", arguments: refusals)
+    @Test("any other answer is an error with the gateway's text, never a trap", arguments: refusals)
     func refused(body: String) async throws {
         for count in 0...body.utf8.count {
             let part = String(decoding: body.utf8.prefix(count), as: UTF8.self)

@@ -39,7 +39,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test("the proof covers the label and the Hello without its proof, as the gateway will cut it out")
+    @Test("the proof covers the label and the Hello without its proof, as the gateway extracts it")
     func proof() throws {
         for state in [nil, CoreDriver.registered] {
             var driver = CoreDriver(state: state)
@@ -57,7 +57,7 @@ struct HandshakeTests {
         }
     }
 
-    @Test("timestamps rise even when the clock stands or goes back")
+    @Test("timestamps increase even if the clock stops or moves backwards")
     func timestamps() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
@@ -71,7 +71,7 @@ struct HandshakeTests {
         #expect(driver.stored?.lastTimestamp == driver.hellos[1].timestamp)
     }
 
-    @Test("another queue epoch forgets the positions before a message is judged")
+    @Test("another queue epoch drops the positions before a message is checked")
     func epoch() throws {
         var state = CoreDriver.registered
         state.streams = [0: ProcessedSet(sequence: 100)]
@@ -87,7 +87,7 @@ struct HandshakeTests {
         #expect(driver.events.contains(.queueReset(from: 5, to: 6)))
     }
 
-    @Test("what the app said between Hello and Welcome is said again as an update")
+    @Test("app calls between Hello and Welcome are sent again as an update")
     func lateChanges() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
@@ -102,7 +102,7 @@ struct HandshakeTests {
         #expect(driver.updates.contains { $0.pushModeOff == true })
     }
 
-    @Test("an activity that ended between Hello and Welcome is said to have ended, and the others stay")
+    @Test("an activity that ended between Hello and Welcome is reported as ended, and the others stay")
     func endedActivity() throws {
         let tokens = ["one", "two"].map { VendorToken(kind: .liveActivity, token: "t-\($0)", activity: $0) }
         var driver = CoreDriver(state: CoreDriver.registered)
@@ -114,7 +114,7 @@ struct HandshakeTests {
         #expect(driver.updates.map(\.tokens) == [[VendorToken(kind: .liveActivity, activity: "one"), tokens[1]]])
     }
 
-    @Test("a token that the app set while away is registered again, though the Hello names it")
+    @Test("a token that the app set without a connection is registered again, though the Hello names it")
     func renewedToken() throws {
         let token = VendorToken(token: "abcd")
         var driver = CoreDriver(state: CoreDriver.registered)
@@ -125,7 +125,7 @@ struct HandshakeTests {
         #expect(driver.updates.map(\.tokens) == [[token]])
     }
 
-    @Test("of several badges that were not confirmed the newest is said again, until it is confirmed")
+    @Test("the newest unconfirmed badge is sent again until it is confirmed")
     func newestBadge() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()

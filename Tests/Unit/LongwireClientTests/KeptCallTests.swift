@@ -3,18 +3,18 @@ import Wire
 
 @testable import LongwireClient
 
-/// Taps and reports outlive whatever happens to the client.
+/// Taps and reports survive every state of the client.
 @Suite("Kept calls")
 struct KeptCallTests {
     private static let id = MessageID(high: 1, low: 1)
 
     private static func client(_ store: any StateStore) -> LongwireClient {
-        // Nobody listens on the discard port.
+        // No process listens on the discard port.
         LongwireClient(
             configuration: ClientConfiguration(host: "127.0.0.1", port: 9, appID: "demo", appSecret: "s"), store: store)
     }
 
-    @Test("a tap before the start is on the disk when the call returns")
+    @Test("a tap before the start is on disk when the call returns")
     func beforeStart() {
         let store = MemoryStateStore(CoreDriver.registered)
         let client = Self.client(store)
@@ -25,14 +25,14 @@ struct KeptCallTests {
         #expect(store.load()?.cid == CoreDriver.cid)
     }
 
-    @Test("so is one before the first registration")
+    @Test("a tap before the first registration is on disk, too")
     func beforeRegistration() {
         let store = MemoryStateStore()
         #expect(Self.client(store).markOpened(Self.id))
         #expect(store.load()?.unreportedOpened == [Self.id] && store.load()?.appID == "demo")
     }
 
-    @Test("what is said while the client stops, or has stopped, is stored")
+    @Test("calls during and after the client's stop are stored")
     func aroundStop() throws {
         let store = MemoryStateStore(CoreDriver.registered)
         let client = Self.client(store)
@@ -49,7 +49,7 @@ struct KeptCallTests {
         }
     }
 
-    /// A disk that is full until the test says otherwise.
+    /// A disk that is full until the test frees it.
     private final class FullStore: StateStore {
         let memory = MemoryStateStore(CoreDriver.registered)
         let isFull = Guarded(true)
@@ -60,7 +60,7 @@ struct KeptCallTests {
         }
     }
 
-    @Test("what no store takes is kept in memory until one does, within a bound")
+    @Test("calls that no store accepts are kept in memory up to a bound until one does")
     func fullStore() {
         let store = FullStore()
         let client = Self.client(store)
@@ -68,14 +68,14 @@ struct KeptCallTests {
         #expect(!client.markOpened(Self.id), "there is a bound")
         store.isFull.withValue { $0 = false }
         #expect(!client.report(.action(1, Self.id)), "no such action")
-        // Any other call finds the disk free again.
+        // Any later call finds the disk free again.
         try? client.start()
         client.stop()
         client.waitUntilStopped()
         #expect(store.memory.load()?.opened.last == MessageID(high: 4, low: UInt64(Limits.keptCallCount - 1)))
     }
 
-    @Test("a verdict that comes behind the stop is recorded, so that the message does not come again")
+    @Test("a verdict after the stop is recorded, so that the message is not delivered again")
     func lateVerdict() throws {
         let store = MemoryStateStore(CoreDriver.registered)
         let calls = CallBoard(store: store, appID: "demo")
@@ -92,7 +92,7 @@ struct KeptCallTests {
         #expect(store.load()?.streams[0]?.contains(8) == false)
     }
 
-    @Test("what the app has set holds for the next start")
+    @Test("values set by the app apply at the next start")
     func settings() throws {
         let store = MemoryStateStore(CoreDriver.registered)
         let client = Self.client(store)
@@ -105,7 +105,7 @@ struct KeptCallTests {
         #expect(kept.tokens == [VendorToken(token: "ab")])
     }
 
-    @Test("a fetch is answered whatever the client does meanwhile, and no time is too long for it")
+    @Test("a fetch is answered in every state of the client, and any timeout is accepted")
     func fetch() async throws {
         let client = Self.client(MemoryStateStore(CoreDriver.registered))
         #expect(await client.fetch() == FetchResult())

@@ -8,7 +8,7 @@ import Wire
 struct MessageChannelTests {
     private static func message(_ sequence: UInt64) -> ReceivedMessage { ReceivedMessage(CoreDriver.deliver(sequence)) }
 
-    /// The verdicts, in their order.
+    /// The verdicts in order.
     private final class Verdicts: Sendable {
         let list = Guarded<[(UInt64, MessageVerdict)]>([])
 
@@ -22,7 +22,7 @@ struct MessageChannelTests {
         var deferred: [UInt64] { list.withValue { list in list.filter { $0.1 == .deferred }.map(\.0) } }
     }
 
-    @Test("nobody waits: messages queue up without a loop, and can be taken back")
+    @Test("without a loop messages queue up and can be taken back")
     func withoutLoop() {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -31,7 +31,7 @@ struct MessageChannelTests {
         #expect(channel.withdraw().isEmpty)
     }
 
-    @Test("asking for the next message processes the one before; a loop that is left leaves its message un-acked")
+    @Test("a request for the next message processes the previous one; a loop that ends leaves its message unacked")
     func verdicts() async {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -41,7 +41,7 @@ struct MessageChannelTests {
         #expect(channel.withdraw().map(\.sequence) == [4], "the loop took one at a time")
     }
 
-    @Test("a verdict of the loop's own comes before that, once")
+    @Test("the loop's own verdict precedes that, and counts once")
     func finish() async {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -59,7 +59,7 @@ struct MessageChannelTests {
         #expect(verdicts.list.withValue { $0.map(\.1) } == [.rejected(reason: "not for us"), .processed])
     }
 
-    @Test("a stop ends the loops and drops what no loop has; what a loop has may still be decided")
+    @Test("a stop ends the loops and drops queued messages; a loop's message may still get a verdict")
     func close() async {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -75,7 +75,7 @@ struct MessageChannelTests {
         #expect(channel.withdraw().isEmpty)
     }
 
-    @Test("while one loop has a message another one waits, and gets the next when the first has decided")
+    @Test("while one loop has a message another one waits, and gets the next after the first one's verdict")
     func twoLoops() async {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -88,7 +88,7 @@ struct MessageChannelTests {
         #expect(verdicts.deferred == [1])
     }
 
-    @Test("a copy of what a loop still has is not given to the next loop")
+    @Test("a copy of a loop's message is not given to the next loop")
     func copy() async {
         let verdicts = Verdicts()
         let channel = verdicts.channel
@@ -109,7 +109,7 @@ struct MessageChannelTests {
         await task.value
     }
 
-    @Test("a service extension's notes are taken twice, so that a crash between loses none, and no oftener")
+    @Test("a service extension's notes are taken twice, so that a crash in between loses none, and not more often")
     func notes() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

@@ -15,7 +15,7 @@ struct MessageTests {
         #expect(driver.stored?.streams == [0: ProcessedSet(sequence: 5)])
     }
 
-    @Test("a message cut at any byte arrives whole, once")
+    @Test("a message split at any byte arrives whole, once")
     func splits() throws {
         var frame: [UInt8] = []
         CoreDriver.deliver(1).appendFrame(to: &frame)
@@ -53,7 +53,7 @@ struct MessageTests {
         #expect(driver.acks.map(\.positions) == [[StreamPosition(stream: 0, sequence: 1)]])
     }
 
-    @Test("when the state cannot be stored nothing is acked, and it is tried again before the next Hello")
+    @Test("when the state cannot be stored no message is acked, and it is retried before the next Hello")
     func storeFails() throws {
         var driver = try CoreDriver.ready()
         driver.storeFails = true
@@ -76,7 +76,7 @@ struct MessageTests {
         try driver.receive(CoreDriver.deliver(1), CoreDriver.deliver(2), CoreDriver.deliver(3))
         let position = StreamPosition(stream: 0, sequence: 1, ranges: [SequenceRange(first: 3, last: 3)])
         #expect(driver.acks.map(\.positions) == [[position]])
-        // The next session says the same and gets it again.
+        // The next session sends the same position and receives the message again.
         driver.core.disconnected(reason: "test", at: driver.now)
         driver.turn()
         driver.pass(milliseconds: 10_000)
@@ -101,7 +101,7 @@ struct MessageTests {
         #expect(driver.stored?.streams == [0: expected])
     }
 
-    @Test("a rejected message is named in a frame of its own, and in no position before the gateway surely knows")
+    @Test("a rejected message has a separate frame, and is in no position before the gateway surely knows")
     func rejected() throws {
         var driver = try CoreDriver.ready()
         driver.verdicts[2] = .rejected(reason: "not for us")
@@ -116,12 +116,12 @@ struct MessageTests {
         #expect(driver.stored?.rejections == [])
     }
 
-    @Test("a rejection that was lost is said again when the message comes again, without a word to the app")
+    @Test("a lost rejection is sent again when the message arrives again, without a call of the app")
     func rejectionLost() throws {
         var first = try CoreDriver.ready()
         first.verdicts[2] = .rejected(reason: "not for us")
         try first.receive(CoreDriver.deliver(1), CoreDriver.deliver(2), CoreDriver.deliver(3))
-        // The process dies, and the frame with it.
+        // The process dies, and the frame is lost.
         let stored = try ClientState(serialized: try #require(first.stored).serialized)
         var driver = CoreDriver(state: stored)
         driver.start()
@@ -138,7 +138,7 @@ struct MessageTests {
         #expect(driver.acks.last?.positions == [StreamPosition(stream: 0, sequence: 4)])
     }
 
-    @Test("a rejected message that does not come again has ended, and its rejection is forgotten")
+    @Test("a rejected message that is not sent again has ended, and its rejection is dropped")
     func rejectionArrived() throws {
         var driver = try CoreDriver.ready()
         driver.verdicts[2] = .rejected(reason: "")
@@ -153,7 +153,7 @@ struct MessageTests {
         #expect(driver.stored?.rejections == [])
     }
 
-    @Test("streams have positions of their own")
+    @Test("streams have separate positions")
     func streams() throws {
         var driver = try CoreDriver.ready()
         try driver.receive(CoreDriver.deliver(7), CoreDriver.deliver(2, stream: 1))
@@ -175,7 +175,7 @@ struct MessageTests {
         #expect(driver.acks.map(\.positions) == Array(repeating: [StreamPosition(stream: 0, sequence: 4)], count: 2))
     }
 
-    @Test("a revocation read behind what could not be stored is not claimed, and is told when it comes again")
+    @Test("a revocation read after an unstored message is not claimed, and is reported when it arrives again")
     func revokeUnstored() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
@@ -195,7 +195,7 @@ struct MessageTests {
     }
 
     @Test(
-        "what no gateway sends ends the connection with its code and never traps",
+        "an invalid frame ends the connection with its code and never traps",
         arguments: [
             ([99, 0, 0, 0], 410), ([6, 255, 255, 255], 411), ([6, 0, 0, 1, 0xFF], 412), ([1, 0, 0, 0], 410),
             ([6, 0, 0, 0], 412),
@@ -209,7 +209,7 @@ struct MessageTests {
         #expect(driver.wait != nil)
     }
 
-    @Test("a sequence beyond all reason is refused instead of overflowing")
+    @Test("an implausible sequence is refused instead of overflowing")
     func hugeSequence() throws {
         for sequence: UInt64 in [.max, 1 << 63, Limits.greatestSequence + 1] {
             var driver = try CoreDriver.ready()
@@ -219,7 +219,7 @@ struct MessageTests {
         }
     }
 
-    @Test("a message opened from its notification is acked and not shown; with replay, or when more is in it, it is")
+    @Test("a message opened from its notification is acked and not shown, except with replay or more content")
     func opened() throws {
         for (replays, isCarried) in [(false, true), (true, true), (false, false)] {
             var driver = try CoreDriver.ready { $0.replaysOpened = replays }
@@ -230,7 +230,7 @@ struct MessageTests {
         }
     }
 
-    @Test("opened messages go into the next Hello, 32 at most; the rest follows and is kept until it is answered")
+    @Test("the next Hello has at most 32 opened messages; the others follow and are kept until answered")
     func openedReport() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         let ids = (1...40).map { MessageID(high: 9, low: UInt64($0)) }
@@ -254,7 +254,7 @@ struct MessageTests {
         #expect(driver.stored?.opened.first == MessageID(high: 9, low: 45))
     }
 
-    @Test("a rejection's reason and the number of rejections stay within what one Ack may carry")
+    @Test("a rejection's reason and the number of rejections fit one Ack")
     func rejectionBounds() throws {
         var driver = try CoreDriver.ready()
         // One character of 25 bytes, many times over.
@@ -263,7 +263,7 @@ struct MessageTests {
         var bytes: [UInt8] = []
         for sequence in UInt64(1)...40 { CoreDriver.deliver(sequence).appendFrame(to: &bytes) }
         driver.core.receive(bytes, at: driver.now)
-        // The driver decodes what is sent as strictly as a gateway and records what it cannot read.
+        // The driver decodes frames as strictly as a gateway and records those it cannot read.
         driver.turn()
         #expect(driver.acks.map(\.rejected.count) == [32, 8])
         #expect(driver.acks.flatMap(\.rejected).map(\.sequence) == Array(1...40))
@@ -271,7 +271,7 @@ struct MessageTests {
         #expect(driver.acks.last?.positions == [StreamPosition(stream: 0, sequence: 40)])
     }
 
-    @Test("a gateway that invents streams is left before they fill a Hello")
+    @Test("a gateway that invents streams is disconnected before they fill a Hello")
     func streamBound() throws {
         var driver = try CoreDriver.ready()
         for stream in UInt32(0)..<8 { try driver.receive(CoreDriver.deliver(1, stream: stream)) }
@@ -284,7 +284,7 @@ struct MessageTests {
         #expect(driver.stored?.streams.count == 8)
     }
 
-    @Test("activities have tokens of their own: the eight newest, and none in the place of the app's")
+    @Test("the eight newest activities have tokens of their own, and none replaces the app's")
     func activityTokens() throws {
         var driver = try CoreDriver.ready()
         func token(_ name: String, _ text: String) -> VendorToken {
@@ -301,7 +301,7 @@ struct MessageTests {
         #expect(driver.core.configuration.tokens.map(\.token) == ["alert"])
     }
 
-    @Test("tokens of many topics: the newest that a Hello has room for are kept")
+    @Test("of tokens for many topics the newest that fit a Hello are kept")
     func tokenBound() throws {
         var driver = try CoreDriver.ready()
         for number in 0..<20 { driver.perform(.token(VendorToken(topic: "t\(number)", token: "a"))) }

@@ -15,7 +15,7 @@ struct OutgoingTests {
         return result
     }
 
-    @Test("messages go one after another, each stored before it is sent and until its result")
+    @Test("messages are sent one after another, each stored before it is sent and until its result")
     func order() throws {
         var driver = try CoreDriver.ready()
         driver.log = []
@@ -24,7 +24,7 @@ struct OutgoingTests {
         #expect(upstream(driver).map(\.request) == [1])
         try driver.receive(Self.result(1))
         #expect(upstream(driver).map(\.request) == [1, 2] && driver.stored?.outgoing.map(\.number) == [2, 3])
-        // A result of another one settles nothing.
+        // A result of another message settles nothing.
         try driver.receive(Self.result(3))
         #expect(driver.stored?.outgoing.count == 2)
         try driver.receive(Self.result(2))
@@ -51,7 +51,7 @@ struct OutgoingTests {
         #expect(upstream(later).map(\.request) == [1, 2])
     }
 
-    @Test("a refusal that says so lets it come again after a while; any other ends it")
+    @Test("a retryable refusal repeats the message after a while; any other ends it")
     func refusals() throws {
         var driver = try CoreDriver.ready()
         driver.perform(.send([1], answering: .none))
@@ -73,7 +73,7 @@ struct OutgoingTests {
         #expect(refused)
     }
 
-    @Test("what is said before the start is kept by number, within a bound, and outlives a lost registration")
+    @Test("messages before the start are kept by number, within a bound, and survive a lost registration")
     func bounds() throws {
         var state = CoreDriver.registered
         for _ in 0..<200 { state.keep(.send([1], answering: .none)) }

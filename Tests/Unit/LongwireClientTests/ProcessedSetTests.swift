@@ -12,7 +12,7 @@ struct ProcessedSetTests {
         #expect(set == ProcessedSet(sequence: 13))
     }
 
-    @Test("a hole holds the position just below it, and what comes after is a range")
+    @Test("a hole holds the position just below it, and later numbers are a range")
     func hole() {
         var set = ProcessedSet(sequence: 4)
         set.insert(9, holes: [7])
@@ -24,7 +24,7 @@ struct ProcessedSetTests {
         #expect(set == ProcessedSet(sequence: 12))
     }
 
-    @Test("holes lie in no range, whatever order they are filled in", arguments: 0..<64 as Range<UInt64>)
+    @Test("holes lie in no range, in whatever order they are filled", arguments: 0..<64 as Range<UInt64>)
     func anyOrder(seed: UInt64) {
         var generator = SplitMix(state: seed)
         let arrived = (1...20).map { UInt64($0 * 3) }
@@ -40,7 +40,7 @@ struct ProcessedSetTests {
         #expect(set == ProcessedSet(sequence: 60))
     }
 
-    @Test("ranges that were stored in any order are joined")
+    @Test("ranges stored in any order are joined")
     func joining() {
         let ranges = [(9, 9), (4, 5), (6, 7), (20, 22), (21, 30), (2, 3), (8, 1)].map {
             SequenceRange(first: UInt64($0.0), last: UInt64($0.1))

@@ -23,8 +23,7 @@ struct ReconnectTests {
     }
 
     @Test(
-        "the protocol's pages name the times that the client keeps",
-        arguments: ["docs/use/Protocol.md", "Proto/README.md"])
+        "the protocol's pages have the client's times", arguments: ["docs/use/Protocol.md", "Proto/README.md"])
     func pages(name: String) throws {
         let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
@@ -36,7 +35,7 @@ struct ReconnectTests {
         #expect(page.contains("\(Limits.replacedMilliseconds / 1_000) s"))
     }
 
-    @Test("every code leads to its rule", arguments: CloseCode.allCases)
+    @Test("every code has its rule", arguments: CloseCode.allCases)
     func rules(code: CloseCode) throws {
         var driver = try CoreDriver.ready()
         try driver.close(code)
@@ -56,7 +55,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("codes of a newer gateway follow their hundred")
+    @Test("codes of a newer gateway follow the rule of their hundred")
     func newCodes() throws {
         for (code, stops) in [(199, false), (299, false), (499, true), (599, false), (999, false), (3, false)] {
             var driver = try CoreDriver.ready()
@@ -67,7 +66,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("a retry window is kept, and a gateway cannot send a client away for longer than an hour")
+    @Test("a retry window is honored, and a gateway cannot keep a client offline longer than an hour")
     func window() throws {
         for (least, most, allowed) in [
             (5_000, 9_000, 5_000...9_000), (7_000, 0, 7_000...7_000), (.max, .max, 3_600_000...3_600_000),
@@ -85,7 +84,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("addresses are read strictly")
+    @Test("addresses are parsed strictly")
     func endpoints() {
         #expect(ClientCore.endpoint("[::1]:7000") == Endpoint(host: "::1", port: 7_000))
         for text in [
@@ -96,7 +95,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("a wrong clock is corrected by one retry at once; a second refusal waits")
+    @Test("a wrong clock is corrected by one immediate retry; a second refusal waits")
     func clockSkew() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.now.wall += 86_400_000
@@ -115,7 +114,7 @@ struct ReconnectTests {
         #expect(driver.core.skewRetryCount == 2)
     }
 
-    @Test("a device that the gateway has forgotten registers anew, once")
+    @Test("a device that the gateway has removed registers again, once")
     func unknownDevice() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
@@ -129,7 +128,7 @@ struct ReconnectTests {
         #expect(driver.core.isStopped)
     }
 
-    @Test("a session is kept alive by pings, and given up when one is not answered")
+    @Test("a session is kept alive by pings, and ended when one is not answered")
     func heartbeat() throws {
         var driver = try CoreDriver.ready()
         driver.pass(milliseconds: 59_999)
@@ -167,7 +166,7 @@ struct ReconnectTests {
         #expect(driver.wait != nil)
     }
 
-    @Test("stopping acks what was handled, says goodbye and stays stopped")
+    @Test("stopping acks handled messages, sends a Close and stays stopped")
     func stop() throws {
         var driver = try CoreDriver.ready()
         try driver.receive(CoreDriver.deliver(1))
@@ -180,7 +179,7 @@ struct ReconnectTests {
         #expect(driver.core.deadline == nil)
     }
 
-    @Test("without reconnecting the first end is the last, but a wrong clock is still put right")
+    @Test("without reconnects the first end is the last, but a wrong clock is still corrected")
     func noReconnect() throws {
         var driver = CoreDriver(state: CoreDriver.registered) { $0.reconnects = false }
         driver.start()
@@ -192,7 +191,7 @@ struct ReconnectTests {
         #expect(driver.core.isStopped)
     }
 
-    @Test("a network that is back ends the client's own wait within a second, and tests a path that stands")
+    @Test("a recovered network ends the client's own wait within a second, and tests an open connection")
     func networkChanged() throws {
         var driver = try CoreDriver.ready()
         driver.perform(.networkChanged(name: nil))
@@ -211,7 +210,7 @@ struct ReconnectTests {
         #expect(driver.connectedTo.count == attempts + 1)
     }
 
-    @Test("a network that is back does not shorten a wait that the gateway named")
+    @Test("a recovered network does not shorten a wait that the gateway requested")
     func networkChangedInWindow() throws {
         var driver = try CoreDriver.ready()
         try driver.close(.shuttingDown) { ($0.retryAfterMinimum, $0.retryAfterMaximum) = (60_000, 60_000) }
@@ -223,7 +222,7 @@ struct ReconnectTests {
         #expect(driver.connectedTo.count == attempts + 1)
     }
 
-    @Test("a gateway that forgets the clock or the device after each Welcome is not asked as fast as it answers")
+    @Test("a gateway that forgets the clock or the device after each Welcome is retried with a delay")
     func correctedForEver() throws {
         for code in [CloseCode.clockSkew, .unknownDevice] {
             var driver = CoreDriver(state: CoreDriver.registered)
@@ -241,7 +240,7 @@ struct ReconnectTests {
         }
     }
 
-    @Test("windows of a moment, one after the other, end in backoff; a session that lasted forgets them")
+    @Test("consecutive short windows end in backoff, and a lasting session resets it")
     func tinyWindows() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
@@ -259,7 +258,7 @@ struct ReconnectTests {
         #expect(try #require(driver.wait) <= 1_000)
     }
 
-    @Test("a gateway's time of any value cannot overflow the offset, with a clock from before 1970 either")
+    @Test("no gateway time overflows the offset, even with a clock before 1970")
     func absurdTimes() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.now.wall = -5

@@ -3,7 +3,7 @@ import Wire
 
 @testable import LongwireClient
 
-/// An app that takes its time: its verdicts come later, also in another session, and meanwhile all else goes on.
+/// A slow app: its verdicts arrive later, also in another session, while the client continues.
 @Suite("A slow app")
 struct SlowAppTests {
     private static func position(_ sequence: UInt64, _ ranges: (UInt64, UInt64)...) -> StreamPosition {
@@ -17,7 +17,7 @@ struct SlowAppTests {
         driver.connect()
     }
 
-    @Test("while a message waits for its verdict the client answers, reports its state and acks nothing of it")
+    @Test("while a message waits for its verdict the client answers, reports its state and does not ack it")
     func goesOn() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -31,7 +31,7 @@ struct SlowAppTests {
         #expect(driver.updates.last?.applicationState == .background)
     }
 
-    @Test("what no loop has when the app is suspended is taken back, and given again when the gateway sends it again")
+    @Test("at a suspension messages without a loop are taken back, and given again when they are sent again")
     func withdrawn() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -67,7 +67,7 @@ struct SlowAppTests {
         #expect(driver.acks.last?.positions == [Self.position(6)])
     }
 
-    @Test("a copy that comes while the app still has the first one is not given to it, and is acked with it")
+    @Test("a copy that arrives while the app has the first one is not given to it, and is acked with it")
     func copyInLaterSession() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -98,7 +98,7 @@ struct SlowAppTests {
         #expect(driver.acks.first?.rejected.map(\.sequence) == [1])
     }
 
-    @Test("a verdict on a message of another queue or registration settles nothing of the new one")
+    @Test("a verdict on a message of another queue or registration settles none of the new one")
     func otherQueue() throws {
         for isLost in [false, true] {
             var driver = try CoreDriver.ready()
@@ -121,7 +121,7 @@ struct SlowAppTests {
         }
     }
 
-    @Test("a fetch is not complete while the app has not decided, and ends in its time all the same")
+    @Test("a fetch is not complete while a verdict is missing, and ends in time anyway")
     func fetch() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -134,7 +134,7 @@ struct SlowAppTests {
         #expect(driver.events.contains(.fetched(messages: 1, isComplete: false)))
     }
 
-    @Test("more bytes than any window has end the connection before they fill the memory")
+    @Test("more bytes than any window end the connection before they fill the memory")
     func bytes() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -146,7 +146,7 @@ struct SlowAppTests {
         #expect(sequence == UInt64(Limits.handlingByteCount / 60_000) + 1)
     }
 
-    @Test("when the state cannot be stored, what the app has not been given yet is given to it later")
+    @Test("when the state cannot be stored, undelivered messages are given to the app later")
     func storeFails() throws {
         var driver = try CoreDriver.ready()
         driver.isSlow = true
@@ -162,7 +162,7 @@ struct SlowAppTests {
         #expect(driver.shown.last == 1 && driver.open.count == 1)
     }
 
-    @Test("an app that is back tests the path it has, or ends a wait of the client's own")
+    @Test("an app that returns to the foreground tests its connection, or ends a wait of the client's own")
     func resume() throws {
         var driver = try CoreDriver.ready()
         driver.perform(.applicationState(.background, keepsRunning: false))

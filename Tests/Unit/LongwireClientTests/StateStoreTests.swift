@@ -29,7 +29,7 @@ struct StateStoreTests {
         try body(folder.path)
     }
 
-    @Test("what is written is what is read")
+    @Test("state survives writing and reading")
     func roundTrip() throws {
         for var state in [sample(), ClientState(appID: "a b\nc")] {
             #expect(try ClientState(serialized: state.serialized) == state)
@@ -38,7 +38,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("half a state, a newer one and a wrong line are refused, not half understood")
+    @Test("a truncated state, a newer one and an invalid line are refused as a whole")
     func refused() throws {
         let whole = sample().serialized
         for end in 0..<(whole.count - 1) {
@@ -63,7 +63,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("heartbeats of the eight last networks are kept, and only those that make sense")
+    @Test("valid heartbeats of the eight last networks are kept")
     func heartbeats() throws {
         var state = ClientState(appID: "demo")
         for number in 0..<10 { state.keep(HeartbeatPlan(learnt: 60, ceiling: 300, failed: 90), on: "\(number)") }
@@ -77,7 +77,7 @@ struct StateStoreTests {
         #expect(state.heartbeats.count == 8)
     }
 
-    @Test("a file store begins empty, replaces as a whole, keeps the secret to its owner, and leaves nothing beside it")
+    @Test("a file store starts empty, replaces atomically, restricts the secret to its owner, and leaves no other file")
     func file() throws {
         try withFolder { folder in
             let store = FileStateStore(path: folder + "/device.state")
@@ -93,7 +93,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("what a killed client left of its writing is removed at the next start, and nothing else is")
+    @Test("files that a killed client left are removed at the next start, and no others")
     func drafts() throws {
         try withFolder { folder in
             let path = folder + "/device.state"
@@ -105,7 +105,7 @@ struct StateStoreTests {
             for name in kept + ["device.state.new3w5e11264sgsf", "device.state.new1"] {
                 try Data("half".utf8).write(to: URL(fileURLWithPath: folder + "/" + name))
             }
-            // A reader in another process, an extension for one, leaves alone what the client writes.
+            // A reader in another process, such as an extension, does not change the client's files.
             _ = try FileStateStore(path: path).load()
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).count == kept.count + 3)
             let client = LongwireClient(
@@ -118,7 +118,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("a file that cannot be understood or written is an error that names it, never an empty state")
+    @Test("a file that cannot be parsed or written is an error that names it, never an empty state")
     func damaged() throws {
         try withFolder { folder in
             let path = folder + "/device.state"
@@ -128,7 +128,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("one changed bit anywhere is noticed: a position that is too high would lose messages in silence")
+    @Test("one changed bit anywhere is detected, because too high a position would silently lose messages")
     func changedBit() throws {
         let whole = sample().serialized
         for index in whole.indices {
@@ -143,7 +143,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("two clients on one file: the second to write is refused, and the file is as the first one left it")
+    @Test("of two clients on one file the second to write is refused, and the file stays the first one's")
     func twoClients() throws {
         try withFolder { folder in
             for isNew in [true, false] {
@@ -165,7 +165,7 @@ struct StateStoreTests {
         }
     }
 
-    @Test("a damaged file can be set aside; a device then begins anew")
+    @Test("a damaged file can be set aside, and the device then registers again")
     func setAside() throws {
         try withFolder { folder in
             let path = folder + "/device.state"

@@ -11,7 +11,7 @@ struct SuspensionTests {
         return result
     }
 
-    @Test("what is read between suspension and the result of the next update is dropped un-acked, then comes again")
+    @Test("messages between suspension and the next update's result are dropped unacked, then sent again")
     func dropped() throws {
         var driver = try CoreDriver.ready()
         try driver.receive(CoreDriver.deliver(1))
@@ -59,7 +59,7 @@ struct SuspensionTests {
         #expect(driver.shown == [1])
     }
 
-    @Test("a new session begins with the state its Hello told")
+    @Test("a new session starts with the state in its Hello")
     func newSession() throws {
         var driver = try CoreDriver.ready()
         driver.perform(.applicationState(.background, keepsRunning: false))

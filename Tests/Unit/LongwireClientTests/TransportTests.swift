@@ -5,10 +5,10 @@ import Testing
 
 @testable import LongwireClient
 
-/// The Linux side of the seam against a peer on the loopback interface.
+/// The Linux transport against a peer on the loopback interface.
 @Suite("Transport")
 struct TransportTests {
-    /// Accepts one connection, echoes one message, and ends.
+    /// A peer that accepts one connection, echoes one message, and ends.
     private struct Peer {
         let listener: CInt
         let port: UInt16
@@ -40,7 +40,7 @@ struct TransportTests {
             tls = try TLSSession(accepting: context, descriptor: connection)
         }
 
-        /// As `accept`, and goes on with something else until a client comes.
+        /// Accepts a connection, and runs `work` repeatedly until a client connects.
         mutating func acceptWhile(_ work: () throws -> Void) throws {
             var waiting = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
             while poll(&waiting, 1, 10) == 0 { try work() }
@@ -68,12 +68,12 @@ struct TransportTests {
         try body(TLSContext(certificatePath: certificate, keyPath: key), certificate, digest)
     }
 
-    /// Waits until the name is found and the connection begun: a peer that accepts before that waits for ever.
+    /// Waits until the name is resolved and the connection started, because a peer that accepts earlier would block.
     private static func begin(_ transport: SocketTransport) throws {
         while transport.interest == nil { try transport.serve() }
     }
 
-    /// Drives both sides until the client's is open; throws what the client's throws.
+    /// Drives both sides until the client's is open; throws the client's errors.
     private static func open(_ transport: SocketTransport, _ peer: Peer) throws {
         while !transport.isOpen {
             _ = peer.tls?.handshake()
@@ -87,7 +87,7 @@ struct TransportTests {
         return bytes
     }
 
-    @Test("plain: bytes travel both ways, and the end is told behind the last of them")
+    @Test("plain: bytes pass both ways, and the end follows the last of them")
     func plain() throws {
         var peer = try Peer()
         let transport = try SocketTransport(
@@ -105,7 +105,7 @@ struct TransportTests {
         #expect(throws: TransportFailure.self) { while true { _ = try transport.read() } }
     }
 
-    /// A name server that answers when the test says so.
+    /// A name server that answers when the test decides.
     private final class SlowNames: Sendable {
         let latch = Latch()
         let port: UInt16
@@ -117,7 +117,7 @@ struct TransportTests {
         }
     }
 
-    @Test("a name that takes its time is waited for by nobody, and then connected to")
+    @Test("a slow name lookup blocks no caller, and the connection follows it")
     func slowName() throws {
         var peer = try Peer()
         defer { peer.end() }
@@ -135,7 +135,7 @@ struct TransportTests {
         try Self.open(transport, peer)
     }
 
-    @Test("a name that cannot be found is a failure with the system's words")
+    @Test("a name that is not found is an error with the system's message")
     func unknownName() throws {
         let woken = Latch()
         let transport = try SocketTransport(
@@ -168,12 +168,12 @@ struct TransportTests {
             })
         begun.wait()
         #expect(mailbox.post(.stop))
-        // The name is still looked for: a client that waited for it would never end.
+        // The lookup is still running. A client that waited for it would never end.
         ended.wait()
         names.latch.open()
     }
 
-    @Test("no more than a few look-ups hang at a time")
+    @Test("only a few hanging lookups run at a time")
     func manySlowNames() throws {
         let (names, allowance) = (SlowNames(port: 7), ThreadAllowance())
         var transports: [SocketTransport] = []
@@ -193,7 +193,7 @@ struct TransportTests {
         #expect(refused?.reason == "cannot look up gateway.example: earlier look-ups have not come back")
     }
 
-    @Test("a port where nobody listens is a failure, not a wait")
+    @Test("a port without a listener is an error, not a wait")
     func refused() throws {
         let peer = try Peer()
         peer.end()
@@ -204,7 +204,7 @@ struct TransportTests {
         }
     }
 
-    @Test("TLS: a trusted gateway is believed, with its pin or without one; with another pin it is not")
+    @Test("TLS: a trusted gateway is accepted, with its pin or without one, but not with another pin")
     func pinning() throws {
         try Self.withContext { context, certificate, digest in
             let other = [UInt8](repeating: 7, count: 32)
@@ -230,7 +230,7 @@ struct TransportTests {
         }
     }
 
-    @Test("TLS: a pin alone does not make a stranger trusted")
+    @Test("TLS: a pin alone does not make a certificate trusted")
     func pinIsNoTrust() throws {
         try Self.withContext { context, _, digest in
             var peer = try Peer()
@@ -254,12 +254,12 @@ struct TransportTests {
         #expect(throws: LongwireClientError.self) { try configuration.validate() }
     }
 
-    /// The socket address of a literal.
+    /// Returns the socket address of a literal.
     private static func address(_ host: String, _ port: UInt16) throws -> [UInt8] {
         try #require(try SocketTransport.addresses(of: Endpoint(host: host, port: port)).get().first)
     }
 
-    @Test("look-ups that hang shut nobody out: addresses of an earlier one serve, and a literal needs none")
+    @Test("hanging lookups block no connection: earlier addresses are used, and literals need none")
     func hangingNames() throws {
         let (names, allowance, known) = (SlowNames(port: 7), ThreadAllowance(), KnownAddresses())
         defer { names.latch.open() }
@@ -283,9 +283,9 @@ struct TransportTests {
         #expect(hanging[0].interest != nil, "and when that is over, the known addresses")
     }
 
-    @Test("an address that does not answer at all gives way to the next one")
+    @Test("an address that never answers is followed by the next one")
     func deadAddress() throws {
-        // Its queue is full: a connection to it is neither made nor refused.
+        // Its backlog is full, so a connection is neither accepted nor refused.
         let dead = try Peer()
         defer { dead.end() }
         var fillers: [SocketTransport] = []

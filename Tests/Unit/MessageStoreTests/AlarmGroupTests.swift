@@ -6,7 +6,7 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// Jobs whose app has no room stay in the store; each is told when its own time has come, whatever lies before it.
+/// Jobs whose app has no room stay in the store; each is reported at its own time, whatever earlier jobs exist.
 @Suite("Alarms that wait for room")
 struct AlarmGroupTests {
     private static let app = AppKey(7)
@@ -36,7 +36,7 @@ struct AlarmGroupTests {
     private func ask(_ fixture: StoreFixture, _ observer: Observer, at time: Int64) throws -> [UInt64] {
         let shard = fixture.shards[0]
         observer.found = []
-        // Alarms outside groups, then each group, as often as one is due.
+        // Reads alarms outside groups, then each group, as long as one is due.
         for group in [AlarmGroup?.none] + shard.alarmGroups.map(Optional.some) {
             var rounds = 0
             while group.map({ shard.nextAlarm(of: $0) <= time }) ?? (shard.nextAlarm <= time), rounds < 200 {
@@ -52,7 +52,7 @@ struct AlarmGroupTests {
         return observer.found
     }
 
-    @Test("a job that stays hides none behind it that ends earlier, however many lie between", arguments: [1, 600])
+    @Test("a job that stays hides no later job that ends earlier, however many are between them", arguments: [1, 600])
     func hidden(between: UInt64) throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -75,7 +75,7 @@ struct AlarmGroupTests {
         try fixture.spillAll()
         #expect(try ask(fixture, observer, at: 10_000) == [])
         #expect(try ask(fixture, observer, at: 35_000) == [])
-        // Strategy 4 waits for half a minute; the other one's end comes later.
+        // Strategy 4 waits for half a minute. The other one's end is later.
         #expect(try ask(fixture, observer, at: 35_001) == [1_002])
         #expect(try ask(fixture, observer, at: 70_000) == [1_001])
         #expect(try ask(fixture, observer, at: 80_000) == [])

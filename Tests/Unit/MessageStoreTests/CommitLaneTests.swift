@@ -6,11 +6,11 @@ import Wire
 
 @testable import MessageStore
 
-/// A simulated network that keeps the calls of commits until the test has their servers come to them.
+/// A simulated network that holds the calls of commits until the test lets their servers run them.
 private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
-    // Sound because an engine without threads uses it on the test's thread.
+    // `@unchecked Sendable` is sound because an engine without threads uses it on the test's thread.
 
-    /// A call that was begun, and whose replies the lane does not have yet.
+    /// A started call without replies yet.
     final class Call {
         let commands: [RedisCommand]
         fileprivate let connection: Connection
@@ -21,20 +21,20 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
         }
 
         var names: [String] { commands.map(\.name) }
-        /// The stream's entry that a command is about.
+        /// Returns the id of the stream entry in a command.
         func id(_ place: Int) -> String {
             let words = commands[place].arguments.map { String(decoding: $0, as: UTF8.self) }
             return words[words.count - 3]
         }
-        /// Of the replies that have arrived.
+        /// The error codes of the replies that have arrived.
         var faultCodes: [String] { ((try? outcome?.get()) ?? []).compactMap { $0.fault.map { String($0.code) } } }
-        /// How many replicas are waited for.
+        /// The number of replicas that WAIT requests.
         var wanted: String {
             let words = commands[commands.count - 1].arguments.map { String(decoding: $0, as: UTF8.self) }
             return words[words.count - 2]
         }
 
-        /// The server comes to it, and its replies arrive; the wait's may be another one.
+        /// Runs the call at its server and delivers its replies; WAIT's may be replaced.
         func answer(wait: RedisReply? = nil) throws {
             try connection.real.begin(commands)
             var replies = try #require(try connection.real.proceed())
@@ -42,7 +42,7 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
             outcome = .success(replies)
         }
 
-        /// The server never comes to it, and the connection ends.
+        /// Ends the connection before the server runs the call.
         func lose() { outcome = .failure(.broken(connection.address, "the connection ended")) }
     }
 
@@ -80,11 +80,11 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
     }
 
     private let real: SimulatedNetwork
-    /// Under way, in the order in which they were begun.
+    /// The calls in flight, in start order.
     fileprivate(set) var calls: [Call] = []
-    /// Connections that had a call.
+    /// The number of connections that had a call.
     fileprivate(set) var pipeCount = 0
-    /// Waits that are not a lane's are over at once.
+    /// Whether waits outside of lanes succeed at once.
     var saysEnough = false
 
     init(_ cluster: SimulatedCluster) { real = SimulatedNetwork(cluster) }
@@ -96,7 +96,7 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
     func sleep(milliseconds: Int) { real.sleep(milliseconds: milliseconds) }
 }
 
-/// What a lane sends and when, and what it makes of replies: servers come to its calls when the test says so.
+/// A lane's calls, their times, and the effect of replies; servers run its calls when the test decides.
 @Suite("The lane of a server")
 struct CommitLaneTests {
     private final class Bench {
@@ -156,14 +156,14 @@ struct CommitLaneTests {
             loop.turn()
         }
 
-        /// A group of its own in a call of its own, as far as there is one.
+        /// Submits a group, in a separate call if possible.
         @discardableResult
         func send(_ part: Int, byteCount: Int = 10) -> Ticket {
             defer { turn() }
             return put(part, byteCount: byteCount)
         }
 
-        /// Servers come to all calls, until nothing is under way.
+        /// Lets servers run all calls until none is in flight.
         func settle() throws {
             for _ in 0..<50 {
                 for call in network.calls { try call.answer() }
@@ -177,7 +177,7 @@ struct CommitLaneTests {
 
         private func log(_ part: Int) -> String { String(decoding: GroupKeys.log("lane", part: part), as: UTF8.self) }
 
-        /// The server knows the script from now on; no log has what it is run for here.
+        /// Loads the script on the server; the logs do not contain this script's data.
         func loadScript() {
             let script = RedisScripts.appendBehind.source
             let reply = cluster.intrude(["EVAL", script, "1", log(0), "1-9", "1", "x", "1-10", "b", "x"])
@@ -197,7 +197,7 @@ struct CommitLaneTests {
 
     // MARK: Calls
 
-    @Test("what logs have gathered shares a call, up to its size, and one wait")
+    @Test("groups of several logs share a call up to its size, and one WAIT")
     func shared() throws {
         let bench = try Bench(parts: 4)
         for part in 0..<3 { bench.put(part) }
@@ -211,7 +211,7 @@ struct CommitLaneTests {
         #expect(bench.stores.map(\.committedTicket) == [2, 2, 2, 1])
     }
 
-    @Test("two small calls are under way at most; a log that waits for one stands still, and goes when one has ended")
+    @Test("at most two small calls are in flight; a log that waits for one continues when one has ended")
     func placeOfSmall() throws {
         let bench = try Bench(parts: 5)
         for part in 0..<3 { bench.send(part) }
@@ -219,25 +219,25 @@ struct CommitLaneTests {
         bench.cluster.advance(milliseconds: Int(Limits.stuckMilliseconds) + 1)
         #expect(bench.stores.map { $0.acceptsWrites } == [false, false, false, true, true])
         #expect(bench.entries(2) == [])
-        // Large groups have places of their own.
+        // Large groups have separate places.
         bench.send(3, byteCount: Self.large)
         #expect(bench.network.calls.count == Limits.callsOfLane + 1)
         bench.send(4)
         try bench.network.calls[1].answer()
         bench.turn()
         #expect(bench.stores.map(\.committedTicket) == [0, 1, 0, 0, 0])
-        // Both that waited share the place.
+        // Both waiting logs share the place.
         #expect(bench.network.calls.map { $0.names.count } == [2, 2, 3])
         try bench.settle()
         #expect(bench.stores.allSatisfy { $0.committedTicket == 1 && $0.acceptsWrites })
-        // Connections are used again.
+        // Connections are reused.
         let pipeCount = bench.network.pipeCount
         for part in 0..<5 { bench.send(part) }
         try bench.settle()
         #expect(bench.network.pipeCount == pipeCount && pipeCount == 3)
     }
 
-    @Test("six large groups are under way at most, each in a call of its own, and keep no small one waiting")
+    @Test("at most six large groups are in flight, each in a separate call, without delaying a small one")
     func placesOfLarge() throws {
         let bench = try Bench(parts: Limits.largeCallsOfLane + 2)
         for part in 0...Limits.largeCallsOfLane { bench.send(part, byteCount: Self.large) }
@@ -251,7 +251,7 @@ struct CommitLaneTests {
     // MARK: Order
 
     @Test(
-        "a group goes in only behind the one before it, and nothing goes after a refusal before all is known",
+        "a group is appended only after the previous one, and no group is sent after a refusal before all results",
         arguments: [false, true])
     func order(isFirstLost: Bool) throws {
         let bench = try Bench()
@@ -278,7 +278,7 @@ struct CommitLaneTests {
         #expect(bench.stores[0].committedTicket == 3 && bench.entries(0) == ["1-1", "1-2", "1-3"])
     }
 
-    @Test("a later group's wait speaks for the one before it, whose own reply is lost")
+    @Test("a later group's WAIT confirms the previous one, whose reply is lost")
     func laterSpeaks() throws {
         let bench = try Bench()
         bench.loadScript()
@@ -296,7 +296,7 @@ struct CommitLaneTests {
     // MARK: Waits
 
     @Test(
-        "as many replicas are waited for as the map has or the configuration wants, and fewer are not enough",
+        "as many replicas are awaited as the map has or the configuration requires, and fewer are not enough",
         arguments: [(1, 0, 1), (2, 1, 2), (1, 2, 2), (0, 0, 0)])
     func replicas(of server: Int, minReplicas: Int, wanted: Int) throws {
         let bench = try Bench(replicas: server, minReplicas: minReplicas)
@@ -308,7 +308,7 @@ struct CommitLaneTests {
             try bench.network.calls[0].answer(wait: reply)
             bench.turn()
             #expect(bench.stores[0].committedTicket == 0, "after \(reply)")
-            // It is in the stream: a look, a write and the same wait.
+            // It is in the stream: a read, a write and the same WAIT.
             let cover = try #require(bench.network.calls.first)
             #expect(cover.names == ["XRANGE", "SET", "WAIT"] && cover.wanted == "\(wanted)")
         }
@@ -321,7 +321,7 @@ struct CommitLaneTests {
         #expect(bench.stores[0].committedTicket == 1 && bench.entries(0) == ["1-1"])
     }
 
-    @Test("a wait that is refused speaks for nothing: the stream is asked, and the group covered")
+    @Test("a refused WAIT confirms nothing: the stream is read, and the group is covered by a new WAIT")
     func refusedWait() throws {
         let bench = try Bench()
         bench.send(0)

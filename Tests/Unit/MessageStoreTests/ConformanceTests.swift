@@ -6,7 +6,7 @@ import Wire
 
 @testable import MessageStore
 
-/// `LONGWIRE_SEED` plays one sequence; otherwise a fixed handful.
+/// The seed in `LONGWIRE_SEED`, or a fixed list.
 func conformanceSeeds(_ count: Int) -> [UInt64] {
     if let text = ProcessInfo.processInfo.environment["LONGWIRE_SEED"], let seed = UInt64(text) { return [seed] }
     return Array(1...UInt64(count) + 1)
@@ -16,14 +16,14 @@ func conformanceSeeds(_ count: Int) -> [UInt64] {
 struct ConformanceTests {
     static let buckets = [Bucket(0), Bucket(7), Bucket(4095)]
 
-    @Test("the fake holds what it is told", arguments: conformanceSeeds(20))
+    @Test("the fake keeps what is written", arguments: conformanceSeeds(20))
     func fake(seed: UInt64) throws {
         let harness = MemoryStoreHarness()
         try checkShardStoreConformance(harness, seed: seed, stepCount: 1500, buckets: Self.buckets)
         #expect(harness.memory.violations == [])
     }
 
-    @Test("beyond its bounds the fake tells of it and goes on")
+    @Test("the fake reports a breach of its bounds and continues")
     func fakeBounds() throws {
         let harness = MemoryStoreHarness()
         harness.memory.batchByteCount = (8 << 20) - 64
@@ -31,7 +31,7 @@ struct ConformanceTests {
         #expect(harness.memory.violations.count == 5)
     }
 
-    @Test("beyond its bounds the embedded store tells of it and goes on", arguments: [false, true])
+    @Test("the embedded store reports a breach of its bounds and continues", arguments: [false, true])
     func bounds(isSpilling: Bool) throws {
         let folder = try TemporaryFolder()
         let harness = try EmbeddedStoreHarness(
@@ -47,13 +47,13 @@ struct ConformanceTests {
         let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: true)
         defer { harness.close() }
         try checkAlarmSuccessors(harness)
-        // One message's and two jobs'; what those have taken over is gone for good.
+        // One message's and two jobs' alarms. The alarms that the jobs have taken over are gone permanently.
         try harness.waitForAlarms(3)
         try harness.reopen()
         try harness.waitForAlarms(3)
     }
 
-    @Test("a narrow read goes on behind rows that are deleted young", arguments: [false, true])
+    @Test("a limited read continues after rows that are young deletions", arguments: [false, true])
     func narrowScan(isFake: Bool) throws {
         if isFake { return try checkNarrowScan(MemoryStoreHarness()) }
         let folder = try TemporaryFolder()
@@ -62,7 +62,7 @@ struct ConformanceTests {
         try checkNarrowScan(harness)
     }
 
-    @Test("a message whose job's row cannot be read has an alarm at its end", arguments: [false, true])
+    @Test("a message whose job row cannot be read has an alarm at its expiry", arguments: [false, true])
     func unreadableSuccessor(isFake: Bool) throws {
         if isFake { return try checkUnreadableSuccessor(MemoryStoreHarness()) }
         let folder = try TemporaryFolder()
@@ -72,7 +72,7 @@ struct ConformanceTests {
         try harness.waitForAlarms(2)
     }
 
-    @Test("the smallest journal that can be configured takes many times its size")
+    @Test("the smallest configurable journal accepts many times its size")
     func smallestJournal() throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder)
@@ -95,7 +95,7 @@ struct ConformanceTests {
         #expect(fixture.embedded.statistics.spilledRowCount > 0)
     }
 
-    @Test("the journal alone holds what it is told", arguments: conformanceSeeds(2))
+    @Test("the journal alone keeps what is written", arguments: conformanceSeeds(2))
     func journal(seed: UInt64) throws {
         let folder = try TemporaryFolder()
         let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: false)
@@ -103,7 +103,7 @@ struct ConformanceTests {
         try checkShardStoreConformance(harness, seed: seed, stepCount: 500, buckets: Self.buckets)
     }
 
-    @Test("journal and ordered store hold what they are told while rows spill", arguments: conformanceSeeds(4))
+    @Test("journal and ordered store keep what is written while rows move", arguments: conformanceSeeds(4))
     func spilling(seed: UInt64) throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder, segment: 16 << 10)

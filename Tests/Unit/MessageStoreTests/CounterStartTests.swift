@@ -6,14 +6,14 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// What a start reads of the counters: bounded by apps, not by the gateway's age.
+/// A start reads a number of counter rows that is bounded by the number of apps, not by the gateway's age.
 @Suite("Counters at a start")
 struct CounterStartTests {
     private static let today: UInt32 = 20_800
     private static var noon: Int64 { Int64(today) * 86_400_000 + 43_200_000 }
     private static let appCount = 10
 
-    @Test("after a year of ten apps in all buckets a start reads three days by bucket and folded rows, and keeps sums")
+    @Test("after a year of ten apps a start reads three days by bucket and folded rows, and keeps sums")
     func afterAYear() throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder, segment: 16 << 20)
@@ -39,7 +39,7 @@ struct CounterStartTests {
                 _ = shard.endBatch()
                 if bucket % 256 == 255 { try fixture.sync() }
             }
-            // What folding leaves of 365 days.
+            // The folded rows of 365 days.
             var fold = CounterFold()
             var change = CounterFold.Change()
             for app in apps {
@@ -63,7 +63,7 @@ struct CounterStartTests {
         try store.loadAll(table: .counters) { start.take($0) }
         #expect(foldedCount == Self.appCount * 89)
         #expect(start.rowCount == Self.appCount * Bucket.count * 3)
-        // Today's and yesterday's are kept one by one.
+        // Today's and yesterday's are kept separately.
         #expect(start.current.count == Self.appCount * Bucket.count * 2)
         #expect(start.sums.count == Self.appCount * (1 + 89))
         let shard = Shard(

@@ -6,10 +6,10 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// The number of a folder's owner, and what relies on it.
+/// The number of a folder's owner, and the code that relies on it.
 @Suite("Embedded store: epochs")
 struct EpochTests {
-    /// What happens to a folder between two runs.
+    /// A change of the folder between two runs.
     enum Change: CaseIterable, CustomTestStringConvertible {
         case nothing, otherSegments, emptyRun, otherSegmentsAndEmptyRun, noSpares, noJournal
         var testDescription: String { "\(self)" }
@@ -33,7 +33,7 @@ struct EpochTests {
         return accepted
     }
 
-    /// Counts publishes on top of what the store has, one a batch.
+    /// Counts publishes in addition to the stored ones, one per batch.
     private func count(_ publishes: Int, in fixture: StoreFixture) throws {
         let shard = fixture.shards[0]
         var sum: [UInt8]?
@@ -49,7 +49,7 @@ struct EpochTests {
         try fixture.sync()
     }
 
-    /// Counts a hundred publishes, brings the row to the ordered store, and changes the folder.
+    /// Counts a hundred publishes, moves the row to the ordered store, and changes the folder.
     private func prepare(_ folder: TemporaryFolder, _ change: Change) throws -> EmbeddedStore.Configuration {
         do {
             let fixture = try StoreFixture(Self.configuration(folder))
@@ -78,7 +78,7 @@ struct EpochTests {
         let folder = try TemporaryFolder()
         let configuration = try prepare(folder, change)
         do {
-            // A process that is killed leaves the same: nothing is spilled at a close.
+            // A killed process leaves the same: a close moves no rows.
             let fixture = try StoreFixture(configuration)
             defer { fixture.close() }
             #expect(try accepted(fixture) == 100)
@@ -89,7 +89,7 @@ struct EpochTests {
         #expect(try accepted(fixture) == 150)
     }
 
-    @Test("each opening has a higher epoch than all before it", arguments: Change.allCases)
+    @Test("each opening has a higher epoch than all earlier ones", arguments: Change.allCases)
     func rises(_ change: Change) throws {
         let folder = try TemporaryFolder()
         func open(_ configuration: EmbeddedStore.Configuration) throws -> UInt64 {
@@ -111,7 +111,7 @@ struct EpochTests {
         #expect(last >= 9)
     }
 
-    @Test("a folder without an epoch goes on above its journal's generations")
+    @Test("a folder without an epoch continues above its journal's generations")
     func olderFolder() throws {
         let folder = try TemporaryFolder()
         let configuration = try prepare(folder, .otherSegments)
@@ -124,7 +124,7 @@ struct EpochTests {
         #expect(fixture.embedded.epoch > (try #require(epoch)))
     }
 
-    @Test("an epoch file that says something else is refused, and stays", arguments: ["", "longwire epoch x\n", "7\n"])
+    @Test("an invalid epoch file is refused and kept", arguments: ["", "longwire epoch x\n", "7\n"])
     func unknownEpoch(text: String) throws {
         let folder = try TemporaryFolder()
         _ = try prepare(folder, .nothing)

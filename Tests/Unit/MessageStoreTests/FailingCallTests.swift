@@ -8,22 +8,23 @@ import Wire
 @testable import MessageStore
 
 #if DEBUG
-/// What a store was told and what it promised: the rows after each batch, and the last batch known durable.
+/// The expected content: the rows after each batch, and the last batch known durable.
 private struct Books {
     struct Row: Equatable {
         var value: [UInt8]
         var wakeAt: Int64
     }
     var states: [[StoreKey: Row]] = [[:]]
-    /// The batch before the current opening's first.
+    /// The last batch before the current opening's first.
     var base = 0
     var promised = 0
     var keys = Set<StoreKey>()
     var now: [StoreKey: Row] { states[states.count - 1] }
 }
 
-/// A short run of a store with one call (or all from it on) failing: a script from a seed, with spills and
-/// restarts, against plain books.
+/// A short run of a store in which one call, or every call from it on, fails.
+///
+/// A seeded script with spills and restarts is compared with plain dictionaries.
 private final class StoreRun {
     let plan: FaultPlan
     private let configuration: EmbeddedStore.Configuration
@@ -34,7 +35,7 @@ private final class StoreRun {
     private var random = SeededGenerator(seed: 5)
     private let isOnce: Bool
     private(set) var problems: [String] = []
-    /// What was told of the fault, in whatever way.
+    /// All reports of the fault.
     private(set) var told: [String] = []
 
     final class Answers: ShardStoreObserver {
@@ -60,7 +61,7 @@ private final class StoreRun {
         plan = FaultPlan(folder: folder.path, kind: kind, at: number, extent: extent, isCounted: isCounted)
     }
 
-    /// The script, up to the first failure that ends a store.
+    /// Runs the script up to the first failure that ends a store.
     func play() throws {
         defer { plan.remove() }
         guard open() else { return }
@@ -73,7 +74,7 @@ private final class StoreRun {
         }
     }
 
-    /// A start with everything in order again: what was promised is there, and the store works.
+    /// Starts without faults: durable rows must be there, and the store must work.
     func verify() throws {
         fatal.clear()
         told.removeAll()
@@ -114,10 +115,10 @@ private final class StoreRun {
         guard let fixture else { return }
         note()
         let store = fixture.embedded
-        // Handed over or not: what is written is seen at the next start.
+        // A written batch is visible at the next start, whether submitted or not.
         fixture.close()
         self.fixture = nil
-        // The spiller may have met the fault just before its end.
+        // The spiller may have failed just before its end.
         if let failure = store.spiller.failures.last { told.append(failure) }
         if let error = fatal.value { told.append("\(error)") }
     }
@@ -128,7 +129,7 @@ private final class StoreRun {
         if let failure = fixture?.embedded.statistics.lastSpillFailure { told.append(failure) }
     }
 
-    /// Waits; false when the store failed meanwhile.
+    /// Waits; returns false if the store failed.
     private func wait(_ what: String, until isDone: @escaping () -> Bool) throws -> Bool {
         guard let fixture else { return false }
         let fatal = fatal
@@ -171,7 +172,7 @@ private final class StoreRun {
             }
             if table.isEphemeral, state[key] != nil { continue }
             if table == .counters {
-                // Sums have to be right whatever the disk has of them, and however often a start replays the rest.
+                // Sums must be correct whatever part is on disk, and however often a start replays the others.
                 let bytes = [UInt8(1), 0, 0, UInt8.random(in: 1...127, using: &random)]
                 guard let change = bytes.withUnsafeBytes({ CounterChange($0) }) else { continue }
                 let sum = change.added(to: state[key]?.value, key)
@@ -198,7 +199,7 @@ private final class StoreRun {
         return try wait("the commit") { shard.committedTicket >= shard.lastTicket }
     }
 
-    /// Asks for everything young to go to the ordered store; one that was told of a failure is not waited for.
+    /// Moves all young rows to the ordered store; a reported failure ends the wait.
     private func spill() throws -> Bool {
         guard try sync(), let fixture else { return false }
         let (store, shard, isOnce) = (fixture.embedded, fixture.shards[0], isOnce)
@@ -209,7 +210,7 @@ private final class StoreRun {
         }
     }
 
-    /// Reads rows and holds them against the books; after a start this finds which batch the store ends with.
+    /// Compares rows with the expected ones; after a start this finds the batch with which the store ends.
     private func compare(_ chosen: [StoreKey]? = nil) throws -> Bool {
         guard let fixture else { return false }
         let shard = fixture.shards[0]
@@ -222,7 +223,7 @@ private final class StoreRun {
         else { return false }
         if let failure = reply.failure {
             told.append(failure)
-            return chosen != nil  // a failed read is one publish's trouble, not the store's
+            return chosen != nil  // A failed read affects one publish, not the store.
         }
         var found: [StoreKey: Books.Row] = [:]
         for (key, result) in zip(keys, reply.results) {
@@ -251,7 +252,7 @@ private final class StoreRun {
     private func checkAlarms() throws {
         guard let shard = fixture?.shards.first else { return }
         let observer = observer
-        // A start does not know where alarms are: it takes several reads to have looked everywhere.
+        // A start does not know where alarms are, so it takes several reads to cover everything.
         var keys: [StoreKey] = []
         var isComplete = false
         while !isComplete {
@@ -291,14 +292,14 @@ struct StoreFailingCallTests {
 
     static let isThorough = ProcessInfo.processInfo.environment["LONGWIRE_FAULTS"] == "all"
 
-    /// `LONGWIRE_FAULTS=all` takes every n; otherwise other ones in each case, the first of them closer together.
+    /// `LONGWIRE_FAULTS=all` tests every n; otherwise each case tests different ones, the first of them closer together.
     static func next(after number: Int, _ fault: Case) -> Int {
         if isThorough { return number + 1 }
         let stride = fault.kind == .error(EIO) ? 25 : 40
         return number + (number < 16 ? 3 : stride) + number / 8
     }
 
-    @Test("the n-th call failing traps nothing, hangs nothing, loses nothing promised, and is told", arguments: cases)
+    @Test("a failed n-th call neither traps nor hangs, loses no durable row, and is reported", arguments: cases)
     func nthCall(_ fault: Case) throws {
         var number = 1
         var kinds = Set<String>()
@@ -315,7 +316,7 @@ struct StoreFailingCallTests {
             #expect(run.problems == [], "\(here)")
             for hit in run.plan.hits { kinds.insert(String(hit.prefix { $0 != "/" })) }
             if isOver { break }
-            // Leftovers that cannot be removed harm nobody.
+            // Leftovers that cannot be removed are harmless.
             let isTidying = run.plan.hits.allSatisfy { $0.hasPrefix("unlink") || $0.hasPrefix("rmdir") }
             #expect(!told.isEmpty || isTidying, "\(here) went unnoticed")
             number = Self.next(after: number, fault)

@@ -2,7 +2,7 @@ import Wire
 
 @testable import Delivery
 
-/// One of everything that Delivery stores, for the fixtures of the store's format.
+/// One row of everything that Delivery stores, for the fixtures of the store's format.
 enum FixtureRows {
     struct Row {
         var key: StoreKey
@@ -128,7 +128,7 @@ enum FixtureRows {
         return Row(key: facts.key, wakeAt: facts.wakeAt, value: value)
     }
 
-    /// A job, and the request and trace of its message.
+    /// Returns a job, and the request and trace of its message.
     private static func job(_ state: JobRow.State, _ number: UInt64, _ app: AppKey, _ time: Int64) -> [Row] {
         let facts = facts(
             DeviceID(high: 0xD0D0, low: 1), Bucket(1000), app, 100 + number, time, .message)
@@ -165,7 +165,7 @@ enum FixtureRows {
         ]
     }
 
-    /// An alias's row and some tag rows.
+    /// Returns an alias's row and some tag rows.
     private static func names(_ app: AppKey, _ time: Int64) -> [Row] {
         let (cid, name) = (DeviceID(high: 0xD0D0 * 3, low: 3), AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"))
         var alias = AliasRow(app: app, text: name.text)
@@ -179,7 +179,7 @@ enum FixtureRows {
         return tags + [Row(key: AliasRow.key(name), wakeAt: 0, value: bytes(row.byteCount) { row.write(into: $0) })]
     }
 
-    /// A task and everything that is kept for it.
+    /// Returns a task and all rows that belong to it.
     private static func task(_ app: AppKey, _ time: Int64) -> [Row] {
         let id = TaskID(kind: .list, month: 11, day: 18, home: Bucket(1000), random: (5, 6))
         var lengths = MessageContent.Lengths()
@@ -221,7 +221,7 @@ enum FixtureRows {
         ]
     }
 
-    /// A broadcast in its app's log, its task, and the ledger row of one of its messages, which has an alarm.
+    /// Returns a broadcast in its app's log, its task, and the ledger row of one message with an alarm.
     private static func broadcast(_ app: AppKey, _ time: Int64) -> [Row] {
         var lengths = MessageContent.Lengths()
         lengths.payload = 3
@@ -253,7 +253,7 @@ enum FixtureRows {
         ]
     }
 
-    /// A feed with one item, and the numbers of the device that sent it.
+    /// Returns a feed with one item, and the upstream numbers of its device.
     private static func feed(_ app: AppKey, _ time: Int64) -> [Row] {
         let name = FeedName(app, .upstream)
         var item = FeedItem(.upstream, at: time, cid: DeviceID(high: 0xD0D0, low: 1))
@@ -290,7 +290,7 @@ enum FixtureRows {
             ", number \(plan.number) to \(plan.audience.tags.map(\.text)), at \(plan.position), \(plan.speed) a second"
     }
 
-    /// What today's code reads in a row.
+    /// Returns the fields that today's code reads in a row.
     static func summary(_ key: StoreKey, _ value: [UInt8]) -> String {
         value.withUnsafeBytes { bytes in
             switch key.table {

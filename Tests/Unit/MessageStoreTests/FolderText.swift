@@ -1,9 +1,9 @@
 import Foundation
 
-/// A data folder as text: a line for each file with its name, its size and what of it is not trailing zeros, then that
-/// in base64.
+/// A data folder as text: per file a line with its name, its size and the length without trailing zeros, then that content in
+/// base64.
 enum FolderText {
-    /// Files that say nothing about the rows, or that RocksDB makes again.
+    /// Returns whether a file has no influence on the rows, or RocksDB creates it again.
     private static func isLeftOut(_ name: String) -> Bool {
         name == "lock" || ["rows/LOG", "rows/OPTIONS-", "rows/LOCK"].contains { name.hasPrefix($0) }
     }

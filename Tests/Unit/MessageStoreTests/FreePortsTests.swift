@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Ports for test servers")
 struct FreePortsTests {
-    @Test("No port is given out twice, and none that the kernel gives to outgoing connections")
+    @Test("No port is returned twice, and none is in the kernel's ephemeral range")
     func outside() throws {
         let range = FreePorts.ephemeralRange()
         let ports = try (0..<120).map { _ in try FreePorts.take() }
@@ -12,7 +12,7 @@ struct FreePortsTests {
     }
 
     @Test(
-        "A range that leaves no room is not kept out of",
+        "A range that leaves no room is ignored",
         arguments: [32_768...60_999, 20_000...65_535, 1_024...65_535])
     func blocks(_ range: ClosedRange<Int>) {
         let starts = FreePorts.blocks(outside: range)

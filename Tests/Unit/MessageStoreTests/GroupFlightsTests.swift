@@ -5,8 +5,8 @@ import Testing
 
 @testable import MessageStore
 
-/// The groups of one log, without servers: what is sent in which form, and what each reply makes of it.
-@Suite("Groups of a log on their way")
+/// The groups of one log without servers: the form in which each is sent, and the effect of each reply.
+@Suite("Groups of a log in flight")
 struct GroupFlightsTests {
     private static let key = Array("{lw:t:p0}:log".utf8)
     private static let epoch: UInt64 = 5
@@ -15,7 +15,7 @@ struct GroupFlightsTests {
         GroupFlights(key: key, slot: RedisSlot.of(key), epoch: epoch, nextNumber: number)
     }
 
-    /// Makes a group, sends it, and returns the step.
+    /// Creates a group, sends it, and returns the step.
     private static func send(_ flights: inout GroupFlights, byteCount: Int = 1) throws -> GroupFlights.Step {
         add(&flights, byteCount: byteCount)
         return try Self.next(&flights)
@@ -26,7 +26,7 @@ struct GroupFlightsTests {
         return try #require(step)
     }
 
-    /// Nothing is to be sent now.
+    /// Whether no group is due to be sent.
     private static func isQuiet(_ flights: inout GroupFlights) -> Bool { flights.next() == nil }
     private static func complete(_ flights: inout GroupFlights, _ number: UInt64) -> [GroupFlights.Group] {
         Array(flights.complete(upTo: number))
@@ -66,7 +66,7 @@ struct GroupFlightsTests {
 
     // MARK: Order
 
-    @Test("the oldest goes as it is, each later one only behind the one before it")
+    @Test("the oldest group is sent unconditionally, each later one only after its predecessor")
     func forms() throws {
         var flights = Self.flights(from: 7)
         let first = try Self.send(&flights)
@@ -78,7 +78,7 @@ struct GroupFlightsTests {
         #expect(Self.isQuiet(&flights), "nothing is left to send")
     }
 
-    @Test("a later group that is durable takes those before it along, whose own replies then say nothing")
+    @Test("a durable group confirms all earlier ones, whose own replies are then ignored")
     func outOfOrder() throws {
         var flights = Self.flights()
         let steps = try (0..<3).map { _ in try Self.send(&flights) }
@@ -92,7 +92,7 @@ struct GroupFlightsTests {
         #expect(flights.isEmpty)
     }
 
-    @Test("completing the same group again hands out nothing")
+    @Test("completing the same group again yields nothing")
     func twice() throws {
         var flights = Self.flights()
         let step = try Self.send(&flights)
@@ -106,7 +106,7 @@ struct GroupFlightsTests {
     // MARK: Losses and refusals
 
     @Test(
-        "after a loss in the middle nothing goes before all calls have ended; then what is missing goes again, as it was"
+        "after a loss no group is sent before all calls have ended; then missing groups are sent again unchanged"
     )
     func lossInTheMiddle() throws {
         var flights = Self.flights()
@@ -126,7 +126,7 @@ struct GroupFlightsTests {
         #expect(try Self.next(&flights).commands == steps[2].commands)
     }
 
-    @Test("a refusal for a passing reason sends the same group again, the oldest as the oldest")
+    @Test("a temporary refusal sends the same group again, the oldest as the oldest")
     func refusal() throws {
         var flights = Self.flights()
         let steps = try (0..<2).map { _ in try Self.send(&flights) }
@@ -173,7 +173,7 @@ struct GroupFlightsTests {
         #expect(third.commands[0].name == "EVALSHA")
     }
 
-    @Test("a stream that is gone is made anew by the oldest, and by no other")
+    @Test("only the oldest group creates a missing stream again")
     func lostStream() throws {
         var flights = Self.flights()
         let first = try Self.send(&flights)
@@ -189,7 +189,7 @@ struct GroupFlightsTests {
 
     // MARK: Covers
 
-    @Test("what is in the stream without a wait gets a look, a write and a wait; a look that finds nothing is a doubt")
+    @Test("a group in the stream without a WAIT gets a read, a write and a WAIT; an empty read is a doubt")
     func cover() throws {
         var flights = Self.flights()
         let steps = try (0..<2).map { _ in try Self.send(&flights) }
@@ -225,7 +225,7 @@ struct GroupFlightsTests {
 
     // MARK: Entries of other programs
 
-    @Test("what stands up to the last id is compared with each group's field, size and bytes")
+    @Test("the entries up to the last id are compared with each group's field, size and bytes")
     func foreignEntries() throws {
         var flights = Self.flights(from: 7)
         let steps = try (0..<2).map { _ in try Self.send(&flights, byteCount: 200) }
@@ -243,14 +243,14 @@ struct GroupFlightsTests {
         #expect(flights.firstForeign(upTo: 7, in: [Self.entry(7, own.dropLast() + [8])]) == 7)
         #expect(flights.firstForeign(upTo: 7, in: [Self.entry(7, [])]) == 7)
         #expect(flights.firstForeign(upTo: 7, in: [.none, .array([]), .integer(7)]) == 7)
-        // The one behind looks for the size and the first bytes.
+        // The next group checks the size and the first bytes.
         let behind = steps[1].commands[0].arguments
         #expect(behind[5] == Array("200".utf8) && behind[6] == Array(own.prefix(Limits.groupStartByteCount)))
     }
 
     // MARK: Bounds
 
-    @Test("`groupsOfLog` groups are on their way at most; one that waits to be sent keeps others from being made")
+    @Test("at most `groupsOfLog` groups are in flight; an unsent one prevents new ones")
     func groupCount() throws {
         var flights = Self.flights()
         for _ in 0..<Limits.groupsOfLog {
@@ -264,7 +264,7 @@ struct GroupFlightsTests {
         #expect(!flights.hasRoom && flights.nextByteCount == 1)
     }
 
-    @Test("behind groups that a server reads in several turns no other goes")
+    @Test("no group follows groups that a server reads over several turns")
     func byteCount() throws {
         var flights = Self.flights()
         _ = try Self.send(&flights, byteCount: Limits.leadingGroupsByteCount)
@@ -275,7 +275,7 @@ struct GroupFlightsTests {
         #expect(flights.hasRoom)
     }
 
-    @Test("dropping all gives their bytes back, and the log could go on with a number that nobody had")
+    @Test("dropping all groups returns their bytes, and the log could continue with an unused number")
     func drop() throws {
         var flights = Self.flights()
         let steps = try (0..<3).map { _ in try Self.send(&flights, byteCount: 10) }
@@ -287,16 +287,16 @@ struct GroupFlightsTests {
 
     // MARK: Any order of anything
 
-    /// A stream as the rules at the head of `RedisLog.swift` describe it.
+    /// A stream with the rules at the top of `RedisLog.swift`.
     private struct Stream {
         var numbers: [UInt64] = []
-        /// Another program's.
+        /// The entry of another program.
         var foreign: UInt64?
         var entries: [RedisReply] { numbers.map { entry($0) } }
         private func entry(_ number: UInt64) -> RedisReply {
             GroupFlightsTests.entry(number, [number == foreign ? 0xFF : UInt8(truncatingIfNeeded: number)])
         }
-        /// Whether the command's entry is in it now.
+        /// Runs a command on the stream, which may add its entry.
         mutating func run(_ step: GroupFlights.Step) -> [RedisReply] {
             let added: [RedisReply] = GroupFlightsTests.added(step)
             guard step.kind == .append else {
@@ -315,7 +315,7 @@ struct GroupFlightsTests {
     }
 
     @Test(
-        "calls run, fail and come back in any order: what is reported is in the stream, in order, once",
+        "in any order of calls, failures and replies, reported groups are in the stream, in order, once",
         arguments: 1...12, [false, true])
     func anyOrder(seed: UInt64, hasStranger: Bool) throws {
         var state = seed &* 0x9E37_79B9_7F4A_7C15
@@ -326,7 +326,7 @@ struct GroupFlightsTests {
         var flights = Self.flights()
         var stream = Stream()
         var sent: [GroupFlights.Step] = []
-        /// Calls that their sender has given up, and that a server may come to at any time.
+        /// Calls whose sender has timed out, which a server may still run at any time.
         var late: [GroupFlights.Step] = []
         var answered: [(step: GroupFlights.Step, replies: [RedisReply]?, isDurable: Bool)] = []
         var reported: [UInt64] = []
@@ -347,7 +347,7 @@ struct GroupFlightsTests {
                 if flights.hasRoom, flights.nextNumber <= 60 { Self.add(&flights) }
                 if let step = flights.next() { sent.append(step) }
             case 1 where !sent.isEmpty:
-                // A server comes to one of the calls, or never does; its reply may be lost.
+                // A server runs one of the calls, or never does. Its reply may be lost.
                 let step = sent.remove(at: below(sent.count))
                 switch isHealing ? 9 : below(10) {
                 case 0:
@@ -384,7 +384,7 @@ struct GroupFlightsTests {
                 Issue.record("turn \(turn): group \(foreign) was reported, whose number is another program's")
                 return
             }
-            // Both are runs from 1 on, and what was reported is there.
+            // Both are sequences from 1, and the stream has all reported groups.
             guard reported.elementsEqual(1..<UInt64(reported.count + 1)),
                 stream.numbers.elementsEqual(1..<UInt64(stream.numbers.count + 1)),
                 reported.count <= stream.numbers.count

@@ -16,7 +16,7 @@ struct HeldRowsTests {
         held.rows(of: groups).map { $0.map(\.key.ownerLow) }
     }
 
-    @Test("an entry leaves the log once no group waits for it or one before it")
+    @Test("an entry leaves the log once no group waits for it or an earlier one")
     func trimming() {
         var held = HeldRows()
         #expect(held.isEmpty && held.takeFinished() == nil)
@@ -25,7 +25,7 @@ struct HeldRowsTests {
         held.add([Self.row(1, 5), Self.row(2, 6)], upTo: 30)
         #expect(held.groups == [1, 2] && held.takeFinished() == nil)
         held.remove([2])
-        // The first one's group has not got its rows; the second collection has, and waits behind.
+        // The first group has not received its rows. The second one has, and waits for the first.
         #expect(held.groups == [1] && held.takeFinished() == nil && !held.isEmpty)
         held.add([Self.row(2, 7)], upTo: 40)
         held.remove([1])
@@ -34,7 +34,7 @@ struct HeldRowsTests {
         #expect(held.takeFinished() == 40 && held.isEmpty)
     }
 
-    @Test("a group gets its rows in the order in which they came")
+    @Test("a group gets its rows in their order")
     func order() {
         var held = HeldRows()
         held.add([Self.row(1, 1), Self.row(2, 2), Self.row(1, 3)], upTo: 10)
@@ -46,7 +46,7 @@ struct HeldRowsTests {
         #expect(Self.numbers(held, [1, 2, 3]) == [[2], [5]])
     }
 
-    @Test("a collection without rows lets its entries go")
+    @Test("a collection without rows releases its entries")
     func empty() {
         var held = HeldRows()
         held.add([], upTo: 5)

@@ -40,7 +40,7 @@ struct HistoryFileTests {
     }
 
     @Test(
-        "restarts keep a store's history, and a store whose file was removed begins one"
+        "restarts keep a store's history, and a store whose history file was removed starts a new one"
     )
     func restarts() throws {
         let folder = try TemporaryFolder()
@@ -56,7 +56,7 @@ struct HistoryFileTests {
     }
 
     @Test(
-        "a folder that was copied by hand has a history of its own, once; the original and a renamed folder keep theirs"
+        "a manual copy of a folder gets a new history once; the original and a renamed folder keep theirs"
     )
     func copies() throws {
         let folder = try TemporaryFolder()
@@ -69,14 +69,14 @@ struct HistoryFileTests {
         #expect(try Self.start(folder.path + "/copy") == (copied.history, nil))
         try FileSystem.rename(path, to: folder.path + "/moved")
         #expect(try Self.start(folder.path + "/moved") == (first.history, nil))
-        // Put back over the store that went on.
+        // Restored over a store that had been used since.
         try FileSystem.removeTree(folder.path + "/moved")
         try Self.copy(folder.path + "/copy", folder.path + "/moved")
         let back = try Self.start(folder.path + "/moved")
         #expect(back.change == .copied && back.history.began > copied.history.began)
     }
 
-    @Test("an earlier copy that is written over the folder in place begins a history", arguments: [false, true])
+    @Test("an earlier copy that is written over the folder in place starts a new history", arguments: [false, true])
     func copiedInPlace(isFolderEmptied: Bool) throws {
         let folder = try TemporaryFolder()
         let path = folder.path + "/data"
@@ -84,7 +84,7 @@ struct HistoryFileTests {
         guard try File(path: path + "/history", mode: .read).birthTime() != nil else { return }
         try Self.copy(path, folder.path + "/copy")
         #expect(try Self.start(path) == (first.history, nil))
-        // The file keeps its place on the disk, as with `cp -a copy/. data/` and `rsync --inplace`.
+        // The file keeps its inode, as with `cp -a copy/. data/` and `rsync --inplace`.
         if isFolderEmptied {
             for name in ["rows", "journal"] { try FileSystem.removeTree(path + "/" + name) }
         }
@@ -94,7 +94,7 @@ struct HistoryFileTests {
     }
 
     @Test(
-        "a file that an operator emptied, or that is damaged, begins a history",
+        "an emptied or damaged history file starts a new history",
         arguments: ["", "x", "longwire history 1:2 3 -\n"])
     func asked(text: String) throws {
         let folder = try TemporaryFolder()
@@ -105,7 +105,7 @@ struct HistoryFileTests {
         #expect(try Self.start(folder.path) == (next.history, nil))
     }
 
-    @Test("without syncs a failure of the machine begins a history; a kill, a stop and a reboot after a stop do not")
+    @Test("without syncs a machine failure starts a new history; a kill, a stop and a reboot after a stop do not")
     func machineFails() throws {
         let folder = try TemporaryFolder()
         let first = try Self.start(folder.path, .os)
@@ -120,10 +120,10 @@ struct HistoryFileTests {
             try handle.write(contentsOf: Data(text.utf8))
             try handle.close()
         }
-        // A killed process leaves its own boot there.
+        // A killed process leaves its own boot id there.
         try write(try #require(SystemClock.bootID))
         #expect(try Self.start(folder.path, .os) == (first.history, nil))
-        // Whatever the configuration says after the failure.
+        // Whatever the configuration after the failure.
         for durability in [EmbeddedStore.Configuration.Durability.os, .fsync] {
             try write("0123456789abcdef0123456789abcdef")
             let next = try Self.start(folder.path, durability)
@@ -133,7 +133,7 @@ struct HistoryFileTests {
         }
     }
 
-    @Test("while commits go unsynced the file names the boot")
+    @Test("while commits are not synced the file names the boot")
     func running() throws {
         let folder = try TemporaryFolder()
         let store = try EmbeddedStore(Self.configuration(folder.path, .os))
@@ -142,7 +142,7 @@ struct HistoryFileTests {
         #expect(text.hasSuffix(" \(try #require(SystemClock.bootID))\n"))
     }
 
-    @Test("a restored store has a history of its own, each time, and its backup's store keeps its own")
+    @Test("a restored store gets a new history each time, and its backup's store keeps its own")
     func restores() throws {
         let folder = try TemporaryFolder()
         let (data, backup) = (folder.path + "/data", folder.path + "/backup")
@@ -158,7 +158,7 @@ struct HistoryFileTests {
         #expect(try Self.start(data) == (first.history, nil))
     }
 
-    @Test("tokens that were given out before the content went back count no more")
+    @Test("tokens issued before a restore are no longer valid")
     func tokens() {
         let key = Array(0..<32 as Range<UInt8>)
         let histories = [StoreHistory(id: 1, began: 5), StoreHistory(id: 1, began: 6), StoreHistory(id: 2, began: 5)]

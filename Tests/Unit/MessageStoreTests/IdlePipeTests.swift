@@ -7,7 +7,7 @@ import Wire
 
 @testable import MessageStore
 
-/// A network that knows which connections of commits are open: those on which a call was begun.
+/// A network that records which commit connections are open, that is, had a call.
 private final class CountingNetwork: RedisNetwork {
     private let real: any RedisNetwork
     private let pipes = Lock<[ObjectIdentifier: RedisAddress]>([:])
@@ -47,7 +47,7 @@ private final class CountingNetwork: RedisNetwork {
     func sleep(milliseconds: Int) { real.sleep(milliseconds: milliseconds) }
 }
 
-@Suite("Connections of commits that have no call")
+@Suite("Idle connections of commits")
 struct IdlePipeTests {
     private func put(_ store: any LoopStore, _ bucket: Bucket) throws -> Ticket {
         let store = try #require(store as? EmbeddedShardStore)
@@ -61,7 +61,7 @@ struct IdlePipeTests {
     }
 
     @Test(
-        "their server's end is noticed although nothing is sent to it",
+        "the server's close is detected without a request",
         .enabled(if: RedisServers.executable != nil, "no redis-server"))
     func ended() throws {
         let servers = try RedisServers()
@@ -76,7 +76,7 @@ struct IdlePipeTests {
         try fixture.wait("the end of its connections") { network.pipeCount(to: servers.addresses[0]) == 0 }
     }
 
-    @Test("those to a server that is no primary any more end after some seconds, and the new primary's stay")
+    @Test("connections to a former primary are closed after some seconds, and the new primary's stay")
     func withoutSlots() throws {
         let cluster = SimulatedCluster(seed: 1)
         let network = CountingNetwork(SimulatedNetwork(cluster))
@@ -110,7 +110,7 @@ struct IdlePipeTests {
         let log = String(decoding: GroupKeys.log("idle", part: 0), as: UTF8.self)
         #expect(cluster.failOver(cluster.shard(of: log), isGraceful: true))
         try commit()
-        // The former primary refused it, and its connections are good.
+        // The former primary refused it, and its connections are valid.
         #expect(network.pipeCount(to: former) > 0 && network.addresses.count == 2)
         _ = engine.step(.watch)
         cluster.advance(milliseconds: Int(Limits.idlePipeMilliseconds))

@@ -6,17 +6,17 @@ import Wire
 
 @testable import MessageStore
 
-/// Whether an entry above an owner's is a successor's, by its form, its bytes and the register.
-@Suite("What stands last in a log")
+/// Decides by form, bytes and register whether an entry above an owner's is a successor's.
+@Suite("The last entry of a log")
 struct LogReadingTests {
     private static let log = Array("{lw:world:p3}:log".utf8)
 
-    /// How an entry comes into the log, and is removed again.
+    /// The way in which an entry gets into the log and is removed again.
     enum Entry: CaseIterable {
         case group, groupOfOtherNumber, groupOfOtherEpoch, groupUnderOtherField, otherBytes, noBytes
         case fence, mark, unknown, twoFields, gone
 
-        /// What counts where the register does not tell.
+        /// Whether the entry counts as foreign if the register does not answer.
         var isForeignAlone: Bool {
             switch self {
             case .group, .fence, .mark, .gone: false
@@ -25,7 +25,7 @@ struct LogReadingTests {
         }
     }
 
-    /// A log whose last entry is that of a group, `77-1`, and a client.
+    /// A client, and a log whose last entry is the group `77-1`.
     private final class Bench {
         let cluster: SimulatedCluster
         let client: RedisClient
@@ -101,7 +101,7 @@ struct LogReadingTests {
             try client.attempt([command], slot: RedisSlot.of(LogReadingTests.log)).replies[0]
         }
 
-        /// The judgement, and how often the register was asked.
+        /// Returns the verdict and the number of register lookups.
         func judge(_ id: LogID, claimed: UInt64?) throws -> (isForeign: Bool, askCount: Int) {
             var count = 0
             let key = LogReadingTests.log
@@ -115,7 +115,7 @@ struct LogReadingTests {
         }
     }
 
-    @Test("each form of an entry, with each word of the register", arguments: Entry.allCases)
+    @Test("each form of an entry is judged with each answer of the register", arguments: Entry.allCases)
     func forms(_ entry: Entry) throws {
         let bench = try Bench()
         let id =
@@ -128,7 +128,7 @@ struct LogReadingTests {
         let alone = try bench.judge(id, claimed: nil)
         #expect(alone.isForeign == entry.isForeignAlone)
         if entry == .group {
-            // A group is nobody's to remove, whatever became of the register.
+            // A group must never be removed, whatever happened to the register.
             for claimed in [1, 76] as [UInt64] {
                 let found = try bench.judge(id, claimed: claimed)
                 #expect(!found.isForeign && found.askCount == 0)
@@ -142,7 +142,7 @@ struct LogReadingTests {
         }
     }
 
-    @Test("an epoch that nobody can follow is another program's, whatever the register says")
+    @Test("an epoch without a possible successor is foreign, whatever the register answers")
     func beyond() throws {
         let bench = try Bench()
         for epoch in [RedisEngine.epochLimit - 1, RedisEngine.epochLimit, .max] {
@@ -153,7 +153,7 @@ struct LogReadingTests {
         #expect(!found.isForeign)
     }
 
-    @Test("a log that cannot be read is no answer")
+    @Test("an unreadable log yields no verdict")
     func unreadable() throws {
         let bench = try Bench()
         _ = bench.cluster.intrude(["DEL", String(decoding: Self.log, as: UTF8.self)])

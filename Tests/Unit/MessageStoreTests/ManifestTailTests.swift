@@ -6,10 +6,10 @@ import Testing
 
 @testable import MessageStore
 
-/// A list of tables whose last record a power failure has torn.
-@Suite("The tail of the list of tables")
+/// A RocksDB manifest whose last record was torn by a power failure.
+@Suite("The tail of the manifest")
 struct ManifestTailTests {
-    /// A store's folder after a start, some rows and an end; the path of its list of tables.
+    /// Returns a store's folder after a start, some rows and a stop, with the path of its manifest.
     private func stored() throws -> (folder: TemporaryFolder, manifest: String) {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -22,7 +22,7 @@ struct ManifestTailTests {
         return (folder, rows + "/" + name)
     }
 
-    /// Appends what a power failure may leave of a record.
+    /// Appends the bytes that a power failure may leave of a record.
     private func tear(_ manifest: String, _ tail: [UInt8]) throws {
         let file = try #require(fopen(manifest, "ab"))
         defer { fclose(file) }
@@ -37,12 +37,12 @@ struct ManifestTailTests {
         return try fixture.text(StoreFixture.key(1, .message)) == "kept"
     }
 
-    /// The first sector of the record is there and the second was lost, the third is there again.
+    /// The first and third sector of the record are there, the second is lost.
     private let torn: [UInt8] =
         [1, 2, 3, 4, 0xDC, 0x05, 1] + Array(repeating: 7, count: 600) + Array(repeating: 0, count: 1_200)
         + Array(repeating: 9, count: 40)
 
-    @Test("a torn record is cut, and the store opens with everything that was synced")
+    @Test("a torn record is cut off, and the store opens with all synced rows")
     func hole() throws {
         let (folder, manifest) = try stored()
         let before = try FileSystem.read(manifest)
@@ -51,7 +51,7 @@ struct ManifestTailTests {
         #expect(try opens(folder, cutByteCount: torn.count))
     }
 
-    @Test("a list without a hole is left as it is: what was written and has changed is damage")
+    @Test("a manifest without a hole is not changed, because changed content is damage")
     func damage() throws {
         let (folder, manifest) = try stored()
         let whole = try FileSystem.read(manifest)
@@ -62,7 +62,7 @@ struct ManifestTailTests {
         #expect(try !opens(folder))
     }
 
-    @Test("a torn record in front of a whole one is damage")
+    @Test("a torn record before a complete one is damage")
     func middle() throws {
         let (folder, manifest) = try stored()
         let whole = try withExtendedLifetime(folder) { try FileSystem.read(manifest) }

@@ -5,8 +5,8 @@ import Wire
 
 @testable import MessageStore
 
-/// A report asks thousands of partitions of which nearly all are empty, and so does every device that returns to nothing.
-@Suite("Row database: partitions that are not there")
+/// A report scans thousands of mostly empty partitions, and so does each device that reconnects without messages.
+@Suite("Row database: missing partitions")
 struct PartitionFilterTests {
     private static let rowsPerPartition: UInt64 = 4
     private static let partitionCount: UInt64 = 4_000
@@ -34,7 +34,7 @@ struct PartitionFilterTests {
         return found
     }
 
-    @Test("a scan of a partition without rows reads no block, and one with rows finds them all")
+    @Test("a scan of an empty partition reads no block, and others find all rows")
     func absent() throws {
         let folder = try TemporaryFolder()
         let database = try RowDatabase(path: folder.path + "/rows", cacheByteCount: 16 << 20)
@@ -48,19 +48,19 @@ struct PartitionFilterTests {
         }
         try writer.finish()
         try database.ingest([writer.path], into: database.rows)
-        // The first brings the file's index and filter into memory.
+        // The first scan loads the file's index and filter into memory.
         #expect(try Self.items(database, 1) == [])
         let before = database.cachedByteCount
         let absent = stride(from: UInt64(1), to: 2 * Self.partitionCount, by: 2)
         for owner in absent { #expect(try Self.items(database, owner) == []) }
-        // The filters are wrong about one partition in a hundred; a block is 8 KiB.
+        // The filters are wrong for one partition in a hundred. A block has 8 KiB.
         let blocks = (database.cachedByteCount - before) / (8 << 10)
         #expect(blocks < absent.underestimatedCount / 20, "\(blocks) blocks were read for nothing")
         for owner in stride(from: 0, to: 2 * Self.partitionCount, by: 400) {
             #expect(try Self.items(database, owner) == Array(0..<Self.rowsPerPartition))
             #expect(try Self.items(database, owner, from: 2) == Array(2..<Self.rowsPerPartition))
         }
-        // Across partitions no filter may hide a row.
+        // A scan across partitions must not use the filter.
         var count = 0
         try database.visit(.message, of: 3, in: database.rows) { _, _ in
             count += 1

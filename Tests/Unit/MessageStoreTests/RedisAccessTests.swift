@@ -8,7 +8,7 @@ import Wire
 
 @testable import MessageStore
 
-/// How servers are reached, and what they may have been told by others.
+/// The credentials, TLS and permissions for Redis servers, and scripts that others loaded.
 @Suite("Reaching Redis", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
 struct RedisAccessTests {
     private static var configuration: RedisEngine.Configuration {
@@ -25,7 +25,7 @@ struct RedisAccessTests {
         try fixture.sync(fixture.store.endBatch())
     }
 
-    /// Commits, moves rows, reads, and takes the part over.
+    /// Commits, moves rows, reads, and takes the partition over.
     private static func work(_ cluster: RedisCluster, epoch: UInt64) throws {
         var replayed = 0
         for epoch in [epoch, epoch + 1] {
@@ -46,7 +46,7 @@ struct RedisAccessTests {
         #expect(replayed > 0)
     }
 
-    @Test("a user with the documented rights can do all of it; a wrong password is told")
+    @Test("a user with the documented rights can do everything; a wrong password is reported")
     func users() throws {
         let servers = try RedisServers(replicaCount: 0)
         let rights = [
@@ -65,7 +65,7 @@ struct RedisAccessTests {
         try Self.work(cluster("longwire", "right"), epoch: 1)
         let problems = try RedisSettings.check(cluster("longwire", "right"), name: "test", minReplicas: 0)
         #expect(problems.map(\.name) == ["maxmemory"] && problems[0].kind == .advice)
-        // Every right that is taken away is named, with the line that gives it; following the line is enough.
+        // Every missing right is named, with the ACL rule that grants it. Applying the rule is sufficient.
         for right in Set(RedisRights.probes(name: "test", isCluster: false, waitsForDisks: false).map(\.right)) {
             let isOfKeys = right.hasPrefix("~")
             let kept = isOfKeys ? rights.filter { $0 != right } : rights + ["-" + right.dropFirst()]
@@ -86,7 +86,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("a call that lacks a right says which command or key, and the line that gives it; replicas are not to blame")
+    @Test("a call that lacks a right names the command or key and the rule; replicas are not suspected")
     func poorUsers() throws {
         let servers = try RedisServers()
         let rights = ["~{lw:*", "~lw:touch:*", "+@all"]
@@ -106,7 +106,7 @@ struct RedisAccessTests {
             try setUser(words)
             let cluster = RedisCluster(
                 seeds: servers.addresses, network: RedisSockets(RedisAccess(user: "poor", password: "right")))
-            // An earlier try may have come as far as its fence.
+            // An earlier attempt may have written its fence.
             epoch += 1
             do {
                 let fixture = try RedisFixture(cluster, configuration, epoch: epoch)
@@ -119,7 +119,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("a server that is out of clients is waited for, with a password, too")
+    @Test("a server at its client limit is retried, with a password, too")
     func clients() throws {
         let servers = try RedisServers()
         var held: [any RedisConnection] = []
@@ -137,7 +137,7 @@ struct RedisAccessTests {
             try bound(server, 100)
         }
         func check() throws -> [RedisProblem] {
-            // A new client each time: a client does not ask for the map again within a moment.
+            // A new client each time, because a client does not request the map again within a short time.
             let access = RedisAccess(user: "gateway", password: "right")
             let cluster = RedisCluster(seeds: [servers.addresses[0]], network: RedisSockets(access))
             return try RedisSettings.check(cluster, name: "test", minReplicas: 1).filter { $0.kind != .advice }
@@ -158,7 +158,7 @@ struct RedisAccessTests {
         #expect(try check() == [])
     }
 
-    @Test("TLS: a certificate of the trusted authority for the right name, and no other")
+    @Test("TLS: only a certificate of the trusted authority for the right name is accepted")
     func security() throws {
         let folder = try TemporaryFolder(isInMemory: true)
         func path(_ name: String) -> String { "\(folder.path)/\(name)" }
@@ -185,19 +185,19 @@ struct RedisAccessTests {
             let other = try cluster(authority, name)
             #expect(throws: StoreError.self) { _ = try RedisFixture(other, Self.configuration, epoch: 21) }
         }
-        // What speaks no TLS is told apart from a server that is away.
+        // A server without TLS is distinguished from an unreachable one.
         let plain = RedisCluster(seeds: [address], network: RedisSockets())
         #expect(throws: StoreError.self) { _ = try RedisFixture(plain, Self.configuration, epoch: 21) }
         #expect(try servers.command(0, "PING") == .status("PONG"))
     }
 
-    @Test("servers that forget their scripts, or have those of another release, change nothing")
+    @Test("servers that lose their scripts, or have those of another release, change nothing")
     func scripts() throws {
         let servers = try RedisServers()
         var configuration = Self.configuration
         configuration.minReplicas = 1
         let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
-        // Another release's script for the same thing.
+        // Another release's script for the same purpose.
         let other = RedisScripts.batch.source.replacing("return 1", with: "return 2")
         try servers.command(0, "SCRIPT", "LOAD", other)
         for item in UInt64(1)...4 {

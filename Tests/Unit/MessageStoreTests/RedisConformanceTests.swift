@@ -9,7 +9,7 @@ import Wire
 
 @Suite("Shard store conformance on Redis", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
 struct RedisConformanceTests {
-    @Test("log and rows hold what they are told while rows spill", arguments: conformanceSeeds(3))
+    @Test("log and rows keep what is written while rows move", arguments: conformanceSeeds(3))
     func spilling(seed: UInt64) throws {
         let servers = try RedisServers()
         var configuration = RedisFixture.configuration()
@@ -19,7 +19,7 @@ struct RedisConformanceTests {
         try checkShardStoreConformance(harness, seed: seed, stepCount: 700, buckets: ConformanceTests.buckets)
     }
 
-    @Test("the log alone holds what it is told", arguments: conformanceSeeds(1))
+    @Test("the log alone keeps what is written", arguments: conformanceSeeds(1))
     func log(seed: UInt64) throws {
         let servers = try RedisServers()
         let harness = try RedisStoreHarness(servers.makeCluster(), RedisFixture.configuration(), isSpilling: false)
@@ -27,7 +27,7 @@ struct RedisConformanceTests {
         try checkShardStoreConformance(harness, seed: seed, stepCount: 400, buckets: ConformanceTests.buckets)
     }
 
-    @Test("beyond its bounds the store tells of it and goes on")
+    @Test("the store reports a breach of its bounds and continues")
     func bounds() throws {
         let servers = try RedisServers()
         let harness = try RedisStoreHarness(servers.makeCluster(), RedisFixture.configuration())
@@ -43,7 +43,7 @@ struct RedisConformanceTests {
         try checkAlarmSuccessors(harness)
     }
 
-    @Test("a narrow read goes on behind rows that are deleted young")
+    @Test("a limited read continues after rows that are young deletions")
     func narrowScan() throws {
         let servers = try RedisServers()
         let harness = try RedisStoreHarness(servers.makeCluster(), RedisFixture.configuration())
@@ -51,7 +51,7 @@ struct RedisConformanceTests {
         try checkNarrowScan(harness)
     }
 
-    @Test("a message whose job's row cannot be read has an alarm at its end")
+    @Test("a message whose job row cannot be read has an alarm at its expiry")
     func unreadableSuccessor() throws {
         let servers = try RedisServers()
         let harness = try RedisStoreHarness(servers.makeCluster(), RedisFixture.configuration())
@@ -67,15 +67,15 @@ struct SimulatedRedisConformanceTests {
         let network = SimulatedNetwork(cluster)
         var configuration = RedisFixture.configuration()
         configuration.youngMilliseconds = 0
-        // Time passes by calls: each turn of the watch is one.
+        // Calls advance time: each turn of the watch is one.
         configuration.watchMilliseconds = 2
         (configuration.readMilliseconds, configuration.rowsMilliseconds) = (600_000, 600_000)
-        // The suite's time stands still: what cannot be read now is asked for until it can.
+        // The suite's clock is fixed, so a failed read is retried until it succeeds.
         configuration.silentAlarmMilliseconds = 0
         let harness = try RedisStoreHarness(
             RedisCluster(seeds: network.seeds, network: network), configuration)
         defer {
-            // Whatever went wrong, closing is not to wait for servers in trouble.
+            // Closing must not wait for failing servers.
             cluster.rates = .none
             cluster.mend()
             harness.close()
@@ -91,17 +91,17 @@ struct SimulatedRedisConformanceTests {
             }
         }
         try checkShardStoreConformance(harness, seed: seed, stepCount: 400, buckets: ConformanceTests.buckets)
-        // What was to go wrong did.
+        // The planned faults happened.
         #expect((cluster.faultCounts["reply lost"] ?? 0 > 0) == (count != nil))
         #expect((failoverCount > 0) == hasFailovers)
     }
 
-    @Test("nothing goes wrong", arguments: conformanceSeeds(2))
+    @Test("the store conforms without faults", arguments: conformanceSeeds(2))
     func calm(seed: UInt64) throws { try check(seed: seed, oneIn: nil, hasFailovers: false) }
 
-    @Test("replies are lost, commands are late, servers refuse", arguments: conformanceSeeds(4))
+    @Test("the store conforms with lost replies, late commands and refusals", arguments: conformanceSeeds(4))
     func faults(seed: UInt64) throws { try check(seed: seed, oneIn: 60, hasFailovers: false) }
 
-    @Test("primaries change", arguments: conformanceSeeds(4))
+    @Test("the store conforms while primaries change", arguments: conformanceSeeds(4))
     func failovers(seed: UInt64) throws { try check(seed: seed, oneIn: 200, hasFailovers: true) }
 }

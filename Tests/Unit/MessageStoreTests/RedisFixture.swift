@@ -7,7 +7,7 @@ import Wire
 
 @testable import MessageStore
 
-/// What an engine reported, for tests to look at.
+/// The events and losses that an engine reported.
 final class RedisWitness: Sendable {
     private let found = Lock<(events: [RedisEngine.Event], losses: [RedisEngine.Loss])>(([], []))
     func note(_ event: RedisEngine.Event) { found.withLock { $0.events.append(event) } }
@@ -16,7 +16,7 @@ final class RedisWitness: Sendable {
     var losses: [RedisEngine.Loss] { found.withLock { $0.losses } }
 }
 
-/// An engine with one open part on a loop that the test turns.
+/// An engine with one open partition on a loop that the test runs.
 final class RedisFixture {
     let loop = ManualLoop()
     let witness: RedisWitness
@@ -36,12 +36,12 @@ final class RedisFixture {
 
     /// - Parameters:
     ///   - cluster: the servers.
-    ///   - configuration: of the engine.
-    ///   - part: the number of the part.
-    ///   - count: the number of parts.
-    ///   - epoch: the owner's.
-    ///   - witness: notes losses.
-    /// - Throws: what the engine throws.
+    ///   - configuration: the engine's configuration.
+    ///   - part: the partition's number.
+    ///   - count: the number of partitions.
+    ///   - epoch: the owner's epoch.
+    ///   - witness: records losses.
+    /// - Throws: the engine's errors.
     init(
         _ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, part: Int = 0, of count: Int = 1,
         epoch: UInt64, witness: RedisWitness = RedisWitness()
@@ -64,7 +64,7 @@ final class RedisFixture {
         return shard
     }
 
-    /// Turns the loop until `isDone`.
+    /// Runs the loop until `isDone`.
     func wait(_ what: String, until isDone: () -> Bool) throws {
         let limit = SystemClock.monotonicMilliseconds + 60_000
         while !isDone() {
@@ -100,7 +100,7 @@ final class RedisFixture {
 extension RedisFixture: ShowsNothing {}
 extension RedisEngine: ShowsNothing {}
 
-/// The store on Redis as the conformance suite drives it: each start is a takeover by the next epoch.
+/// The store on Redis for the conformance suite; each start is a takeover with the next epoch.
 final class RedisStoreHarness: ShardStoreHarness {
     private let cluster: RedisCluster
     private let configuration: RedisEngine.Configuration
@@ -135,7 +135,7 @@ final class RedisStoreHarness: ShardStoreHarness {
                 fixture = try RedisFixture(cluster, configuration, epoch: epoch)
                 break
             } catch let error as StoreError {
-                // A takeover that servers cut off is repeated with the next epoch.
+                // An interrupted takeover is repeated with the next epoch.
                 guard case .redis = error, attempt < 19 else { throw error }
             }
         }

@@ -6,8 +6,8 @@ import Wire
 
 @testable import MessageStore
 
-/// One owner of a part is told nonsense by a server: a reply of another type, a huge number, a row that is cut off.
-@Suite("Replies that make no sense")
+/// An owner of a partition that receives invalid replies: another type, a huge number, a truncated row.
+@Suite("Invalid replies")
 struct RedisHostileTests {
     /// Changes each reply to one command.
     private final class Lie: CallChange {
@@ -27,7 +27,7 @@ struct RedisHostileTests {
         .integer(.max), .integer(.min), .array([.integer(1), .none]), .array([.bytes([1]), .bytes([2])]),
         .array([.array([]), .array([.array([])])]), .error(RedisFault("ERR nonsense")), .status("QUEUED"),
     ]
-    /// Not those whose reply has no other form than what the engine has to believe.
+    /// Excludes commands whose only valid reply the engine cannot verify.
     static let names = [
         "HGET", "HMGET", "HSTRLEN", "HSCAN", "HLEN", "ZCARD", "HGETALL", "ZRANGEBYLEX", "XRANGE", "XINFO", "EVALSHA",
         "INFO", "CLUSTER",
@@ -84,7 +84,7 @@ struct RedisHostileTests {
         }
     }
 
-    /// Asks for all kinds of things.
+    /// Reads rows of all kinds.
     private static func read(_ process: WorldProcess) -> [ReadToken] {
         guard let store = process.store else { return [] }
         var tokens = tables.map { store.read([.get(key($0, 1))]) }
@@ -97,7 +97,7 @@ struct RedisHostileTests {
         return tokens
     }
 
-    @Test("none ends the process or makes rows that are there look gone", arguments: names)
+    @Test("invalid replies neither end the process nor hide existing rows", arguments: names)
     func nonsense(name: String) throws {
         for reply in Self.nonsense {
             let cluster = SimulatedCluster(seed: 1)
@@ -109,7 +109,7 @@ struct RedisHostileTests {
             first.engine.requestSpill()
             Self.turn(first, cluster)
             #expect(first.store?.youngRowCount == 0)
-            // These are in the log when the next owner comes.
+            // These rows are in the log when the next owner opens the partition.
             Self.write(first, from: 11)
             Self.turn(first, cluster, 2)
             first.end(part: Self.part)
@@ -134,7 +134,7 @@ struct RedisHostileTests {
             #expect(lie.count > 0, "\(name) was never asked")
             second.end(part: Self.part)
 
-            // An owner that is told the truth finds everything.
+            // An owner with correct replies finds all rows.
             let third = try WorldProcess(3, ProcessNetwork(cluster), seeds: seeds, Self.configuration())
             try third.open(part: Self.part, of: Self.partCount, epoch: 3)
             let numbers = Array(1...Self.rowCount) + Array(11..<11 + Self.rowCount)
@@ -156,7 +156,7 @@ struct RedisHostileTests {
         }
     }
 
-    @Test("an alarm that this version cannot read keeps no other from its turn")
+    @Test("an alarm of a later version does not delay others")
     func unreadableAlarm() throws {
         let cluster = SimulatedCluster(seed: 1)
         let network = ProcessNetwork(cluster)
@@ -191,7 +191,7 @@ struct RedisHostileTests {
         #expect(due == Set(1...Self.rowCount))
     }
 
-    @Test("a batch that fails midway, on a key of another program's, is written whole when it comes again")
+    @Test("a batch that fails midway on another program's key is written completely when repeated")
     func foreignKey() {
         let cluster = SimulatedCluster(seed: 1)
         func run() -> RedisReply {
@@ -208,13 +208,13 @@ struct RedisHostileTests {
         #expect(run().fault == nil)
         #expect(SimulatedNetwork.reply(cluster.look("ZSCORE", "{g}alarms", "alarm")).text == "1")
         #expect(SimulatedNetwork.reply(cluster.look("HGET", "{g}marks", "done")).text == "1-7")
-        // It changes nothing when it comes once more.
+        // A repetition changes nothing.
         _ = cluster.intrude(["DEL", "{g}alarms"])
         #expect(run().fault == nil)
         #expect(SimulatedNetwork.reply(cluster.look("EXISTS", "{g}alarms")).text ?? "0" == "0")
     }
 
-    @Test("marks with huge numbers are sums all the same")
+    @Test("marks with huge numbers still add up")
     func hugeMarks() throws {
         let cluster = SimulatedCluster(seed: 1)
         let client = RedisClient(RedisCluster(seeds: SimulatedNetwork(cluster).seeds, network: ProcessNetwork(cluster)))

@@ -10,7 +10,7 @@ import Wire
 
 @testable import MessageStore
 
-/// The machine's network, whose replies a test can lose or change.
+/// The machine's network with replies that a test can drop or change.
 private final class UnsureNetwork: RedisNetwork, Sendable {
     enum Fault: Sendable {
         /// The commands run, and their replies are lost.
@@ -20,10 +20,10 @@ private final class UnsureNetwork: RedisNetwork, Sendable {
     }
 
     private let real = RedisSockets()
-    /// What happens to the next exchanges that have a command of this name.
+    /// The faults of the next exchanges with a command of this name.
     private let plan = Lock<(name: String, faults: [Fault])>(("", []))
     private let commands = Lock<[String]>([])
-    /// Replies to `WAIT` say that no replica has it.
+    /// Whether replies to `WAIT` report that no replica has the write.
     let isReplicaLate = Atomic<Bool>(false)
 
     func fail(_ name: String, _ faults: [Fault]) { plan.withLock { $0 = (name, faults) } }
@@ -101,7 +101,7 @@ struct RedisLogTests {
         return ticket
     }
 
-    /// What the store answers for a row.
+    /// Returns the store's answer for a row.
     private func get(_ fixture: RedisFixture, _ key: StoreKey) throws -> String? {
         let reader = RowWitness()
         fixture.store.observer = reader
@@ -132,7 +132,7 @@ struct RedisLogTests {
             try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
         }
         #expect(try entries(servers).count == 3)
-        // A wait speaks for its own connection's writes: after a break a look and a write go first.
+        // WAIT covers only its own connection's writes, so after a disconnect a read and a write precede it.
         #expect(network.names.count { $0 == "SET" } - before == (hasRun ? 3 : 0))
         #expect(fixture.witness.losses.isEmpty)
     }
@@ -217,7 +217,7 @@ struct RedisLogTests {
         #expect(try get(fixture, key(2)) == "during")
     }
 
-    @Test("entries that were durable and are gone are reported")
+    @Test("missing durable entries are reported")
     func holes() throws {
         let servers = try RedisServers()
         let network = UnsureNetwork()
@@ -225,7 +225,7 @@ struct RedisLogTests {
             RedisCluster(seeds: servers.addresses, network: network), RedisFixture.configuration(), epoch: 1)
         defer { fixture.close() }
         for number in UInt64(1)...3 { try fixture.sync(put(fixture.store, key(number), "a")) }
-        // As after a failover to a replica that had only the first entry.
+        // As after a failover to a replica with only the first entry.
         let kept = try entries(servers)
         for id in kept.dropFirst() { try servers.command(0, "XDEL", Self.log, id) }
         try servers.command(0, "RENAME", Self.log, Self.log + ":old")
@@ -238,7 +238,7 @@ struct RedisLogTests {
             })
     }
 
-    @Test("an opening reports a log that is older than the part's rows, and none that is not")
+    @Test("an opening reports a log that is older than the partition's rows, and no other")
     func olderLog() throws {
         let servers = try RedisServers()
         func isReported(epoch: UInt64) throws -> Bool {
@@ -248,7 +248,7 @@ struct RedisLogTests {
             return fixture.witness.events.contains { if case .logIsOlder = $0 { true } else { false } }
         }
         for epoch in UInt64(1)...3 { #expect(try !isReported(epoch: epoch)) }
-        // As after a start of its server on an earlier dump.
+        // As after a start of its server from an earlier dump.
         try servers.command(0, "DEL", Self.log)
         try servers.command(0, "XADD", Self.log, "2-1", "w", "")
         #expect(try isReported(epoch: 4))
@@ -256,7 +256,7 @@ struct RedisLogTests {
     }
 
     @Test(
-        "an opening that ends before the store has another history leaves the loss for the next one to find",
+        "an opening that ends before the store has another history leaves the loss for the next one",
         arguments: [true, false])
     func lossOutlivesOpening(isOlder: Bool) throws {
         let servers = try RedisServers()
@@ -264,7 +264,7 @@ struct RedisLogTests {
         for number in UInt64(1)...3 { try first.sync(put(first.store, key(number), "a")) }
         first.close()
         if isOlder {
-            // As after a start of its server on an earlier dump.
+            // As after a start of its server from an earlier dump.
             try servers.command(0, "DEL", Self.log)
         } else {
             try servers.command(0, "XDEL", Self.log, "1-2")
@@ -327,7 +327,7 @@ struct RedisLogTests {
     }
 
     @Test(
-        "another program's entry stops the part; the log says which key, which entry and what to do",
+        "another program's entry stops the partition; the log names key, entry and remedy",
         arguments: [
             ("1-99999", "note", "by hand"), ("1-18446744073709551615", "note", "by hand"), ("1-2", "note", "by hand"),
             ("1-2", "b", "other bytes"), ("1-*", "note", "by hand"), ("*", "note", "by hand"),
@@ -350,7 +350,7 @@ struct RedisLogTests {
         #expect(events.count == 1 && told.count == 1)
         #expect(isBeyond ? told[0].last == entry : told[0] == ["XDEL", Self.log, entry])
 
-        // A successor reads the log, and does not know the entry either.
+        // A successor reads the log, and does not recognize the entry either.
         var epoch = UInt64(2)
         if id == "*" {
             let last = try #require(LogID(entry))
@@ -365,14 +365,14 @@ struct RedisLogTests {
         let text = damage.map { "\($0)" } ?? ""
         #expect(text.contains("entry \(entry) ") && text.contains("the stream \(Self.log)"))
         if isBeyond {
-            // The stream remembers the id when the entry is gone.
+            // The stream keeps the id after the entry is deleted.
             try servers.command(0, "XDEL", Self.log, entry)
             #expect(throws: StoreError.self) {
                 try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch + 1).close()
             }
             #expect(OperatorAdvice.commands(in: text) == told)
             #expect(try servers.run(told[0]) == .status("OK"))
-            // Once more: nothing is lost by it, now and later.
+            // A repetition loses nothing, now or later.
             #expect(try servers.run(told[0]).fault?.text.contains("nothing was changed") == true)
         } else {
             #expect(text.contains("XDEL"))
@@ -384,9 +384,9 @@ struct RedisLogTests {
         #expect(try get(next, key(2)) == nil)
     }
 
-    /// What stands last in a log, under an epoch far above the owner's.
+    /// The last entry of a log, with an epoch far above the owner's.
     enum FarEntry: CaseIterable {
-        /// A fence that nobody claimed, as far as the register knows.
+        /// A fence that no gateway claimed, according to the register.
         case fence
         case otherBytes, mark, goneAgain
         /// The register is not asked, or does not answer.
@@ -416,7 +416,7 @@ struct RedisLogTests {
         }
     }
 
-    @Test("an owner believes a fence of an epoch that was claimed, and names any other", arguments: FarEntry.allCases)
+    @Test("an owner accepts a fence of a claimed epoch, and reports any other", arguments: FarEntry.allCases)
     func farEntry(_ entry: FarEntry) throws {
         let servers = try RedisServers()
         var configuration = RedisFixture.configuration()
@@ -450,7 +450,7 @@ struct RedisLogTests {
             return
         }
         #expect(events.count == 1 && "\(events)".contains("XDEL \(Self.log) \(id)") && id.hasPrefix("77-"))
-        // An owner after this epoch opens the part by itself; but bytes that nobody can read stay until they are removed.
+        // A later owner opens the partition without help, but unreadable entries stay until they are removed.
         #expect(throws: StoreError.epochTaken(part: 0, epoch: 77)) {
             try RedisFixture(servers.makeCluster(), configuration, epoch: 2).close()
         }
@@ -469,7 +469,7 @@ struct RedisLogTests {
         #expect(try get(next, key(2)) == nil)
     }
 
-    @Test("the advice for entries that nobody can follow opens the part, whatever other entries there are")
+    @Test("the advice for unreadable entries opens the partition, whatever other entries exist")
     func severalBeyond() throws {
         let servers = try RedisServers()
         let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
@@ -485,7 +485,7 @@ struct RedisLogTests {
         #expect(text.contains("4503599627370495-3"))
         let commands = OperatorAdvice.commands(in: text)
         #expect(commands.count == 1)
-        // Without an advice for later owners' entries the first owner's takes none of them away.
+        // Without the advice for later owners' entries the first owner's advice removes none of them.
         var early = try #require(commands.first)
         early[5] = "1-18446744073709551615"
         func all() throws -> [RedisReply] { try servers.command(0, "XRANGE", Self.log, "-", "+").array ?? [] }
@@ -504,14 +504,14 @@ struct RedisLogTests {
     }
 
     @Test(
-        "the copy of a log has every entry as it was, and no id that Redis remembers, on servers and in the simulation")
+        "the copy of a log has every entry unchanged, and no remembered id, on servers and in the simulation")
     func copiedLog() throws {
         let servers = try RedisServers()
         let simulated = SimulatedCluster(seed: 1)
         func both(_ words: [String]) throws -> RedisReply {
             let reply = try servers.run(words)
             let other = SimulatedNetwork.reply(simulated.intrude(words))
-            // The server adds to a script's error where it was.
+            // The server appends the location to a script's error.
             #expect(reply == other || reply.fault?.code == other.fault?.code, "\(words): \(reply), \(other)")
             return reply
         }
@@ -520,7 +520,7 @@ struct RedisLogTests {
             let advice = LogMending.advice(Array(Self.log.utf8), beyond, after: epoch)
             return try #require(OperatorAdvice.commands(in: advice).first)
         }
-        // Several pages; then one whose last entry has the last number; then none.
+        // Several pages, then one whose last entry has the last number, then none.
         for (count, last) in [(40, "7-3"), (3, "7-18446744073709551615"), (0, "")] {
             _ = try both(["DEL", Self.log])
             for number in 0..<count {
@@ -531,7 +531,7 @@ struct RedisLogTests {
             for id in ["4503599627370495-3", beyond.description] { _ = try both(["XADD", Self.log, id, "x", "y"]) }
             #expect(try both(command(after: 7)) == .status("OK"))
             #expect(try both(["XRANGE", Self.log, "-", "+"]) == entries)
-            // The next owner's fence goes in, and nothing of the owners before it.
+            // The log accepts the next owner's fence, and no entry of earlier owners.
             #expect(try both(["XADD", Self.log, "7-18446744073709551614", "b", "late"]).fault != nil)
             #expect(try both(["XADD", Self.log, "8-0", "f", "1"]) == .bytes(Array("8-0".utf8)))
             let facts = try servers.command(0, "XINFO", "STREAM", Self.log).array ?? []
@@ -541,7 +541,7 @@ struct RedisLogTests {
         }
     }
 
-    @Test("a group goes in only behind the bytes of the one before it")
+    @Test("a group is appended only after the bytes of its predecessor")
     func foreignPredecessor() throws {
         let servers = try RedisServers()
         var flights = GroupFlights(key: Array(Self.log.utf8), slot: 0, epoch: 1, nextNumber: 1)
@@ -563,7 +563,7 @@ struct RedisLogTests {
         }
     }
 
-    @Test("a takeover replays the log, in pages, and empties it")
+    @Test("a takeover replays the log in pages and empties it")
     func takeover() throws {
         let servers = try RedisServers()
         let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
@@ -593,7 +593,7 @@ struct RedisLogTests {
     }
 
     @Test(
-        "a damaged entry keeps the part closed, and the error names it", arguments: ["bytes", "field", "other entry"])
+        "a damaged entry, named in the error, keeps the part closed", arguments: ["bytes", "field", "other entry"])
     func damage(kind: String) throws {
         let servers = try RedisServers()
         let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
@@ -615,7 +615,7 @@ struct RedisLogTests {
             #expect(error.description.contains(Self.log) && !what.isEmpty)
             if kind != "field" { #expect(error.description.contains(id)) }
         }
-        // Nothing was lost: without the entry the part opens.
+        // No row was lost: without the entry the partition opens.
         try servers.command(0, "XDEL", Self.log, id)
         let second = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3)
         defer { second.close() }
@@ -644,13 +644,13 @@ struct RedisLogTests {
         #expect(fixture.engine.statistics.refusalReason == nil)
     }
 
-    @Test("settings that do not keep the promises are named with the line to change")
+    @Test("settings that break the promises are named with the line to change")
     func settings() throws {
         let servers = try RedisServers()
         func check(_ minReplicas: Int) throws -> [RedisProblem] {
             try RedisSettings.check(servers.makeCluster(), name: "test", minReplicas: minReplicas)
         }
-        // Nothing bounds their memory: said, and not refused.
+        // Unlimited memory causes a warning, not a refusal.
         let warnings = try check(1)
         #expect(warnings.map(\.name) == ["maxmemory", "maxmemory"] && !warnings.contains { $0.kind != .advice })
         #expect(warnings[0].description.contains("in redis.conf: maxmemory"))

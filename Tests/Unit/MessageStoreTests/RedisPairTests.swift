@@ -44,9 +44,9 @@ final class RedisPair {
     func makeCluster(_ network: any RedisNetwork = RedisSockets()) -> RedisCluster {
         RedisCluster(seeds: addresses, network: network)
     }
-    /// Which of the two had a slot at first.
+    /// Returns the initial owner of a slot.
     static func side(of slot: Int) -> Int { slot * 2 / RedisSlot.count }
-    /// The first bucket of the part whose rows one of the servers has.
+    /// Returns the first bucket of the partition whose rows are on one of the servers.
     static func bucket(_ side: Int, part: Int, of count: Int) -> Bucket {
         let group = RedisGroups.groups(part: part, of: count).first {
             Self.side(of: GroupKeys("test", group: $0).slot) == side
@@ -58,7 +58,7 @@ final class RedisPair {
         (0..<count).first { Self.side(of: RedisSlot.of(GroupKeys.log("test", part: $0))) == side } ?? 0
     }
 
-    /// The number by which the cluster knows a server.
+    /// Returns a server's cluster node id.
     func identity(_ side: Int) throws -> String { try servers[side].command(0, "CLUSTER", "MYID").text ?? "" }
 }
 
@@ -89,7 +89,7 @@ struct RedisPairTests {
         let pair = try RedisPair()
         let count = 16
         let cluster = pair.makeCluster()
-        // One engine with a part on either server.
+        // One engine with a partition on each server.
         let still = try RedisFixture(
             cluster, Self.configuration, part: RedisPair.part(0, of: count), of: count, epoch: 1)
         defer { still.close() }
@@ -118,7 +118,7 @@ struct RedisPairTests {
         let late = Self.put(still.store, Self.key(RedisPair.bucket(1, part: still.part.part, of: count), 1), "late")
         let reader = ReplyWitness()
         store.observer = reader
-        // Asked for together: one of them cannot be read now.
+        // Requested together: one of the reads cannot be answered now.
         let tokens = buckets.map { store.read([.get(Self.key($0, 1))]) }
         try wait("a read of the other server") { reader.failures[tokens[1]] != nil }
         #expect(reader.failures[tokens[1]] == .some(nil))
@@ -159,11 +159,11 @@ struct RedisPairTests {
             let (from, to) = (round, 1 - round)
             for slot in [log, group.slot] {
                 try work()
-                // Rows of the group, too, are to be there when it moves.
+                // The group's rows must exist when its slot moves.
                 try fixture.spillAll()
                 try pair.servers[to].command(0, "CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", identities[from])
                 try pair.servers[from].command(0, "CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identities[to])
-                // Some keys are still there, others not yet made: ASK, and TRYAGAIN once they are apart.
+                // Some keys are still there, others do not exist yet: ASK, and TRYAGAIN once they are split.
                 try work()
                 fixture.engine.requestSpill()
                 for _ in 0..<20 { fixture.loop.turn(waitingAtMost: 0.001) }
@@ -201,12 +201,12 @@ struct RedisPairTests {
     }
 }
 
-/// What came of reads, by token.
+/// The results of reads by token.
 final class ReplyWitness: ShardStoreObserver {
     var failures: [ReadToken: String?] = [:]
     var texts: [ReadToken: [String]] = [:]
     var keys: [ReadToken: [StoreKey]] = [:]
-    /// Rows of single keys.
+    /// The numbers of rows of single-key reads.
     var rowCounts: [ReadToken: Int] = [:]
     func storeCommitted(upTo ticket: Ticket) {}
     func storeCooled(_ key: StoreKey) {}

@@ -7,13 +7,13 @@ import Wire
 
 @testable import MessageStore
 
-/// Request ids and traces lie in periods that owners of a part begin and end; the next owner goes on with them.
+/// Request ids and traces are stored in periods that a partition's owners start and end; the next owner continues them.
 @Suite("Periods of request ids and traces on a takeover")
 struct RedisPeriodTests {
     private static let (part, partCount) = (3, 16)
     private static let hours: Int64 = 3_600_000
 
-    /// Owners of one part, one after the other, with one clock.
+    /// Successive owners of one partition, with one clock.
     private final class Bench {
         let cluster: SimulatedCluster
         let clock = Lock<Int64>(1_000 * 24 * RedisPeriodTests.hours)
@@ -36,7 +36,7 @@ struct RedisPeriodTests {
         var now: Int64 { clock.withLock { $0 } }
         func wait(hours: Int64) { clock.withLock { $0 += hours * RedisPeriodTests.hours } }
 
-        /// The next owner; the one before it does not know of it.
+        /// Opens the next owner; the previous one does not know of it.
         @discardableResult
         func open() throws -> WorldProcess {
             let number = owners.count + 1
@@ -47,7 +47,7 @@ struct RedisPeriodTests {
             return process
         }
 
-        /// An owner that dies while it opens the part, before one of its calls; returns whether it came that far.
+        /// Opens an owner that dies before the given call; returns whether the opening reached that call.
         func openCut(beforeCall number: Int) throws -> Bool {
             let process = try WorldProcess(
                 owners.count + 1, ProcessNetwork(cluster), seeds: SimulatedNetwork(cluster).seeds, configuration)
@@ -80,11 +80,11 @@ struct RedisPeriodTests {
             owner.loop.turn()
         }
 
-        /// Rows leave memory, periods that are over end.
+        /// Moves rows out of memory and ends expired periods.
         func keepHouse(_ owner: WorldProcess) {
             owner.engine.requestSpill()
             for _ in 0..<4 {
-                // Owners look for periods now and then only.
+                // Owners check periods only at intervals.
                 cluster.advance(milliseconds: Int(Limits.housekeepingMilliseconds))
                 _ = owner.engine.step(.commit)
                 _ = owner.engine.step(.moveRows)
@@ -100,7 +100,7 @@ struct RedisPeriodTests {
             return owner.reader.texts[token] != nil
         }
 
-        /// What the servers have, past any owner: the periods that the marks name, and those that have rows.
+        /// The periods on the servers, regardless of owners: those with marks, and those with rows.
         var marked: Set<String> { periods("HKEYS").filter { RedisPeriod(field: $0) != nil } }
         private func periods(_ command: String) -> Set<String> {
             let marks = GroupKeys("world", group: RedisGroups.group(of: bucket)).marks
@@ -130,7 +130,7 @@ struct RedisPeriodTests {
         }
     }
 
-    @Test("the next owner finds the rows of its predecessor's periods, and goes on with them")
+    @Test("the next owner finds the rows of its predecessor's periods, and continues them")
     func found() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -138,7 +138,7 @@ struct RedisPeriodTests {
         bench.keepHouse(first)
         #expect(first.store?.youngRowCount == 0)
         bench.wait(hours: 4)
-        // In the log alone when its owner goes.
+        // Only in the log when its owner ends.
         for table in [StoreKey.Table.request, .trace] { bench.put(first, table, 2) }
         let second = try bench.open()
         for table in [StoreKey.Table.request, .trace] {
@@ -146,7 +146,7 @@ struct RedisPeriodTests {
             #expect(!bench.has(second, table, 3))
         }
         #expect(bench.marked.count == 4, "\(bench.marked)")
-        // Into the period that the first one began, and that the replay went on with.
+        // Stored in the period that the first owner started and the replay continued.
         bench.put(second, .request, 4)
         bench.keepHouse(second)
         #expect(bench.rowCount(.requests, at: bench.now) == 2)
@@ -156,7 +156,7 @@ struct RedisPeriodTests {
         #expect(third.engine.statistics.requests.byteCount == second.engine.statistics.requests.byteCount)
     }
 
-    @Test("the next owner takes no request id for new that it has not looked for")
+    @Test("the next owner treats no unchecked request id as new")
     func unknown() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -167,7 +167,7 @@ struct RedisPeriodTests {
         #expect(!store.isCertainlyAbsent(bench.key(.request, 1)))
         #expect(
             !store.isCertainlyAbsent(bench.key(.request, 99)), "the filter knows what this owner wrote, and no more")
-        // Once all that it found is over, the filter knows everything.
+        // Once all found periods have ended, the filter is complete.
         bench.wait(hours: 29)
         bench.put(second, .request, 2)
         bench.keepHouse(second)
@@ -175,7 +175,7 @@ struct RedisPeriodTests {
         #expect(!store.isCertainlyAbsent(bench.key(.request, 2)))
     }
 
-    @Test("a period that one owner ended does not come back, whatever is late")
+    @Test("a period that one owner ended does not reappear, whatever arrives late")
     func ended() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -183,7 +183,7 @@ struct RedisPeriodTests {
         bench.put(first, .request, 1)
         bench.keepHouse(first)
         #expect(bench.rowCount(.requests, at: began) == 1)
-        // What the first one has under way for this period arrives when all is over.
+        // The first owner's delayed writes for this period arrive at the end.
         bench.put(first, .request, 2)
         first.network.isHeld = { commands in commands.contains { WorldFault.isCall($0, of: RedisScripts.batch) } }
         bench.keepHouse(first)
@@ -210,7 +210,7 @@ struct RedisPeriodTests {
         bench.keepHouse(first)
         bench.configuration.requestByteLimit = 1 << 30
         let second = try bench.open()
-        // The first one would end it for want of room, as soon as another one is written to.
+        // The first owner would end it for lack of space as soon as another one is written.
         bench.wait(hours: 4)
         bench.keepHouse(first)
         #expect(first.witness.losses == [.fenced(part: Self.part, epoch: 1, successor: 2)])
@@ -219,10 +219,10 @@ struct RedisPeriodTests {
         #expect(bench.has(third, .request, 1))
     }
 
-    @Test("the budget counts what former owners wrote, and the oldest period goes first")
+    @Test("the budget counts former owners' rows, and the oldest period is removed first")
     func budget() throws {
         let bench = Bench()
-        // A part's share is a sixteenth.
+        // A partition's share is a sixteenth.
         bench.configuration.requestByteLimit = 16 * 20_000
         let began = bench.now
         let first = try bench.open()
@@ -248,9 +248,9 @@ struct RedisPeriodTests {
         for number in UInt64(11)...20 { #expect(bench.has(third, .request, number)) }
         let left = third.engine.statistics.requests
         #expect(left.byteCount < 20_000 && left.cutCount == 1, "\(left)")
-        // No row that went was younger than this.
+        // No removed row was younger than this.
         #expect(left.cutMilliseconds >= 4 * Self.hours - 1 && left.cutMilliseconds <= 8 * Self.hours, "\(left)")
-        // The next one begins with what is left.
+        // The next owner starts with the remaining rows.
         let fourth = try bench.open()
         #expect(fourth.engine.statistics.requests.byteCount == left.byteCount)
     }
@@ -264,7 +264,7 @@ struct RedisPeriodTests {
         bench.wait(hours: 5)
         let second = try bench.open()
         #expect(bench.rowCount(.requests, at: began) == 0 && bench.rowCount(.requests, at: bench.now) == 1)
-        // A whole day after the publish, and then a period at most.
+        // A full day after the publish, plus one period at most.
         bench.wait(hours: 19)
         bench.keepHouse(second)
         let third = try bench.open()
@@ -274,7 +274,7 @@ struct RedisPeriodTests {
         #expect(!bench.has(third, .request, 1) && bench.marked.isEmpty, "\(bench.marked)")
     }
 
-    @Test("an owner whose clock is behind its predecessor's keeps that one's periods, and ends them in time")
+    @Test("an owner with a slower clock keeps its predecessor's periods, and ends them in time")
     func clockBehind() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -284,7 +284,7 @@ struct RedisPeriodTests {
         bench.wait(hours: -9)
         let second = try bench.open()
         #expect(bench.has(second, .request, 1) && bench.has(second, .request, 2))
-        // What it has not looked for may be in a period that is still to come.
+        // An unchecked request id may be in a period that is in the future.
         #expect(second.store?.isCertainlyAbsent(bench.key(.request, 99)) == false)
         bench.put(second, .request, 3)
         bench.keepHouse(second)
@@ -298,7 +298,7 @@ struct RedisPeriodTests {
         #expect(bench.marked.isEmpty, "\(bench.marked)")
     }
 
-    @Test("an owner that does not know gateway time yet replays by the server's, and ends no period")
+    @Test("an owner without gateway time replays with the server's time, and ends no period")
     func clockUnknown() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -315,7 +315,7 @@ struct RedisPeriodTests {
         #expect(bench.has(second, .request, 1) && bench.has(second, .request, 2))
     }
 
-    @Test("openings that are cut off at every call leave each request id in its period")
+    @Test("openings interrupted at every call keep each request id in its period")
     func openingCutOff() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -329,11 +329,11 @@ struct RedisPeriodTests {
         let last = try #require(bench.owners.last)
         for number in UInt64(1)...6 { #expect(bench.has(last, .request, number), "\(number)") }
         #expect(bench.rowCount(.requests, at: bench.now) == 6 && bench.marked.count == 1)
-        // Bytes that were replayed and not trimmed are replayed once more, and count once.
+        // Bytes that were replayed and not trimmed are replayed again, and count once.
         #expect(last.engine.statistics.requests.byteCount == 2 * used)
     }
 
-    @Test("each request id and trace counts once in each period that has it, wherever an opening is cut off")
+    @Test("each request id and trace counts once per period, wherever an opening is interrupted")
     func countedOnce() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -364,7 +364,7 @@ struct RedisPeriodTests {
         check("the next spill")
     }
 
-    @Test("a batch whose reply was lost counts once, and a sum that is none is begun anew")
+    @Test("a batch whose reply was lost counts once, and an invalid sum is recomputed")
     func replyLost() throws {
         let bench = Bench()
         let first = try bench.open()
@@ -388,7 +388,7 @@ struct RedisPeriodTests {
         }
     }
 
-    @Test("a period that nobody ends goes by itself")
+    @Test("a period that no owner ends expires")
     func expiry() throws {
         let bench = Bench()
         let first = try bench.open()

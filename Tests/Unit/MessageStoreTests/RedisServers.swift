@@ -4,7 +4,7 @@ import Platform
 import Redis
 import TestKit
 
-/// A process that ends with this object, by its number.
+/// A child process that ends with this object.
 private final class ChildProcess {
     private let process = Process()
 
@@ -31,14 +31,14 @@ private final class ChildProcess {
     deinit { end() }
 }
 
-/// A primary and its replicas, made for one test on ports of `FreePorts` and ended with this object.
+/// A primary and its replicas on ports of `FreePorts`, created for one test and ended with this object.
 final class RedisServers {
     let folder: TemporaryFolder
     private(set) var addresses: [RedisAddress] = []
     private var processes: [ChildProcess?] = []
     private let path: String
 
-    /// Where Debian and others put the server; `nil` where there is none.
+    /// The server's path in Debian and other distributions; `nil` if it is not installed.
     static let executable: String? = ["/usr/bin/redis-server", "/usr/local/bin/redis-server"].first {
         FileManager.default.isExecutableFile(atPath: $0)
     }
@@ -104,7 +104,7 @@ final class RedisServers {
         throw WaitFailed(description: "the replicas do not come in step")
     }
 
-    /// Runs a command at one server, over a connection of its own.
+    /// Runs a command on one server over a new connection.
     @discardableResult
     func command(_ server: Int, _ words: String...) throws -> RedisReply {
         try run(words, on: server)
@@ -127,13 +127,13 @@ final class RedisServers {
     func pause(_ server: Int) { processes[server]?.signal(SIGSTOP) }
     func resume(_ server: Int) { processes[server]?.signal(SIGCONT) }
 
-    /// Ends a server at once, as a power cut would.
+    /// Kills a server at once, as a power failure does.
     func kill(_ server: Int) {
         processes[server]?.end()
         processes[server] = nil
     }
 
-    /// Starts a server again, with what is in its folder.
+    /// Restarts a server with the data in its folder.
     func restart(_ server: Int) throws {
         kill(server)
         let process = try start(addresses[server], "\(folder.path)/\(server)", [])

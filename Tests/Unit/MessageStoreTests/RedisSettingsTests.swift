@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The settings of Redis servers")
 struct RedisSettingsTests {
-    @Test("the check knows each line of deploy/redis/redis.conf with its value, and no other")
+    @Test("the check has exactly the lines of deploy/redis/redis.conf with their values")
     func lines() throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
@@ -16,7 +16,7 @@ struct RedisSettingsTests {
             try #require(words.count == 2, "\(line)")
             lines.append("\(words[0]) \(words[1] == "\"\"" ? "" : words[1])")
         }
-        // The setting is not checked: one primary with a replica runs without it.
+        // The setting is not checked, because one primary with a replica runs without it.
         #expect(lines.contains("cluster-enabled yes"))
         lines.removeAll { $0 == "cluster-enabled yes" }
         #expect(RedisSettings.required.map { "\($0.name) \($0.value)" } == lines)

@@ -7,14 +7,14 @@ import Wire
 
 @testable import MessageStore
 
-/// One of two primaries takes connections and answers nothing; the part has rows on both.
-@Suite("A primary that stands still", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
+/// One of two primaries accepts connections and answers nothing; the partition has rows on both.
+@Suite("An unresponsive primary", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
 struct RedisStandstillTests {
     private static let count = 16
-    /// How long a cold read waits for a server.
+    /// The timeout of a cold read, in milliseconds.
     private static let readMilliseconds: UInt64 = 1_000
 
-    /// The part's log is on the second server, which goes on; rows of `buckets[0]` are on the first one.
+    /// The partition's log is on the second server, which keeps running; rows of `buckets[0]` are on the first.
     private final class Bench {
         let pair: RedisPair
         let fixture: RedisFixture
@@ -49,7 +49,7 @@ struct RedisStandstillTests {
             try fixture.sync(store.endBatch())
         }
 
-        /// Reads a row; how long that took, and what came.
+        /// Reads a row; returns the duration and the result.
         func read(_ sides: [Int], _ number: UInt64) throws -> (milliseconds: UInt64, failure: String?, text: String?) {
             let began = SystemClock.monotonicMilliseconds
             let token = store.read(sides.map { .get(key($0, number)) })
@@ -58,7 +58,7 @@ struct RedisStandstillTests {
             return (end - began, failure, reader.texts[token]?.last)
         }
 
-        /// Asks for alarms once; whose came, and how long that took.
+        /// Requests alarms once; returns the duration and the owners of the reported rows.
         func alarms(upTo time: Int64) throws -> (milliseconds: UInt64, owners: [UInt64]) {
             let began = SystemClock.monotonicMilliseconds
             let token = store.requestAlarms(AlarmRequest(upTo: time, limit: 64))
@@ -96,7 +96,7 @@ struct RedisStandstillTests {
         #expect(healed.failure == nil && healed.text == "row 1")
     }
 
-    @Test("while a log waits for it, the reason names the server and the part")
+    @Test("while a log waits for it, the reason names the server and the partition")
     func reason() throws {
         let bench = try Bench()
         #expect(bench.fixture.engine.statistics.refusalReason == nil)
@@ -121,7 +121,7 @@ struct RedisStandstillTests {
         for side in 0...1 { for number in UInt64(1)...20 { try bench.put(side, number, wakeAt: now - 100) } }
         try bench.fixture.spillAll()
         bench.pair.servers[0].pause(0)
-        // The first look may find it out; after that nobody waits.
+        // The first request may detect the failure. Later requests do not wait.
         var found: [UInt64] = []
         var times: [UInt64] = []
         for round in Int64(0)..<6 {
@@ -131,7 +131,7 @@ struct RedisStandstillTests {
         #expect(found.sorted() == Array(1...20), "of the other server: each once")
         #expect(times[0] < 2 * Self.readMilliseconds)
         #expect(times.dropFirst().allSatisfy { $0 < Self.readMilliseconds / 4 }, "\(times)")
-        // What becomes due there meanwhile comes at once.
+        // Alarms that become due on the other server are reported at once.
         try bench.put(1, 30, wakeAt: now + 100)
         bench.fixture.engine.requestSpill()
         try bench.fixture.wait("the row's way out") { !bench.isYoung(1, 30) }
@@ -139,7 +139,7 @@ struct RedisStandstillTests {
         #expect(fresh.owners == [30] && fresh.milliseconds < Self.readMilliseconds / 4, "\(fresh)")
         bench.pair.servers[0].resume(0)
         found = []
-        // Time goes on; they are asked for again a second after they were left out.
+        // The omitted alarms are requested again a second later.
         try bench.fixture.wait("the alarms of the server that goes on again") {
             Pause.milliseconds(50)
             found += (try? bench.alarms(upTo: now + 2_000))?.owners ?? []
@@ -159,7 +159,7 @@ struct RedisStandstillTests {
             bench.fixture.engine.requestSpill()
             try bench.fixture.wait("the way out of row \(number)") { !bench.isYoung(1, number) }
         }
-        // Written over while its former version waits.
+        // Overwritten while its former version waits.
         try bench.put(0, 5)
         #expect((2...5).allSatisfy { bench.isYoung(0, $0) })
         let log = "{lw:test:p\(bench.fixture.part.part)}:log"
@@ -204,7 +204,7 @@ struct RedisStandstillTests {
     }
 }
 
-/// What came of reads and looks for alarms, and when.
+/// The results and times of reads and alarm requests.
 private final class AlarmWitness: ShardStoreObserver {
     var ends: [ReadToken: (at: UInt64, failure: String?)] = [:]
     var texts: [ReadToken: [String]] = [:]

@@ -6,12 +6,11 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// Data folders as released versions wrote them, each with every row that it holds.
+/// Data folders written by released versions, each with every row in it.
 ///
-/// The fixtures are in `Tests/Support/Fixtures/store-format-N`, each a store's folder as text with its rows beside it, and are never
-/// rewritten.
-/// When the format changes, raise `EmbeddedStore.formatVersion` and let `LONGWIRE_MAKE_FIXTURE=1 swift test --filter
-/// ReleasedFormatTests` write the next one. The test of the old one stays and shows that the new code reads it.
+/// The fixtures are in `Tests/Support/Fixtures/store-format-N`, each a store's folder as text with its rows beside it, and are
+/// never rewritten. When the format changes, raise `EmbeddedStore.formatVersion` and let `LONGWIRE_MAKE_FIXTURE=1 swift test
+/// --filter ReleasedFormatTests` write the next one. The test of the old fixture stays and shows that the new code reads it.
 @Suite("Released store formats")
 struct ReleasedFormatTests {
     static let time: Int64 = 1_795_000_000_000
@@ -56,7 +55,7 @@ struct ReleasedFormatTests {
     }
 
     @Test(
-        "a new format gets a new fixture, beside the old ones",
+        "a new format gets a new fixture beside the old ones",
         .enabled(if: ProcessInfo.processInfo.environment["LONGWIRE_MAKE_FIXTURE"] == "1"))
     func make() throws {
         let target = Self.folder(EmbeddedStore.formatVersion)
@@ -89,7 +88,7 @@ struct ReleasedFormatTests {
 
     // MARK: Rows as text
 
-    /// Every row of the tables that can be listed, and those of the others that `ephemeral` names.
+    /// Returns every row of the tables that can be listed, and the rows of other tables that `ephemeral` names.
     private static func readAll(_ fixture: StoreFixture, ephemeral: [String]) throws -> [String] {
         var found: [(key: StoreKey, line: String)] = []
         for table in StoreKey.Table.allCases where !table.isEphemeral {
@@ -124,7 +123,7 @@ struct ReleasedFormatTests {
 extension StoreFixture {
     fileprivate func put(_ row: FixtureRows.Row, _ mark: String = "") {
         let shard = shard(of: row.key.bucket)
-        // What is replaced later was something else before.
+        // A row that is replaced later has another value first.
         let isReplaced = !mark.isEmpty && (row.key.table == .counters || row.key.table == .device)
         let value = isReplaced ? Array(mark.utf8) : row.value
         shard.beginBatch(row.key.bucket)

@@ -6,8 +6,8 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// Request ids and traces: kept for a day of gateway time, and within their budgets.
-@Suite("Embedded store: what is kept for a day")
+/// Request ids and traces are kept for a day of gateway time, within their budgets.
+@Suite("Embedded store: retention for a day")
 struct RetentionTests {
     private static let text = String(repeating: "x", count: 1_000)
 
@@ -27,7 +27,7 @@ struct RetentionTests {
         fixture.embedded.database.ephemeralFamilies.map(\.period).filter { $0.kind == kind }
     }
 
-    @Test("what is written while the time is not known stays until a day after it is")
+    @Test("rows written before gateway time is known stay until a day after it is known")
     func unknownTime() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -51,7 +51,7 @@ struct RetentionTests {
         #expect(try fixture.text(key) == nil)
     }
 
-    @Test("what was dated by a clock two days ahead goes a day after the clock is right, and nothing goes before")
+    @Test("rows dated by a clock two days ahead expire a day after its correction, and none earlier")
     func wrongClock() throws {
         let folder = try TemporaryFolder()
         let (wrong, right) = (TestClock(), TestClock())
@@ -86,7 +86,7 @@ struct RetentionTests {
         #expect(try fixture.text(StoreFixture.key(3, .request)) == "request")
     }
 
-    @Test("over the budget the oldest go, a part of it at a time, and it is a bound at every moment")
+    @Test("above the budget the oldest rows are removed in parts, and the budget holds at every moment")
     func budgetWithinHours() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -108,7 +108,7 @@ struct RetentionTests {
         try fixture.wait("the cuts") { fixture.embedded.statistics.requests.cutCount > 0 }
         #expect(fixture.embedded.statistics.requests.cutMilliseconds == 0)
         #expect(try fixture.text(StoreFixture.key(0, .request)) == nil)
-        // What the budget holds is there, however the hours fall.
+        // All rows within the budget exist, whenever periods change.
         clock.advance(hours: 5)
         try spill(fixture, [StoreFixture.key(next, .request)], Self.text)
         let kept = next - 480
@@ -117,7 +117,7 @@ struct RetentionTests {
         }
     }
 
-    @Test("traces that pass their budget cost no request id")
+    @Test("traces above their budget cost no request id")
     func separateBudgets() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -158,7 +158,7 @@ struct RetentionTests {
         #expect(fixture.embedded.statistics.requests.milliseconds < 30 * 3_600_000)
     }
 
-    @Test("what a million single pushes take of the budgets is what Operations.md says of their capacity")
+    @Test("a million single pushes use as much of the budgets as Operations.md states")
     func capacity() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -191,7 +191,7 @@ struct RetentionTests {
         #expect((85...110).contains(traces), "\(traces) MB for a million")
     }
 
-    @Test("a period's name says what it is, and a period ends when the next one of its kind begins")
+    @Test("a period's name has its properties, and a period ends when the next one of its kind starts")
     func names() {
         let all = [
             Period(.traces, number: 3, begin: 50), Period(.requests, number: 1, begin: Period.undated),
@@ -202,7 +202,7 @@ struct RetentionTests {
             #expect(Period(name: name) == nil)
         }
         let ordered = all.sorted { $0.number < $1.number }
-        // The earliest date of a later one of the kind; the newest has no end.
+        // The earliest date of a later period of the kind. The newest one has no end.
         #expect(ordered.indices.map { ordered.end(at: $0) } == [40, 40, nil, nil])
     }
 }

@@ -6,9 +6,9 @@ import Wire
 
 @testable import MessageStore
 
-/// A place where a thread of the store stops until the test lets it go on.
+/// A point where a thread of the store stops until the test releases it.
 final class Gate: @unchecked Sendable {
-    // Sound because everything is touched under the condition's lock only.
+    // `@unchecked Sendable` is sound because all state is used under the condition's lock.
     private let condition = NSCondition()
     private var isShut: Bool
     private var arrivals = 0
@@ -34,9 +34,9 @@ final class Gate: @unchecked Sendable {
     }
 }
 
-@Suite("Embedded store: spilling")
+@Suite("Embedded store: moves to the ordered store")
 struct SpillTests {
-    /// A store whose spiller stops at `step` until the gate opens.
+    /// Returns a store whose spiller stops at `step` until the gate opens.
     private func gated(
         _ folder: TemporaryFolder, _ step: EmbeddedStore.SpillStep
     ) throws -> (fixture: StoreFixture, gate: Gate) {
@@ -47,7 +47,7 @@ struct SpillTests {
     }
 
     @Test(
-        "a row changed while it is on its way to the disk keeps the change",
+        "a row changed during its move to disk keeps the change",
         arguments: [EmbeddedStore.SpillStep.collected, .ingested], [false, true])
     func changedMeanwhile(step: EmbeddedStore.SpillStep, isDelete: Bool) throws {
         let folder = try TemporaryFolder()
@@ -78,7 +78,7 @@ struct SpillTests {
         #expect(try fixture.text(key) == expected)
     }
 
-    @Test("a crash between taking rows in and freeing their segment repeats the work, and revives nothing")
+    @Test("a crash between moving rows and freeing their segment repeats the work, and revives no row")
     func crashBeforeRecycling() throws {
         let folder = try TemporaryFolder()
         let (kept, gone) = (StoreFixture.key(1), StoreFixture.key(2))
@@ -96,7 +96,7 @@ struct SpillTests {
             try FileManager.default.copyItem(atPath: journal, toPath: copy)
             gate.open()
         }
-        // The journal as the crash would have left it, beside a database that has taken the rows in.
+        // The journal as the crash would have left it, with a database that has the rows.
         try FileManager.default.removeItem(atPath: journal)
         try FileManager.default.moveItem(atPath: copy, toPath: journal)
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -106,7 +106,7 @@ struct SpillTests {
         #expect(try fixture.text(gone) == nil)
     }
 
-    @Test("a segment waits until what replaced its rows is durable")
+    @Test("a segment waits until the rows that replaced its own are durable")
     func unsyncedReplacement() throws {
         let folder = try TemporaryFolder()
         let key = StoreFixture.key(3)
@@ -118,7 +118,7 @@ struct SpillTests {
             fixture.put(key, "not yet", prior: .maybe(wakeAt: 0))
             fixture.embedded.requestSpill()
             try fixture.wait("the collection") { fixture.shards[0].handOverAfter != nil }
-            // Closed without `turnEnded`, as a crash would: the second value was never handed over.
+            // Closed without `turnEnded`, as in a crash: the second value was never submitted.
         }
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
         defer { fixture.close() }
@@ -142,7 +142,7 @@ struct SpillTests {
         for number in UInt64(0)..<20 { #expect(try fixture.text(StoreFixture.key(number)) == "text") }
     }
 
-    @Test("a read that begins while rows are leaving memory finds them on the disk")
+    @Test("a read that starts while rows leave memory finds them on disk")
     func readWhileCooling() throws {
         let folder = try TemporaryFolder()
         // One segment has all rows.
@@ -166,7 +166,7 @@ struct SpillTests {
             if tokens.count == 8 { break }
         }
         #expect(!tokens.isEmpty)
-        // The rows leave before the replies are looked at.
+        // The rows leave before the replies are read.
         while !shard.cooling.isEmpty { shard.coolSlice() }
         #expect(shard.youngRowCount == 0)
         try fixture.wait("replies") { tokens.values.allSatisfy { collector.replies[$0] != nil } }
@@ -174,7 +174,7 @@ struct SpillTests {
         #expect(collector.failures.isEmpty)
     }
 
-    @Test("a row that cools is reported once, with its alarm then the store's")
+    @Test("a row that becomes cold is reported once, and its alarm then belongs to the store")
     func cooledAndAlarm() throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -190,7 +190,7 @@ struct SpillTests {
         #expect(fixture.shards[0].nextAlarm == 500)
     }
 
-    @Test("a row is found by its value once it has left memory, with what was changed since, and not when it is gone")
+    @Test("a row that left memory is found with its latest value, and not after its deletion")
     func search() throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -220,7 +220,7 @@ struct SpillTests {
         #expect(try found("text 37") == nil)
     }
 
-    @Test("deleted rows give their space back")
+    @Test("deleted rows free their space")
     func spaceComesBack() throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder, segment: 1 << 20)
@@ -239,7 +239,7 @@ struct SpillTests {
         try fixture.wait("the compaction") { fixture.embedded.statistics.rowFileByteCount < before / 5 }
     }
 
-    @Test("request and trace rows go after a day, and request ids are then known to be absent again")
+    @Test("request and trace rows expire after a day, and the absence of request ids is then known again")
     func ephemeralPeriods() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -259,7 +259,7 @@ struct SpillTests {
         }
         let fixture = try StoreFixture(configuration)
         defer { fixture.close() }
-        // After a start the disk has to be asked.
+        // After a start the disk has to be read.
         #expect(!fixture.shards[0].isCertainlyAbsent(other))
         #expect(try fixture.text(known) == "request")
         clock.advance(hours: 5)
@@ -276,7 +276,7 @@ struct SpillTests {
         #expect(!fixture.shards[0].isCertainlyAbsent(other))
     }
 
-    @Test("request and trace rows over their budget go early, oldest period first")
+    @Test("request and trace rows above their budget expire early, oldest period first")
     func ephemeralBudget() throws {
         let folder = try TemporaryFolder()
         let clock = TestClock()
@@ -297,7 +297,7 @@ struct SpillTests {
         }
         try fixture.sync()
         try fixture.spillAll()
-        // The bytes are below the budget also before the second spill is counted.
+        // The bytes are also below the budget before the second spill is counted.
         try fixture.wait("the budget") { fixture.embedded.statistics.traces.cutCount > 0 }
         #expect(fixture.embedded.statistics.traces.byteCount < 60_000)
         #expect(fixture.embedded.statistics.traces.cutCount == 1)
@@ -329,7 +329,7 @@ struct SpillTests {
         try fixture.wait("room") { fixture.shards[0].acceptsWrites }
     }
 
-    @Test("what one loop encodes in its turn is seen by the others, and is counted once")
+    @Test("uncommitted bytes of one loop are visible to the others, and counted once")
     func uncommittedBoundOfAll() throws {
         let folder = try TemporaryFolder()
         var configuration = StoreFixture.configuration(folder, segment: 8 << 20)
@@ -338,7 +338,7 @@ struct SpillTests {
         defer { fixture.close() }
         let text = String(repeating: "t", count: 100_000)
         var number: UInt64 = 0
-        // Even numbers live in the first shard.
+        // Even numbers are in the first shard.
         while fixture.shards[0].hasRoomForLists, number < 1_000 {
             fixture.put(StoreFixture.key(number), text)
             number += 2
@@ -355,7 +355,7 @@ struct SpillTests {
         #expect(fixture.shards[0].acceptsWrites && fixture.shards[1].hasRoomForLists)
     }
 
-    @Test("writes are refused while the journal is at its bound, and accepted again once the spiller has caught up")
+    @Test("writes are refused while the journal is full, and accepted again once the spiller has caught up")
     func journalBound() throws {
         let folder = try TemporaryFolder()
         let gate = Gate()
@@ -378,7 +378,7 @@ struct SpillTests {
         #expect(try fixture.text(StoreFixture.key(0)) == text)
     }
 
-    @Test("memory of messages that came and went is used again")
+    @Test("memory of deleted messages is reused")
     func blocksAreReused() throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder, segment: 1 << 20))
@@ -393,7 +393,7 @@ struct SpillTests {
         #expect(fixture.shards[0].blockByteCount < 1 << 20)
     }
 
-    @Test("a batch larger than a block is one batch all the same")
+    @Test("a batch larger than a block is still one batch")
     func largeBatch() throws {
         let folder = try TemporaryFolder()
         let configuration = StoreFixture.configuration(folder, segment: 1 << 20)
@@ -420,9 +420,9 @@ struct SpillTests {
     }
 }
 
-/// A clock that the test moves.
+/// A clock that the test advances.
 final class TestClock: @unchecked Sendable {
-    // Sound because `time` is touched under the lock only.
+    // `@unchecked Sendable` is sound because `time` is used only under the lock.
     private let lock = NSLock()
     private var time: Int64 = 1_700_000_000_000
     var now: Int64 { lock.withLock { time } }

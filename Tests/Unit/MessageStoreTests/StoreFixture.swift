@@ -7,9 +7,9 @@ import Wire
 
 @testable import MessageStore
 
-/// A shard's loop, turned by the test: posts gather until they are run.
+/// A shard's loop that the test runs; posted tasks are queued until then.
 final class ManualLoop: @unchecked Sendable {
-    // Sound because `tasks` is touched under the condition's lock only.
+    // `@unchecked Sendable` is sound because `tasks` is used only under the condition's lock.
     private let condition = NSCondition()
     private var tasks: [@Sendable () -> Void] = []
 
@@ -20,7 +20,7 @@ final class ManualLoop: @unchecked Sendable {
         condition.unlock()
     }
 
-    /// Runs what was posted, waiting at most `seconds` for something to run.
+    /// Runs the posted tasks, waiting at most `seconds` for one.
     func turn(waitingAtMost seconds: Double = 0) {
         condition.lock()
         if tasks.isEmpty, seconds > 0 { _ = condition.wait(until: Date(timeIntervalSinceNow: seconds)) }
@@ -30,7 +30,7 @@ final class ManualLoop: @unchecked Sendable {
         for task in now { task() }
     }
 
-    /// Forgets what was posted and not run: it may hold the shard whose loop this is.
+    /// Drops tasks that did not run, because they may retain the shard that owns this loop.
     func end() {
         condition.lock()
         let left = tasks
@@ -48,7 +48,7 @@ struct WaitFailed: Error, CustomStringConvertible {
 final class TemporaryFolder {
     let path: String
 
-    // In memory where the machine has such a folder, for tests that sync very often.
+    // - Parameter isInMemory: whether to use a memory file system if available, for tests that sync often.
     init(isInMemory: Bool = false) throws {
         let isInMemory = isInMemory && FileManager.default.isWritableFile(atPath: "/dev/shm")
         path = (isInMemory ? "/dev/shm/" : NSTemporaryDirectory()) + "longwire-store-" + UUID().uuidString
@@ -57,7 +57,7 @@ final class TemporaryFolder {
     deinit { try? FileManager.default.removeItem(atPath: path) }
 }
 
-/// An embedded store with some shards on loops that the test turns.
+/// An embedded store with some shards on loops that the test runs.
 final class StoreFixture {
     let loop = ManualLoop()
     private(set) var store: EmbeddedStore?
@@ -98,7 +98,7 @@ final class StoreFixture {
         loop.end()
     }
 
-    /// Turns the loop until `isDone`.
+    /// Runs the loop until `isDone`.
     func wait(_ what: String, until isDone: () -> Bool) throws {
         let limit = SystemClock.monotonicMilliseconds + 60_000
         while !isDone() {
@@ -122,10 +122,9 @@ final class StoreFixture {
     }
 }
 
-/// Shows nothing of itself in a failed expectation.
+/// An object that a failed expectation shows without its content.
 ///
-/// Otherwise that shows its operands and all that they hold, and ends the process at the first part that cannot be
-/// copied, such as a lock.
+/// An expectation copies its operands with all their content, and crashes at a part that cannot be copied, such as a lock.
 protocol ShowsNothing: CustomReflectable {}
 
 extension ShowsNothing {
@@ -136,7 +135,7 @@ extension StoreFixture: ShowsNothing {}
 extension EmbeddedStore: ShowsNothing {}
 extension EmbeddedShardStore: ShowsNothing {}
 
-/// The embedded store as the conformance suite drives it.
+/// The embedded store for the conformance suite.
 final class EmbeddedStoreHarness: ShardStoreHarness {
     private let configuration: EmbeddedStore.Configuration
     private let isSpilling: Bool
@@ -160,7 +159,7 @@ final class EmbeddedStoreHarness: ShardStoreHarness {
 
     func cool() throws {
         guard isSpilling else { return }
-        // Reads under way hold rows in memory.
+        // Reads in flight keep rows in memory.
         try fixture.spillAll()
     }
 
@@ -174,7 +173,7 @@ final class EmbeddedStoreHarness: ShardStoreHarness {
 
     func close() { fixture.close() }
 
-    /// Waits until the index of alarms has as many entries.
+    /// Waits until the index of alarms has this number of entries.
     func waitForAlarms(_ expected: Int) throws {
         let database = fixture.embedded.database
         func count() throws -> Int {
@@ -193,7 +192,7 @@ final class EmbeddedStoreHarness: ShardStoreHarness {
     var spilledRowCount: Int { fixture.embedded.statistics.spilledRowCount }
 }
 
-/// Passes everything on and counts what has not come back.
+/// Forwards all calls and counts the unanswered ones.
 final class CountingStore: ShardStore, ShardStoreObserver {
     var store: EmbeddedShardStore? { didSet { store?.observer = self } }
     weak var observer: (any ShardStoreObserver)?

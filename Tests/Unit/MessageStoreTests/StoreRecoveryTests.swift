@@ -31,7 +31,7 @@ extension StoreFixture {
 
     func sync() throws { try sync(shards.map(\.lastTicket)) }
 
-    /// The row's value through a read, as after a restart.
+    /// Returns the row's value through a read, as after a restart.
     func text(_ key: StoreKey) throws -> String? {
         let collector = ReplyCollector()
         let shard = shard(of: key.bucket)
@@ -43,7 +43,7 @@ extension StoreFixture {
     }
 }
 
-/// Keeps the text of replies to single gets.
+/// Collects the text of replies to single gets.
 final class ReplyCollector: ShardStoreObserver {
     var replies: [ReadToken: String?] = [:]
     var failures: [String] = []
@@ -59,7 +59,7 @@ final class ReplyCollector: ShardStoreObserver {
 
 @Suite("Embedded store: opening and recovery")
 struct StoreRecoveryTests {
-    @Test("rows come back under any number of shards, from the journal and from the ordered store")
+    @Test("rows are recovered under any number of shards, from the journal and from the ordered store")
     func otherShardCount() throws {
         let folder = try TemporaryFolder()
         for (round, shardCount) in [3, 1, 4].enumerated() {
@@ -77,7 +77,7 @@ struct StoreRecoveryTests {
     }
 
     #if DEBUG
-    @Test("a start brings the journal to the disk before it moves any of it")
+    @Test("a start syncs the journal to disk before it moves any of it")
     func journalIsSyncedFirst() throws {
         let folder = try TemporaryFolder()
         let configuration = StoreFixture.configuration(folder)
@@ -104,7 +104,7 @@ struct StoreRecoveryTests {
     }
     #endif
 
-    @Test("a second opener is refused by the name of the first")
+    @Test("a second opener is refused with the name of the first")
     func secondOpener() throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -114,7 +114,7 @@ struct StoreRecoveryTests {
         #expect(expected.description.contains("process \(ProcessInfo.processInfo.processIdentifier)"))
     }
 
-    @Test("a newer format is refused, and the folder stays as it is")
+    @Test("a newer format is refused, and the folder does not change")
     func newerFormat() throws {
         let folder = try TemporaryFolder()
         let newer = EmbeddedStore.formatVersion + 1
@@ -126,7 +126,7 @@ struct StoreRecoveryTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["format", "lock"])
     }
 
-    @Test("a format file that says something else is refused", arguments: ["hello\n", "longwire store 0\n"])
+    @Test("an invalid format file is refused", arguments: ["hello\n", "longwire store 0\n"])
     func unknownFormat(text: String) throws {
         let folder = try TemporaryFolder()
         try text.write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
@@ -135,7 +135,7 @@ struct StoreRecoveryTests {
         }
     }
 
-    @Test("a folder that cannot be made is a clear error")
+    @Test("a folder that cannot be created is a clear error")
     func impossibleFolder() throws {
         let folder = try TemporaryFolder()
         try "".write(toFile: folder.path + "/file", atomically: true, encoding: .utf8)
@@ -144,7 +144,7 @@ struct StoreRecoveryTests {
         #expect(throws: StoreError.self) { try EmbeddedStore(configuration) }
     }
 
-    @Test("damage to synced territory is refused, and changes nothing")
+    @Test("damage in synced data is refused, and changes nothing")
     func damagedJournal() throws {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -189,7 +189,7 @@ struct StoreRecoveryTests {
         #expect(all.compactMap { Int($0) }.sorted() == Array(0..<32))
     }
 
-    @Test("a full disk ends the store by its own name, and commits nothing more")
+    @Test("a full disk ends the store with that reason, and no batch commits afterwards")
     func failingCommit() throws {
         let folder = try TemporaryFolder()
         let reported = ErrorBox()
@@ -211,9 +211,9 @@ struct StoreRecoveryTests {
     }
 }
 
-/// An error handed from a thread of the store to the test.
+/// Passes an error from a thread of the store to the test.
 final class ErrorBox: @unchecked Sendable {
-    // Sound because `error` is touched under the lock only.
+    // `@unchecked Sendable` is sound because `error` is used only under the lock.
     private let lock = NSLock()
     private var error: StoreError?
     func set(_ error: StoreError) { lock.withLock { self.error = error } }
@@ -223,7 +223,7 @@ final class ErrorBox: @unchecked Sendable {
 
 @Suite("Embedded store: a damaged database")
 struct DamagedDatabaseTests {
-    /// A closed store whose rows are in the database.
+    /// Returns a closed store whose rows are in the database.
     private func spilled() throws -> TemporaryFolder {
         let folder = try TemporaryFolder()
         let fixture = try StoreFixture(StoreFixture.configuration(folder))
@@ -248,7 +248,7 @@ struct DamagedDatabaseTests {
         for file in before { #expect(after.contains(file), "\(file) is gone") }
     }
 
-    @Test("a first start that a power failure cut off while the database was made leaves a new store")
+    @Test("a first start interrupted by a power failure during the database's creation leaves a new store")
     func unfinishedDatabase() throws {
         let folder = try TemporaryFolder()
         try EmbeddedStore(StoreFixture.configuration(folder)).close()
@@ -270,7 +270,7 @@ struct DamagedDatabaseTests {
         try expectRefusal(folder)
     }
 
-    @Test("a database that was taken away is refused")
+    @Test("a missing database is refused")
     func missingFolder() throws {
         let folder = try spilled()
         try FileManager.default.removeItem(atPath: folder.path + "/rows")
@@ -287,7 +287,7 @@ struct DamagedDatabaseTests {
         try expectRefusal(folder)
     }
 
-    @Test("a format file that cannot be read is not taken for a missing one")
+    @Test("an unreadable format file is not mistaken for a missing one")
     func unreadableFormat() throws {
         let folder = try spilled()
         let path = folder.path + "/format"
@@ -298,7 +298,7 @@ struct DamagedDatabaseTests {
         #expect(FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory.boolValue)
     }
 
-    @Test("a copy of a segment under another number brings nothing back and takes nothing away")
+    @Test("a copy of a segment under another number restores and removes nothing")
     func copiedSegment() throws {
         let folder = try TemporaryFolder()
         do {
@@ -321,7 +321,7 @@ struct DamagedDatabaseTests {
     }
 
     @Test(
-        "a start finds every alarm, whatever the bucket, each once and the earliest first, and no read looks everywhere"
+        "a start finds every alarm of any bucket once, the earliest first, and no read scans everything"
     )
     func alarmsOfManyBuckets() throws {
         final class Alarms: ShardStoreObserver {
@@ -340,7 +340,7 @@ struct DamagedDatabaseTests {
         do {
             let fixture = try StoreFixture(StoreFixture.configuration(folder))
             defer { fixture.close() }
-            // Of three rows one is due later; the others the earlier the higher their bucket is.
+            // One of three rows is due later. The others are due earlier the higher their bucket is.
             for (number, key) in keys.enumerated() {
                 fixture.put(key, "row", wakeAt: number % 3 == 0 ? 10_000 : 5_000 - Int64(number))
             }
@@ -366,7 +366,7 @@ struct DamagedDatabaseTests {
             }
         }
         let readCount = try ask(upTo: 9_999)
-        // No read looks everywhere.
+        // No read scans everything.
         #expect(readCount >= Bucket.count / Limits.bucketsPerAlarmRead)
         #expect(found == keys.enumerated().filter { $0.offset % 3 != 0 }.map(\.element).reversed())
         #expect(shard.nextAlarm == 10_000)
@@ -375,7 +375,7 @@ struct DamagedDatabaseTests {
         #expect(shard.nextAlarm == .max)
     }
 
-    @Test("buckets whose alarms cannot be read do not keep the others from their turn")
+    @Test("buckets whose alarms cannot be read do not delay the others")
     func failingAlarmReads() {
         var clock = AlarmClock(shardIndex: 0, shardCount: 1, hasAlarms: true)
         var looked: Set<UInt16> = []
@@ -383,7 +383,7 @@ struct DamagedDatabaseTests {
         while clock.next <= 1_000, reads < 1_000 {
             reads += 1
             var work = clock.makeWork(AlarmRequest(upTo: 1_000, limit: 10))
-            // As a reader: bucket 3 and every hundredth one cannot be read.
+            // In place of the reader: bucket 3 and every hundredth bucket cannot be read.
             for index in work.scans.indices {
                 work.underWay = index
                 let bucket = work.scans[index].bucket
@@ -397,7 +397,7 @@ struct DamagedDatabaseTests {
         }
         #expect(looked.count == Bucket.count - 42)
         #expect(clock.next == 2_001)
-        // And those that failed are asked again, when nothing else is due.
+        // The failed buckets are read again when no other alarm is due.
         let before = clock.makeWork(AlarmRequest(upTo: 2_000, limit: 10))
         #expect(before.scans.isEmpty)
         var again: Set<UInt16> = []
@@ -414,7 +414,7 @@ struct DamagedDatabaseTests {
         #expect(again.count == 42)
     }
 
-    @Test("a folder that has lost its format file is refused, and stays as it is")
+    @Test("a folder that has lost its format file is refused, and does not change")
     func lostFormat() throws {
         let folder = try TemporaryFolder()
         try StoreFixture(StoreFixture.configuration(folder)).close()

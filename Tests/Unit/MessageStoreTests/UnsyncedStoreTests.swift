@@ -9,12 +9,12 @@ import Wire
 @testable import Journal
 @testable import MessageStore
 
-/// Durability `os`, as the words allow it: what the last seconds brought may be lost, what is older may not.
+/// Durability `os`: a power failure may lose the last seconds, but no older rows.
 @Suite("Embedded store without syncs")
 struct UnsyncedStoreTests {
     private static let pageByteCount = 512
 
-    /// What was on the disk when the spiller went on.
+    /// The synced content when the spiller continued.
     private struct Synced: Sendable {
         var batchCount = 0
         var segments: [String: [UInt8]] = [:]
@@ -29,7 +29,7 @@ struct UnsyncedStoreTests {
         return found
     }
 
-    @Test("a power failure takes the newest batches and nothing older, though rows were spilled and segments reused")
+    @Test("a power failure loses only the newest batches, even if rows were moved and segments reused")
     func losesTheNewestOnly() throws {
         let keys = (UInt64(0)..<9).map { StoreFixture.key($0, $0 < 4 ? .device : .message) }
         var lossCount = 0
@@ -87,7 +87,7 @@ struct UnsyncedStoreTests {
             #expect(
                 moment ?? -1 >= known.batchCount, "seed \(seed): no state of the past, or one before what was synced")
             lossCount += moment == states.count - 1 ? 0 : 1
-            // It works on.
+            // The store still works.
             fixture.put(keys[0], "afterwards", prior: .maybe(wakeAt: 0))
             try fixture.sync()
             try fixture.spillAll()
@@ -97,7 +97,7 @@ struct UnsyncedStoreTests {
     }
 
     #if DEBUG
-    @Test("a segment is not given up before what replaced its rows is on the disk")
+    @Test("a segment is not recycled before the rows that replaced its own are on disk")
     func syncFails() throws {
         let folder = try TemporaryFolder()
         let failure = ErrorBox()

@@ -5,7 +5,7 @@ import Wire
 
 @testable import MessageStore
 
-/// The lists by item against a sorted array.
+/// The lists by item, compared with a sorted array.
 @Suite("Young index")
 struct YoungIndexTests {
     private static let cid = DeviceID(high: 7, low: 9)
@@ -22,7 +22,7 @@ struct YoungIndexTests {
         return found
     }
 
-    @Test("rows that come and go in any order stay in the order of their items", arguments: 0..<20 as Range<UInt64>)
+    @Test("rows added and removed in any order stay in item order", arguments: 0..<20 as Range<UInt64>)
     func order(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var index = YoungIndex()
@@ -30,8 +30,8 @@ struct YoungIndexTests {
         for step in 0..<400 {
             let item: UInt64 =
                 switch Int.random(in: 0..<4, using: &random) {
-                case 0: UInt64(1_000 + step)  // a new sequence
-                case 1: UInt64(step)  // the next removal, in front of them
+                case 0: UInt64(1_000 + step)  // A new sequence.
+                case 1: UInt64(step)  // The next removal, before all others.
                 default: UInt64.random(in: 1...1_500, using: &random)
                 }
             if model.contains(item), Bool.random(using: &random) {

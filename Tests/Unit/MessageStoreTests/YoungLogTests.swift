@@ -15,7 +15,7 @@ struct YoungLogTests {
         ValueLocation(block: 1, offset: UInt32(number), byteCount: 10)
     }
 
-    @Test("finds the newest row of a key, and only in its own table")
+    @Test("the log finds the newest row of a key, only in its own table")
     func newestIsFound() {
         var log = YoungLog()
         log.append(Self.key(1), ticket: 1, at: Self.location(10))
@@ -30,7 +30,7 @@ struct YoungLogTests {
         #expect(stranger == nil)
     }
 
-    @Test("gives rows to the spiller in order, up to a ticket, each once")
+    @Test("the log gives rows to the spiller in order, up to a ticket, each once")
     func collectedInOrder() {
         var log = YoungLog()
         for ticket in UInt64(1)...5 { log.append(Self.key(ticket), ticket: ticket, at: Self.location(ticket)) }
@@ -41,10 +41,10 @@ struct YoungLogTests {
         #expect(given == [1, 2, 3, 4, 5])
     }
 
-    @Test("a row is found until it is removed, whatever the order of removals, and pages go with their last row")
+    @Test("a row is found until it is removed, in any order of removals, and a page is freed with its last row")
     func removedInAnyOrder() {
         var log = YoungLog()
-        let count = UInt64(10_000)  // several pages
+        let count = UInt64(10_000)  // Several pages.
         for number in 0..<count {
             log.append(Self.key(number, bucket: UInt16(number % 5)), ticket: number + 1, at: Self.location(number))
         }
@@ -66,7 +66,7 @@ struct YoungLogTests {
         }
         let rest = log.count
         #expect(rest == 0)
-        // And it goes on as before.
+        // The log still works.
         log.append(Self.key(3), ticket: count + 1, at: Self.location(99))
         let found = log.find(Self.key(3))
         #expect(found?.offset == 99)

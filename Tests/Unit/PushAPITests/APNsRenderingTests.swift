@@ -19,7 +19,7 @@ struct APNsRenderingTests {
         return (vendor.pushType, vendor.priority, vendor.tokenKind)
     }
 
-    @Test("the reference's example: aps as given, badge computed, payload and ids beside it")
+    @Test("the reference's example yields aps as given, with a computed badge, payload and ids beside it")
     func example() throws {
         let seen = try seen(
             ios: #"""
@@ -40,7 +40,7 @@ struct APNsRenderingTests {
         #expect(seen.alertTitle == "Order shipped" && seen.alertBody == "Arrives Tuesday")
     }
 
-    @Test("without auto_badge the publisher's own badge stands and there is no hole")
+    @Test("without auto_badge the publisher's own badge is kept, without a placeholder")
     func ownBadge() throws {
         let seen = try seen(ios: #"{"aps":{"alert":"hi","badge":7}}"#)
         #expect(seen.command.vendor?.badgeOffset == -1)
@@ -51,7 +51,7 @@ struct APNsRenderingTests {
         #expect(seen.alertTitle.isEmpty && seen.alertBody == "hi")
     }
 
-    @Test("a badge alone makes an aps of its own")
+    @Test("a badge alone creates an aps object")
     func badgeAlone() throws {
         let seen = try seen(ios: #"{"auto_badge":5,"aps":[]}"#)
         #expect(seen.command.vendor?.badge == .set(5))
@@ -85,13 +85,13 @@ struct APNsRenderingTests {
         ),
     ]
 
-    @Test("the push type and priority follow from what there is to show", arguments: types)
+    @Test("the push type and priority follow from the visible content", arguments: types)
     func pushTypes(ios: String, type: PushType, priority: UInt8) throws {
         let shape = try shape(ios: ios)
         #expect(shape.0 == type && shape.1 == priority)
     }
 
-    @Test("an empty alert from PHP is left out, an empty content-state is an object")
+    @Test("an empty alert from PHP is omitted, an empty content-state is an object")
     func emptyObjects() throws {
         let silent = try seen(ios: #"{"aps":{"content-available":1,"alert":[],"sound":null}}"#)
         #expect(silent.vendorBody?.hasPrefix(#"{"aps":{"content-available":1},"payload":"hello","_gmid_""#) == true)
@@ -132,7 +132,7 @@ struct APNsRenderingTests {
         #expect(seen.command.vendor?.badgeOffset == -1)
     }
 
-    @Test("multimedia travels under a key of its own and switches mutable-content on")
+    @Test("multimedia has a separate key and enables mutable-content")
     func multimedia() throws {
         let seen = try seen(
             ios:
@@ -148,7 +148,7 @@ struct APNsRenderingTests {
         #expect(action.text.contains("multimedia size over limit"))
     }
 
-    @Test("both holes stand where their digits belong, whatever the text before them")
+    @Test("both placeholders are at the place of their digits, whatever text precedes them")
     func holes() throws {
         for text in ["", "é", "你好", "😀\u{1}\\\"", String(repeating: "x", count: 999)] {
             var writer = JSONWriter()
@@ -222,7 +222,7 @@ struct NativePublishTests {
         }
     }
 
-    @Test("a frame whose payload only APNs would carry, and cannot, is refused with the reason")
+    @Test("a frame whose payload only APNs could carry, but cannot, is refused with the reason")
     func binaryForVendorOnly() throws {
         var fields = Fields()
         (fields.payload, fields.title, fields.strategy) = ([0xFF], "T", 2)
@@ -232,7 +232,7 @@ struct NativePublishTests {
         #expect(try !publish(fields).command.vendorCarriesAll)
     }
 
-    @Test("an alert that shows other texts than the live channel carries leaves a part of the message out")
+    @Test("an alert with other texts than the live channel marks the message as incomplete")
     func textsOfTwoChannels() throws {
         var fields = Fields()
         (fields.title, fields.apns) = ("T", #"{"aps":{"alert":"x"}}"#)
@@ -258,7 +258,7 @@ struct NativePublishTests {
         #expect(try publish(Fields(timeToLive: -1, strategy: 4)).command.strategy == .vendorElseLive)
     }
 
-    @Test("an alert is rendered for APNs and carried along")
+    @Test("an alert is rendered for APNs and also delivered live")
     func alert() throws {
         let seen = try publish(Fields(title: "T\"", body: "B"))
         #expect(
@@ -271,7 +271,7 @@ struct NativePublishTests {
             try publish(Fields(title: "only")).vendorBody?.hasPrefix(#"{"aps":{"alert":{"title":"only"},"#) == true)
     }
 
-    @Test("an apns object wins for APNs, the alert stays what the device is told")
+    @Test("an apns object is used for APNs, and the alert for the live channel")
     func apns() throws {
         let seen = try publish(Fields(title: "T", apns: #"{"aps":{"alert":"from apns"},"auto_badge":"+1"}"#))
         #expect(seen.vendorBody?.hasPrefix(#"{"aps":{"alert":"from apns","badge":},"#) == true)
@@ -280,7 +280,7 @@ struct NativePublishTests {
         #expect(try publish(Fields(title: "T", apns: "{}")).vendorBody?.contains(#""title":"T""#) == true)
     }
 
-    @Test("a request id makes a key, and every chosen field is in the digest")
+    @Test("a request id yields a key, and every field counts in the digest")
     func digests() throws {
         let base = Fields(requestID: "0123456789")
         let first = try publish(base).command
@@ -329,7 +329,7 @@ struct NativePublishTests {
         (.sizeOverLimit, "ios size over limit", { $0.body = String(repeating: "b", count: 4_096) }),
     ]
 
-    @Test("each bad field is refused by code and name", arguments: 0..<refusedCases.count)
+    @Test("each invalid field is refused with code and name", arguments: 0..<refusedCases.count)
     func faults(index: Int) {
         var fields = Fields()
         Self.refusedCases[index].2(&fields)
@@ -355,7 +355,7 @@ struct NativePublishTests {
         #expect(PublishResultCode.allCases.filter(\.isRetryable) == [.requestPending, .busy, .storeFailed])
     }
 
-    @Test("keys of the iOS channel that are not documented are named in the answer, once each and not too many")
+    @Test("undocumented keys of the iOS channel are named in the result, once each, up to a limit")
     func notedKeys() throws {
         let fixture = Fixture()
         func ask(_ ios: String) throws -> String {

@@ -28,7 +28,7 @@ struct APNsTemplateTests {
 
     private static let alert = #"{"aps":{"alert":"hi"}}"#
 
-    @Test("the transmission travels as payload, as members, or not at all")
+    @Test("the transmission is sent as payload, as members, or not at all")
     func forms() throws {
         let quoted = #""{\"a\":1,\"_gmid_\":2,\"b\":[\"x\"]}""#
         #expect(try body(fixture(), ios: Self.alert).0 == #"{"aps":{"alert":"hi"},"payload":\#(quoted)"#)
@@ -40,7 +40,7 @@ struct APNsTemplateTests {
         #expect(try body(fixture { $0.transmission = .none }, ios: Self.alert).0 == #"{"aps":{"alert":"hi"}"#)
     }
 
-    @Test("what the publisher gives itself wins over the transmission")
+    @Test("the publisher's own keys override the transmission")
     func ownPayload() throws {
         #expect(
             try body(fixture(), ios: #"{"aps":{"alert":"hi"},"payload":"own"}"#).0
@@ -51,7 +51,7 @@ struct APNsTemplateTests {
                 == #"{"aps":{"alert":"hi"},"a":"own","b":["x"]"#)
     }
 
-    @Test("keys beside aps travel as they are, but for the gateway's own")
+    @Test("keys beside aps are sent unchanged, except the gateway's own")
     func topLevel() throws {
         let (text, notes) = try body(
             fixture { $0.transmission = .none },
@@ -65,7 +65,7 @@ struct APNsTemplateTests {
                 == #"{"aps":{"alert":"hi"},"a":1"#, "of equal keys the first counts")
     }
 
-    @Test("keys beside aps travel with what the template makes, and are named as ignored without a body")
+    @Test("keys beside aps are sent with the template's, and named as ignored without a body")
     func topLevelAlone() throws {
         let jump = #"{"jump":{"page":"order"}}"#
         let notification = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
@@ -81,12 +81,12 @@ struct APNsTemplateTests {
                 == #"{"aps":{"content-available":1},"jump":{"page":"order"},"b":2"#)
     }
 
-    @Test("the transmission is left out, and the answer says so, from the byte on where it does not fit")
+    @Test("a transmission that does not fit is omitted, and the result reports it")
     func fits() throws {
         let empty = fixture { $0.transmission = .none }
         let action = empty.push(#""push_channel":{"ios":{"aps":{"alert":"hi"},"auto_badge":"+1"}}"#)
         let bare = try empty.accepted(action).seen.vendorBytes.count + Limits.badgeDigitCount
-        // The Getui limit of characters would hide the limit of the body.
+        // Getui's limit of characters would hide the limit of the body.
         let room = Limits.apnsBodyByteCount - bare - #","payload":"""#.utf8.count
         let wide = Fixture(transmissionCharacters: 5_000)
         func push(_ count: Int) throws -> (seen: Seen, notes: RequestNotes) {
@@ -104,7 +104,7 @@ struct APNsTemplateTests {
         #expect(String(decoding: said.members.bytes, as: UTF8.self) == #"{"idsOnly":[0]}"#)
     }
 
-    @Test("a notification shows its title and body where the template says so, and nothing otherwise")
+    @Test("a notification shows its title and body only if the template says so")
     func notifications() throws {
         let message = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
         #expect(try body(fixture(), ios: nil, message: message).0 == "none")
@@ -120,11 +120,11 @@ struct APNsTemplateTests {
         let push = try shows.accepted(shows.push(message: message)).seen
         #expect(push.command.vendor?.badge == .add(1) && push.alertTitle == "T" && push.alertBody == "B")
         #expect(push.leased(message: MessageID(high: 1, low: 2), badge: 12).contains(#""badge":12}"#))
-        // The publisher's own words for APNs win.
+        // The publisher's own values for APNs win.
         #expect(try body(shows, ios: Self.alert, message: message).0 == #"{"aps":{"alert":"hi","mutable-content":1}"#)
     }
 
-    @Test("mutable-content stands in every alert, unless the publisher says otherwise")
+    @Test("every alert has mutable-content, unless the publisher sets another value")
     func mutable() throws {
         let mutable = fixture { ($0.alertsAreMutable, $0.transmission) = (true, .none) }
         #expect(try body(mutable, ios: Self.alert).0 == #"{"aps":{"alert":"hi","mutable-content":1}"#)
@@ -134,7 +134,7 @@ struct APNsTemplateTests {
         #expect(try body(mutable, ios: #"{"aps":{"content-available":1}}"#).0 == #"{"aps":{"content-available":1}"#)
     }
 
-    @Test("a push with nothing to show wakes the app where the template says so")
+    @Test("a push with nothing to show wakes the app if the template says so")
     func wake() throws {
         let wakes = fixture { $0.wakesApp = true }
         let action = wakes.push(message: #"{"transmission":"t"}"#)
@@ -147,7 +147,7 @@ struct APNsTemplateTests {
         #expect(try body(fixture(), ios: nil).0 == "none")
     }
 
-    @Test("a native publish's alert follows the template; a payload that is no text is left out and said")
+    @Test("a native publish's alert follows the template; a payload that is no text is omitted and reported")
     func native() throws {
         var template = APNsTemplate()
         (template.sound, template.badge) = ("", .set(3))
@@ -192,7 +192,7 @@ struct APNsTemplateTests {
                 == true)
     }
 
-    @Test("a badge is written as auto_badge is")
+    @Test("a badge is written in the form of auto_badge")
     func badges() {
         #expect(APNsTemplate.badge("+1") == .add(1) && APNsTemplate.badge("-2") == .add(-2))
         #expect(APNsTemplate.badge("5") == .set(5) && APNsTemplate.badge("") == nil && APNsTemplate.badge("x") == nil)

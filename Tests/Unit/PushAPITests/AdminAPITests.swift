@@ -52,7 +52,7 @@ struct AdminAPITests {
         #expect(part.isEmpty || response?.text.contains(part) == true, "\(response?.text ?? "")")
     }
 
-    @Test("a lease takes its numbers, its app scope and a lease id")
+    @Test("a lease has its numbers, its app scope and a lease id")
     func lease() {
         let body = #"{"channel":"apns","max":500,"leaseSeconds":5,"waitSeconds":30}"#
         guard case .lease(let lease) = call(.post, "/v1/handoff/lease", body, bearer: "sender-token") else {
@@ -62,7 +62,7 @@ struct AdminAPITests {
         #expect(lease.holder == "sender" && lease.apps == [app.key])
         #expect(lease.limit == 500 && lease.leaseMilliseconds == 5_000 && lease.waitMilliseconds == 30_000)
         #expect(lease.leaseID != (0, 0))
-        // As senders from before there were channels ask.
+        // The request of a sender from before channels existed.
         guard case .lease(let plain) = call(.post, "/v1/handoff/lease", "{}") else {
             Issue.record("no lease")
             return
@@ -87,7 +87,7 @@ struct AdminAPITests {
         (#"{"channel":"apns","leaseSecond":60}"#, "leaseSecond is unknown here"),
     ]
 
-    @Test("a lease's faults are specific", arguments: refusedLeases)
+    @Test("a lease's errors are specific", arguments: refusedLeases)
     func leaseFaults(body: String, part: String) {
         expect(call(.post, "/v1/handoff/lease", body), 400, "invalidParameter", part)
     }
@@ -95,7 +95,7 @@ struct AdminAPITests {
     private static let jobID = "00f00000000000000000000000000001"
     private static let leaseID = "0000000000000001000000000000000f"
 
-    @Test("results come as an array or under their name, with everything they may carry")
+    @Test("results are accepted as an array or under their name, with all fields")
     func results() {
         let long = String(repeating: "é", count: 40)
         let item =
@@ -138,7 +138,7 @@ struct AdminAPITests {
         ),
     ]
 
-    @Test("a result's faults name its place", arguments: refusedResults)
+    @Test("a result's errors name its place", arguments: refusedResults)
     func resultFaults(body: String, part: String) {
         expect(call(.post, "/v1/handoff/results", body), 400, "invalidParameter", part)
     }
@@ -155,7 +155,7 @@ struct AdminAPITests {
         expect(call(.post, "/v1/handoff/extend", #"{"leaseSeconds":60}"#), 400, "invalidParameter", "jobs is an array")
     }
 
-    @Test("who has no credential, the wrong permission or the wrong app is told so")
+    @Test("a missing credential, a wrong permission and a wrong app are distinguished")
     func authorization() {
         let lease = "/v1/handoff/lease"
         for bearer in [nil, "", "wrong", "root-toke", "root-token2"] {
@@ -169,29 +169,29 @@ struct AdminAPITests {
         expect(call(.get, "/metrics", bearer: nil), 401, "unauthorized")
     }
 
-    @Test("while this gateway does not know all apps, their list is not to be had")
+    @Test("the list of apps is refused while this gateway does not know all apps")
     func appsNotKnown() {
         #expect(refusal(call(.get, "/v1/apps")) == nil)
         api.registry = AppRegistry([app], isComplete: false)
         expect(call(.get, "/v1/apps"), 503, "unavailable", "retry")
     }
 
-    /// What an endpoint asks of its caller, and how one calls it.
+    /// The access rule of an endpoint, and an example call.
     private struct Rule {
         var method = APIRequest.Method.post
         var target: String
         var body = ""
-        /// Any of these will do, besides `admin`; `nil`: no credential is asked for.
+        /// Any of these permissions suffices, besides `admin`; `nil`: no credential is required.
         var permissions: Set<Credential.Permission>?
-        /// What the action says that its caller may see; for an endpoint that is not about apps: nothing.
+        /// Returns the scope of the action; nothing for an endpoint that is not about apps.
         var scope: (AdminAction) -> Set<AppKey>?? = { _ in .none }
-        /// A call about one app is refused as if the app were not there.
+        /// Whether a call about one app is refused as if the app did not exist.
         var namesApp = false
-        /// It concerns every app, so a credential for some is refused.
+        /// Whether the call concerns every app, so that a credential for some apps is refused.
         var needsAllApps = false
     }
 
-    /// One entry an endpoint: a new one does not compile without its own.
+    /// One entry per endpoint; a new endpoint does not compile without an entry.
     private func rule(_ endpoint: AdminEndpoint) -> Rule {
         let item = #"{"jobId":"\#(Self.jobID)","leaseId":"\#(Self.leaseID)""#
         return switch endpoint {
@@ -279,7 +279,7 @@ struct AdminAPITests {
         Rule(target: "/v1/apps/demoApp/devices/\(Fixture.cid)/\(change)", permissions: [], namesApp: true)
     }
 
-    @Test("what begins from a complaint takes its numbers from the query, and says what it cannot read")
+    @Test("inspections take their numbers from the query, and report those they cannot parse")
     func inspections() {
         guard
             case .inspect(.devices(app.key, after: let start?, limit: 7)) = call(
@@ -306,7 +306,7 @@ struct AdminAPITests {
     }
 
     @Test(
-        "a parameter that an endpoint does not have is refused by name, with those that it has",
+        "an unknown parameter is refused by name, with the known ones",
         arguments: AdminEndpoint.allCases)
     func unknownParameters(endpoint: AdminEndpoint) throws {
         let rule = rule(endpoint)
@@ -329,14 +329,14 @@ struct AdminAPITests {
             #expect(text.contains("the call has no parameter stat") && text.contains(names), "\(text)")
         }
         for query in ["", "&", "&&"] { #expect(refusal(called(query)) == nil) }
-        // A stranger learns nothing of the calls.
+        // An unauthenticated caller learns nothing about the calls.
         expect(called("state=pending", bearer: "wrong"), 401, "unauthorized")
         for name in known where !["after", "waitSeconds"].contains("\(name)") {
             #expect(refusal(called("\(name)=7")) == nil)
         }
     }
 
-    @Test("every endpoint is held against every kind of credential", arguments: AdminEndpoint.allCases)
+    @Test("every endpoint is checked with every kind of credential", arguments: AdminEndpoint.allCases)
     func everyCredential(endpoint: AdminEndpoint) {
         let rule = rule(endpoint)
         let route = Array(rule.target.utf8).withUnsafeBytes { AdminEndpoint.table.match(RequestPath($0), rule.method) }
@@ -371,7 +371,7 @@ struct AdminAPITests {
         }
     }
 
-    @Test("a credential is told of its own apps; a test push is for admins alone")
+    @Test("a credential sees only its own apps; a test push is for admins only")
     func apps() {
         func text(_ bearer: String) -> String? {
             if case .respond(let response) = call(.get, "/v1/apps", bearer: bearer) { response.text } else { nil }
@@ -388,7 +388,7 @@ struct AdminAPITests {
         #expect(pushed.key == app.key && name == "root")
     }
 
-    @Test("a generated credential serves loopback peers only")
+    @Test("a generated credential is accepted only from loopback")
     func loopback() {
         let api = AdminAPI(
             registry: AppRegistry([app]),
@@ -428,7 +428,7 @@ struct AdminAPITests {
         expect(call(.delete, "/metrics"), 405, "methodNotAllowed")
     }
 
-    @Test("a body that is no JSON or too large has its own error")
+    @Test("a body that is no JSON or too large has a specific error")
     func bodies() {
         for body in ["", "{", "{\"a\":01}"] { expect(call(.post, "/v1/handoff/lease", body), 400, "badJSON") }
         let large = String(repeating: " ", count: Limits.adminBodyByteCount + 1)
@@ -436,7 +436,7 @@ struct AdminAPITests {
         #expect(APIResponse.adminUnavailable("starting").status == 503)
     }
 
-    @Test("random bodies are refused or taken, never a trap")
+    @Test("random bodies are refused or accepted, and never trap")
     func randomBodies() {
         var generator = SeededGenerator(seed: 3)
         let pieces = [
@@ -456,7 +456,7 @@ struct AdminAnswerTests {
     private let app = Fixture().app
     private var registry: AppRegistry { AppRegistry([app]) }
 
-    @Test("a device shows its session, queue and badge, and only the head of its tokens")
+    @Test("a device shows its session, queue and badge, and only the start of its tokens")
     func device() {
         let address = DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid)
         let answer = AdminAnswer.device(deviceStatus(app: app.key), at: address, registry: registry)
@@ -480,7 +480,7 @@ struct AdminAnswerTests {
         return app
     }
 
-    @Test("a device tells whether an alert could reach it, and what the vendor said of the last one")
+    @Test("a device shows whether it can receive alerts, and the vendor's reason for the last one")
     func fallback() {
         let address = DeviceAddress(app: app.key, bucket: app.bucket(of: Fixture.cid), cid: Fixture.cid)
         func answer(_ change: (inout DeviceStatus) -> Void) -> String {
@@ -515,7 +515,7 @@ struct AdminAnswerTests {
                     + #""outcome":"badToken","attempts":3,"reason":"Unregistered"}}"#))
     }
 
-    @Test("a trace tells every step, and hides from a credential what is not its app's")
+    @Test("a trace has every step, and hides other apps' messages from a credential")
     func trace() {
         let task = TaskID(kind: .single, month: 1, day: 2, random: (3, 4))
         var trace = MessageTrace(
@@ -596,7 +596,7 @@ struct AdminAnswerTests {
         #expect(HandoffAnswer.lease([], registry: registry).text == #"{"jobs":[]}"#)
     }
 
-    @Test("verdicts come back in their order")
+    @Test("verdicts are returned in their order")
     func verdicts() {
         let all: [ResultVerdict.Verdict] = [.recorded, .stale, .cancelled, .unknownJob, .storeFailed]
         let answer = HandoffAnswer.verdicts(all.map { ResultVerdict(job: MessageID(high: 0, low: 1), verdict: $0) })
@@ -628,7 +628,7 @@ struct HookTests {
     }
 
     /// Computed with Python's hmac and base64 over "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{\"test\": 2432232314}".
-    @Test("the signature is the one an independent computation makes")
+    @Test("the signature matches an independent computation")
     func signature() throws {
         let secret = try #require(HookSecret("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))
         let signature = secret.signature(
@@ -684,7 +684,7 @@ struct HookTests {
         #expect(results.allSatisfy { $0.leaseID == (7, 8) })
     }
 
-    @Test("a body names outcomes, the unnamed are accepted, strangers are ignored")
+    @Test("a body names outcomes, unnamed jobs are accepted, unknown ones are ignored")
     func named() {
         let second =
             #"{"jobId":"00f00000000000010000000000000002","outcome":"badToken","reason":"Unregistered","timestamp":3}"#
@@ -709,7 +709,7 @@ struct HookTests {
     }
 
     @Test(
-        "anything else is sent again, and says why without quoting the body",
+        "any other answer causes a retry with the reason, without a quote of the body",
         arguments: [
             (301, ""), (400, ""), (410, ""), (500, ""), (0, ""), (200, "ok-secret"), (200, "[1]"),
             (200, #"[{"jobId":"00f00000000000010000000000000001","outcome":"done"}]"#), (200, #"{"results":1}"#),

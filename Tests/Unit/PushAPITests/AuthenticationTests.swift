@@ -20,7 +20,7 @@ struct AuthenticationTests {
     }
 
     @Test(
-        "the reference's sign is taken, with the timestamp as a string and as a number",
+        "the reference's sign is accepted, with the timestamp as a string and as a number",
         arguments: ["1700000000000", "\"1700000000000\""])
     func sign(timestamp: String) throws {
         let response = try authenticate(#"{"appkey":"demoKey","timestamp":\#(timestamp),"sign":"\#(Self.sign)"}"#)
@@ -36,7 +36,7 @@ struct AuthenticationTests {
         }
     }
 
-    @Test("a sign is held against the machine's clock, whatever the gateway's time is")
+    @Test("a sign is checked against the machine's clock, whatever the gateway's time")
     func machineClock() throws {
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
         let halfAnHour: Int64 = 1_800_000
@@ -45,14 +45,14 @@ struct AuthenticationTests {
             #expect(try authenticate(body, now: 1_700_000_000_000 - offset).status == 200)
             #expect(try authenticate(body, now: 1_700_000_000_000).status == 400)
         }
-        // A clock that stands so far ahead may be the wrong one of the two.
+        // A clock this far ahead may be the wrong one of the two.
         (fixture.api.clockOffset, fixture.api.isClockDoubted) = (7_200_000, true)
         #expect(try authenticate(body, now: 1_700_000_000_000).status == 200)
         #expect(try authenticate(body, now: 1_700_000_000_000 - 7_200_000).status == 200)
         #expect(try authenticate(body, now: 1_700_000_000_000 - halfAnHour).status == 400)
     }
 
-    @Test("an old master secret still signs while it overlaps")
+    @Test("an old master secret still signs during its overlap")
     func overlap() throws {
         let fixture = Fixture(masterSecrets: ["newSecret", "demoSecret"])
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
@@ -78,7 +78,7 @@ struct AuthenticationTests {
     ]
 
     @Test(
-        "each bad parameter is named under 20001, never 10001, which PHP would answer by authenticating again",
+        "each bad parameter is named under 20001, never 10001, after which PHP would authenticate again",
         arguments: refusedCases)
     func faults(body: String, message: String) throws {
         let response = try authenticate(body)
@@ -92,7 +92,7 @@ struct AuthenticationTests {
         #expect(response.text == #"{"code":20001,"msg":"appId is invalid"}"#)
     }
 
-    @Test("a disabled app is said to be; an unknown one is asked to repeat until all apps are known")
+    @Test("a disabled app is reported as such; an unknown one is retryable until all apps are known")
     func unservedApps() throws {
         let fixture = Fixture()
         var app = fixture.app
@@ -105,7 +105,7 @@ struct AuthenticationTests {
         }
         #expect(text("demoApp") == #"{"code":20001,"msg":"appId is invalid, the app is disabled"}"#)
         #expect(text("nobody") == #"{"code":2,"msg":"the gateway is not ready, retry"}"#)
-        // Its tokens are void while it is disabled, and hold again afterwards.
+        // Its tokens are void while it is disabled, and valid again afterwards.
         guard case .respond(let refused) = fixture.push() else { throw Unexpected() }
         #expect(refused.text.contains("10001"))
         fixture.api.registry = AppRegistry([fixture.app])
@@ -114,7 +114,7 @@ struct AuthenticationTests {
 
     private struct Unexpected: Error {}
 
-    /// Refuses what it is asked for beyond a number, and counts that.
+    /// Refuses uses above a number, and counts them.
     private final class Counting: RateLimiting {
         var left: Int
         init(left: Int) { self.left = left }
@@ -125,7 +125,7 @@ struct AuthenticationTests {
         }
     }
 
-    @Test("only authentications with the right sign use up the app's rate")
+    @Test("only authentications with the right sign use the app's rate")
     func strangersUseNothingUp() throws {
         let rates = Counting(left: 1)
         fixture.api.rates = rates
@@ -154,7 +154,7 @@ struct AuthenticationTests {
         #expect(fixture.call(.delete, "/v2/demoApp/auth/\(token)").response?.text.contains(#""code":0"#) == true)
     }
 
-    @Test("the timestamp may be ten minutes off and no more", arguments: [-1, 1] as [Int64])
+    @Test("the timestamp may be at most ten minutes off", arguments: [-1, 1] as [Int64])
     func tolerance(direction: Int64) throws {
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
         #expect(try authenticate(body, now: Fixture.now + direction * 600_000).status == 200)
@@ -184,7 +184,7 @@ struct AuthenticationTests {
         #expect(none.response?.status == 401)
     }
 
-    @Test("in a cluster an app that is not listed is asked about before a call is refused")
+    @Test("in a cluster an unlisted app is looked up before a call is refused")
     func unlistedApp() throws {
         let token = fixture.token
         fixture.api.mayMissApps = true
@@ -205,7 +205,7 @@ struct AuthenticationTests {
             Issue.record("a revocation is refused at once")
             return
         }
-        // Its body is taken only for a token that this cluster made.
+        // Its body is accepted only with a token that this cluster issued.
         func judge(_ token: String) -> BodyPolicy {
             Array("/v2/demoApp/push/single/cid".utf8).withUnsafeBytes { target in
                 Array(token.utf8).withUnsafeBytes { token in
@@ -239,7 +239,7 @@ struct AuthenticationTests {
             return
         }
         #expect(answer.text == #"{"code":0,"msg":""}"#)
-        // Seen once, a token is in the cache of authentic ones; the revocation must count all the same.
+        // The token is in the cache of authentic ones. The revocation must count anyway.
         guard case .push = fixture.push() else {
             Issue.record("the token should still work")
             return
@@ -251,7 +251,7 @@ struct AuthenticationTests {
         #expect(fixture.call(.delete, "/v2/otherApp/auth/\(token)").response?.status == 400)
     }
 
-    @Test("a token waits for the key that signs it to be durable, and a gateway that starts answers 503")
+    @Test("a token waits for its signing key to be durable, and a starting gateway answers 503")
     func starting() {
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
         guard case .token = fixture.call(.post, "/v2/demoApp/auth", body) else {
@@ -268,7 +268,7 @@ struct RouteTests {
     private let fixture = Fixture()
 
     @Test(
-        "doubled and trailing slashes, queries and escapes lead to the same place",
+        "doubled and trailing slashes, queries and escapes lead to the same route",
         arguments: [
             "/v2/demoApp/user/status/C", "//v2/demoApp//user/status/C", "/v2/demoApp/user/status/C/",
             "/v2/demoApp/user/status/C?", "/v2/d%65moApp/user/%73tatus/C",
@@ -283,7 +283,7 @@ struct RouteTests {
     }
 
     @Test(
-        "what is no path is 404 in Getui's shape",
+        "an unknown path is 404 in Getui's format",
         arguments: [
             "", "/", "*", "/v2", "/v2/demoApp", "/v1/demoApp/auth", "/v2/demoApp/push", "/v2/demoApp/push/single/other",
             "/v2/demoApp/user/status", "/v2/demoApp/auth/a/b", "/a/b/c/d/e/f/g/h/i/j/k/l/m/n", "http://host", "/%zz/%",
@@ -302,7 +302,7 @@ struct RouteTests {
         (.post, "/healthz", "GET, HEAD"), (.other, "/readyz", "GET, HEAD"),
     ]
 
-    @Test("a wrong method is 405, in Getui's shape, and names the right one", arguments: wrongMethods)
+    @Test("a wrong method is 405 in Getui's format, and names the right one", arguments: wrongMethods)
     func wrongMethod(method: APIRequest.Method, target: String, allowed: String) throws {
         let response = try #require(fixture.call(method, target).response)
         #expect(response.status == 405)
@@ -310,7 +310,7 @@ struct RouteTests {
         #expect(response.text.hasPrefix(#"{"code":405,"msg":""#))
     }
 
-    @Test("probes, the SDK's check and its health upload answer without a token")
+    @Test("probes, the SDK's check and its health upload are answered without a token")
     func open() throws {
         guard case .healthz = fixture.call(.get, "/healthz", token: ""),
             case .readyz = fixture.call(.head, "/readyz", token: ""),
@@ -323,7 +323,7 @@ struct RouteTests {
         #expect(upload.text == #"{"code":0,"msg":"success"}"#)
     }
 
-    @Test("status takes up to 1,000 cids, each once, and sets aside what is none")
+    @Test("status accepts up to 1,000 cids, each once, and separates invalid ones")
     func status() throws {
         let target = "/v2/demoApp/user/status/\(Fixture.cid),nonsense,,\(Fixture.cid),\(Fixture.otherCID)"
         // PHP sends a body with a GET.
@@ -340,7 +340,7 @@ struct RouteTests {
         #expect(fixture.call(.get, "/v2/demoApp/user/status/,").text.contains("cid can not be empty"))
     }
 
-    @Test("status answers by reachability and names beside the data what it does not know")
+    @Test("status returns the reachability, and names unknown cids beside the data")
     func statusAnswer() {
         var query = StatusQuery()
         let ids = [Fixture.cid, Fixture.otherCID, DeviceID(high: 1, low: 2)]
@@ -360,7 +360,7 @@ struct RouteTests {
         )
     }
 
-    @Test("random targets and bodies are answered, never a trap")
+    @Test("random targets and bodies are answered and never trap")
     func randomRequests() {
         var generator = SeededGenerator(seed: 11)
         let pieces = [

@@ -5,7 +5,7 @@ import Wire
 
 @testable import PushAPI
 
-@Suite("Bodies judged by their heads")
+@Suite("Body policies from request heads")
 struct BodyPolicyTests {
     private let fixture = Fixture()
     private let admin = AdminAPI(
@@ -38,7 +38,7 @@ struct BodyPolicyTests {
         }
     }
 
-    @Test("a push needs its app's token before a byte of its body is taken, and then may be as large as the API takes")
+    @Test("a push needs its app's token before any byte of its body is read, and may then have the API's limit")
     func push() {
         let path = "/v2/demoApp/push/single/cid"
         #expect(judge(.post, path, 9).hasPrefix(#"401 {"code":10001"#))
@@ -49,7 +49,7 @@ struct BodyPolicyTests {
         #expect(refused.hasPrefix(#"400 {"code":20001,"msg":"body size over limit"#), "\(refused)")
     }
 
-    @Test("what needs no token takes little")
+    @Test("calls without a token accept only small bodies")
     func open() {
         for path in ["/v2/demoApp/auth", "/v2/demoApp/log/upload", "/v2/demoApp/receipt"] {
             #expect(judge(.post, path, 4_096) == "4096")
@@ -60,7 +60,7 @@ struct BodyPolicyTests {
         #expect(judge(.post, "/v2/nothing", 1).hasPrefix("404"))
     }
 
-    @Test("the admin API takes bodies from credentials that may send them")
+    @Test("the admin API accepts bodies from credentials with the permission to send them")
     func adminBodies() {
         let path = "/v1/handoff/results"
         #expect(judge(.post, path, 9, isAdmin: true).hasPrefix("401"))
@@ -70,7 +70,7 @@ struct BodyPolicyTests {
         #expect(judge(.get, "/metrics", 5_000, isAdmin: true).hasPrefix("413"))
     }
 
-    @Test("a judgement counts no call")
+    @Test("a policy decision counts no call")
     func rates() {
         final class Counting: RateLimiting {
             var count = 0

@@ -5,7 +5,7 @@ import Wire
 
 @testable import PushAPI
 
-/// Broadcasts and pushes by tag as requests: what they become, and what is said of bad ones.
+/// Broadcasts and pushes by tag as requests: the resulting tasks, and the errors of invalid ones.
 @Suite("Broadcast requests")
 struct BroadcastRequestTests {
     private let fixture = Fixture()
@@ -24,7 +24,7 @@ struct BroadcastRequestTests {
         return #"{"request_id":"news-000001","audience":\#(audience),\#(Self.message)\#(rest)}"#
     }
 
-    @Test("a broadcast is kept in its app's bucket, beside its request, and says what is known of the fallback")
+    @Test("a broadcast is stored in its app's bucket, beside its request, and reports the known fallback")
     func home() throws {
         let task = try made(fields: #""settings":{"ttl":60000,"speed":500},"group_name":"am-1""#)
         #expect(task.record.id.kind == .app && task.record.id.text.hasPrefix("RASA_"))
@@ -40,7 +40,7 @@ struct BroadcastRequestTests {
 
     private func made(fields: String) throws -> NewTask { try made("push/all", #""all""#, fields) }
 
-    @Test("schedule_time makes a timed broadcast, within seven days")
+    @Test("schedule_time creates a timed broadcast, within seven days")
     func schedule() throws {
         let later = Fixture.now + 3_600_000
         #expect(try made(fields: #""settings":{"schedule_time":\#(later)}"#).record.state == .scheduled)
@@ -110,7 +110,7 @@ struct BroadcastRequestTests {
         }
     }
 
-    @Test("conditions and their values are bounded, wherever they stand; repeated ones take no room")
+    @Test("conditions and their values are bounded, and repeated ones do not count")
     func conditionBounds() throws {
         func conditions(_ count: Int, _ values: String = #""a""#) -> String {
             let one = #"{"key":"custom_tag","values":[\#(values)],"opt_type":"or"}"#

@@ -49,7 +49,7 @@ struct ListMessageTests {
         #expect(unlimited.record.content.timeToLive == -1)
     }
 
-    @Test("a requested task is kept where its request is, so that one batch holds both")
+    @Test("a requested task is stored beside its request, so that one batch holds both")
     func requested() throws {
         let task = try fixture.newTask(#""request_id":"news-000001""#)
         #expect(Bucket(digest: task.requestKey.0) == task.record.id.home)
@@ -59,7 +59,7 @@ struct ListMessageTests {
         #expect(other.requestDigest != task.requestDigest)
     }
 
-    @Test("PHP's audience of \"all\", empty arrays and an empty request id are let be")
+    @Test("PHP's audience of \"all\", empty arrays and an empty request id are accepted")
     func lenient() throws {
         _ = try fixture.newTask(
             #""audience":"all","settings":[],"push_channel":[],"request_id":"","group_name":null,"task_name":"t""#)
@@ -70,16 +70,16 @@ struct ListMessageTests {
     }
 
     @Test(
-        "schedule_time makes a timed task, within seven days; one just gone goes out at once, an older one is refused")
+        "schedule_time creates a timed task, within seven days; a past one runs at once or is refused")
     func schedule() throws {
         let later = Fixture.now + 3_600_000
         let task = try fixture.newTask(#""settings":{"schedule_time":"\#(later)"}"#)
         #expect(task.record.state == .scheduled && task.record.scheduleAt == later)
         #expect(task.record.validUntil == later + Limits.defaultTimeToLive)
-        // A caller's clock is the machine's: a gateway that is two hours ahead of it plans in its own time.
+        // Callers use the machine's clock. A gateway two hours ahead of it plans in gateway time.
         fixture.api.clockOffset = -7_200_000
         let planned = Fixture.now - 7_200_000 + 5_400_000
-        // The gateway takes a twentieth of the time back until then.
+        // Until then the gateway's slewing removes a twentieth of that time.
         let record = try fixture.newTask(#""settings":{"schedule_time":\#(planned)}"#).record
         #expect(record.scheduleAt == Fixture.now + 5_400_000 - 5_400_000 / 20)
         // Long before then the two clocks agree.
@@ -102,7 +102,7 @@ struct ListMessageTests {
         #expect(fixture.push(#""settings":{"schedule_time":\#(later)}"#).text.contains("schedule_time is invalid"))
     }
 
-    @Test("a revoke needs the old task's id, travels live and carries it", arguments: ["list", "single"])
+    @Test("a revoke needs the old task's id, is sent live and contains it", arguments: ["list", "single"])
     func revoke(kind: String) throws {
         let old = kind == "list" ? listTask : TaskID(kind: .single, month: 1, day: 2, random: (3, 4))
         let message = #"{"revoke":{"old_task_id":"\#(old.text)","force":true}}"#
@@ -124,7 +124,7 @@ struct ListMessageTests {
         ] { #expect(fixture.push(message: bad).text.contains(text), "\(bad)") }
     }
 
-    @Test("settings that a call reads are checked, so that a mistake is told")
+    @Test("settings that a call reads are validated, so that an error is reported")
     func checkedFields() {
         for (field, text) in [
             (#""speed":-1"#, "speed is invalid"), (#""speed":[1]"#, "speed type error"),
@@ -151,7 +151,7 @@ struct ListCallTests {
         return call
     }
 
-    @Test("each device once, with its bucket and the tail of its msgId; what cannot be a cid is kept apart")
+    @Test("each device is used once, with its bucket and msgId; invalid cids are separated")
     func devices() throws {
         let call = try call(
             #""audience":{"cid":["\#(first)","zz","\#(Fixture.otherCID)","\#(first)"]},"is_async":"true""#)
@@ -172,7 +172,7 @@ struct ListCallTests {
     }
 
     @Test(
-        "what is wrong is named",
+        "each error is named",
         arguments: [
             (#"{"audience":{"cid":["a"]}}"#, "taskid cannot be null"),
             (#"{"taskid":"","audience":{"cid":["a"]}}"#, "taskid can not be empty"),
@@ -197,7 +197,7 @@ struct ListCallTests {
         #expect(status == (text.contains("JSON") ? 200 : 400))
     }
 
-    @Test("a thousand devices and no more")
+    @Test("at most a thousand devices are accepted")
     func bound() throws {
         func body(_ count: Int) -> String {
             let cids = (0..<count).map { #""\#(DeviceID(high: 1, low: UInt64($0)))""# }.joined(separator: ",")
@@ -229,7 +229,7 @@ struct ListCallTests {
         ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }
     }
 
-    @Test("of an alias's devices those that were refused are named")
+    @Test("the refused devices of an alias are named")
     func refusedOfAnAlias() {
         let other = DeviceID(high: 1, low: 2)
         let outcomes = [
@@ -242,7 +242,7 @@ struct ListCallTests {
         #expect(answer.status == 200 && text.contains(#""cid":"\#(other)","code":30019"#), "\(text)")
     }
 
-    @Test("a batch of aliases stands item by item, 200 at most")
+    @Test("each item of an alias batch is independent, 200 at most")
     func aliasBatch() throws {
         func item(_ number: Int, _ alias: String) -> String {
             #"{"request_id":"request-\#(number + 10)","audience":{"alias":\#(alias)},"push_message":{"transmission":"x"}}"#
@@ -258,7 +258,7 @@ struct ListCallTests {
                 .contains("msg_list size over limit"))
     }
 
-    @Test("a content that goes on under another task's id names that one to the vendor")
+    @Test("content sent again under another task's id uses that id for the vendor")
     func renamed() throws {
         let task = try fixture.newTask(#""push_channel":{"ios":{"aps":{"alert":"x"}}}"#)
         let content = task.record.content.renamed(from: task.record.id, to: listTask)
@@ -300,14 +300,14 @@ struct TaskRouteTests {
         #expect(found == status && text.contains(#""code":\#(code)"#), "\(path): \(text)")
     }
 
-    @Test("without a token nothing is told", arguments: ["task/x", "report/push/count", "push/list/cid"])
+    @Test("without a token every call is refused", arguments: ["task/x", "report/push/count", "push/list/cid"])
     func authentication(path: String) {
         let method: APIRequest.Method = path.hasPrefix("report") ? .get : path.hasPrefix("task") ? .delete : .post
         let response = fixture.call(method, "/v2/demoApp/\(path)", "", token: "x").response
         #expect(response?.status == 401 && response?.text.contains("10001") == true)
     }
 
-    @Test("reports take up to 200 tasks, the day's before today, 90 of them")
+    @Test("reports accept up to 200 tasks, and one of the 90 days before today")
     func reports() throws {
         let names = (0..<200).map { TaskID(kind: .list, month: 1, day: 1, random: (0, UInt64($0))).text }
         guard
@@ -327,7 +327,7 @@ struct TaskRouteTests {
         #expect(fixture.refused(.get, "report/push/task/\(tooMany)").1.contains("taskid size over limit"))
     }
 
-    @Test("a group's report is of the tasks made on the days that are asked for; a bad day is refused")
+    @Test("a group's report covers the tasks created on the given days; a bad day is refused")
     func groupDays() throws {
         func query(_ days: String) throws -> GroupReportQuery {
             guard case .groupReport(let query) = try fixture.campaign(.get, "report/push/task_group/am?\(days)") else {
@@ -358,7 +358,7 @@ struct TaskRouteTests {
         #expect(try query("needGetuiByBrand=true").notes.ignored == ["needGetuiByBrand"])
     }
 
-    @Test("of a list of actions one that is none is named and spoils nothing; if all are none, none is counted")
+    @Test("an invalid action in a list is named and ignored; if all are invalid, none is counted")
     func unknownActions() throws {
         for (list, expected) in [
             ("90001,x", #""actionCntMap":{"90001":3}"#), ("x,-1", #""actionCntMap":{}"#),
@@ -379,7 +379,7 @@ struct TaskRouteTests {
         }
     }
 
-    @Test("a task that accepted nothing has a report all the same; one that is not known is named")
+    @Test("a task that accepted nothing has a report anyway; an unknown one is named")
     func nothingAccepted() throws {
         guard case .taskReport(let query) = try fixture.campaign(.get, "report/push/task/\(listTask.text)") else {
             throw Fixture.Refused()
@@ -390,7 +390,7 @@ struct TaskRouteTests {
     }
 
     @Test(
-        "a day before those is answered without numbers, and named",
+        "an older day is answered without numbers, and named",
         arguments: ["push/date/2020-11-30", "user/date/2020-11-30", "user/date/2023-08-15"])
     func forgottenDays(path: String) throws {
         guard case .dayReport(let query) = try fixture.campaign(.get, "report/\(path)") else { throw Fixture.Refused() }
@@ -400,7 +400,7 @@ struct TaskRouteTests {
                 == #"{"code":0,"msg":"success","data":{},"longwire":{"unknown":["\#(query.date)"]}}"#)
     }
 
-    @Test("what an app has used up is refused with its code")
+    @Test("an app's exhausted quota is refused with its code")
     func rates() {
         final class Keeper: RateLimiting {
             var verdict = RateLimiter.Verdict.granted

@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-/// Each code of docs/use/Errors.md, brought about; a new code without an example does not compile.
+/// An example call for each code of docs/use/Errors.md; a new code without an example does not compile.
 @Suite("Documented codes")
 struct DocumentedCodeTests {
     private let fixture = Fixture()

@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-/// A demo app, its API and the requests of a well-behaved SDK.
+/// A demo app, its API and the requests of a correct SDK.
 struct Fixture {
     static let now: GatewayTime = 1_700_000_000_000
     static let cid = DeviceID("0123456789abcdef0123456789abcdef")!
@@ -61,7 +61,7 @@ struct Fixture {
         }
     }
 
-    /// A single push whose body is the given fields with the required ones filled in.
+    /// Sends a single push whose body has the given fields and the missing required ones.
     func push(
         _ fields: String = "", message: String = #"{"transmission":"hello"}"#, requestID: String = #""req-000001""#,
         audience: String = #"{"cid":["0123456789abcdef0123456789abcdef"]}"#
@@ -96,7 +96,7 @@ extension APIResponse {
     var text: String { String(decoding: body, as: UTF8.self) }
 }
 
-/// What a shard would see, copied out.
+/// A copy of the command that a shard would receive.
 struct Seen {
     var command: PublishCommand
     var payload: String
@@ -106,7 +106,7 @@ struct Seen {
     var vendorBody: String?
     var vendorBytes: [UInt8] = []
     var vendorCollapseID: String
-    /// Of a native publish.
+    /// A property of a native publish.
     var isIDsOnly = false
 
     init(_ command: PublishCommand) {
@@ -120,7 +120,7 @@ struct Seen {
         vendorCollapseID = command.vendor.map { String(decoding: $0.collapseID, as: UTF8.self) } ?? ""
     }
 
-    /// The body as a lease would render it.
+    /// Returns the body as a lease would render it.
     func leased(message: MessageID, badge: Int) -> String {
         guard let vendor = command.vendor else { return "" }
         var bytes = vendorBytes
@@ -137,7 +137,7 @@ extension ParsedPush {
     var seen: Seen { withCommand(origin: .none) { Seen($0) } }
 }
 
-/// What most tests' books have no part in.
+/// Defaults for the requirements that most tests do not use.
 extension RateLimiting {
     func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool { false }
     func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool { true }

@@ -8,7 +8,7 @@ import Wire
 /// The expected words were computed with Python's hashlib.
 @Suite("Identity")
 struct IdentityTests {
-    @Test("an app's key is the head of its id's digest")
+    @Test("an app's key is the start of its id's digest")
     func appKey() {
         #expect(AppKey(appID: "demoApp").word == 0xF570_F4C4_13C0_12AF)
     }
@@ -19,13 +19,13 @@ struct IdentityTests {
         #expect(Fixture().app.bucket(of: Fixture.cid).index == 0x4F7)
     }
 
-    @Test("a message's digest is the head of SHA-256(task, cid)")
+    @Test("a message's digest is the start of SHA-256(task, cid)")
     func digest() {
         let task = TaskID(high: 0x010B_1500_A1B2_C3D4, low: 0xA1B2_C3D4_A1B2_C3D4)
         #expect(messageDigest(of: task, for: Fixture.cid) == 0x1098_5421_CF99_EDE2)
     }
 
-    @Test("a single push's task follows from its request, its device's bucket and the day")
+    @Test("a single push's task is derived from its request, its device's bucket and the day")
     func singleTask() {
         let request: (UInt64, UInt64) = (0xFEED_FACE_CAFE_BEEF, 0x1234_5678_9ABC_DEF0)
         let task = TaskID(now: 1_795_000_000_000, home: Bucket(0x4F7), request: request)
@@ -66,7 +66,7 @@ struct TokenTests {
         try #require(TokenAuthority.Parsed(Array(authority.issue(for: key, expiresAt: expiresAt, random: 5).utf8)))
     }
 
-    @Test("a token says its app and its end, and only its maker's key proves it")
+    @Test("a token contains its app and its expiry, and only its issuer's key verifies it")
     func issue() throws {
         let token = try token(authority)
         #expect(token.app == key)
@@ -75,7 +75,7 @@ struct TokenTests {
         #expect(!TokenAuthority(key: [UInt8](repeating: 2, count: 32)).isAuthentic(token))
     }
 
-    @Test("every changed character makes a token unauthentic")
+    @Test("every changed character invalidates a token")
     func tampering() {
         let text = Array(authority.issue(for: key, expiresAt: 1_000, random: 5).utf8)
         for place in text.indices {
@@ -86,7 +86,7 @@ struct TokenTests {
         }
     }
 
-    @Test("a token ends at its time or when it is revoked")
+    @Test("a token ends at its expiry or when it is revoked")
     func end() throws {
         var authority = authority
         let token = try token(authority)
@@ -96,7 +96,7 @@ struct TokenTests {
         #expect(!authority.isInForce(token, now: 1))
     }
 
-    @Test("void tokens are forgotten with their hour, some at a time, and no others")
+    @Test("void tokens are dropped after their hour, a few at a time, and no others")
     func forgotten() {
         var authority = authority
         let hour: Int64 = 3_600_000
@@ -106,7 +106,7 @@ struct TokenTests {
         }
         authority.revoke(TokenID(expiresAt: 3 * hour, random: 9))
         #expect(authority.revokedTokens.count == 20)
-        // Their hour is not over, though they have expired.
+        // They have expired, but their hour is not over.
         #expect(!authority.hasExpired(now: 2 * hour - 1))
         let none = authority.forgetExpired(now: 2 * hour - 1, limit: 99)
         #expect(none.isEmpty)
@@ -119,7 +119,7 @@ struct TokenTests {
         #expect(authority.revokedTokens.all.allSatisfy { $0.expiresAt == 3 * hour })
     }
 
-    @Test("an app voids a bounded number of tokens until they expire, and takes nothing from another app")
+    @Test("an app voids a bounded number of tokens until they expire, independent of other apps")
     func bounded() {
         var book = RevocationLimits()
         let hour: Int64 = 3_600_000

@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-/// What Getui's SDKs really send, line by line of the list in docs/use/GetuiCompatibility.md, "What is forgiven".
+/// The requests that Getui's SDKs really send, line by line of the list in docs/use/GetuiCompatibility.md, "What is forgiven".
 @Suite("Lenient parsing")
 struct LenientParsingTests {
     private let fixture = Fixture()
@@ -23,14 +23,14 @@ struct LenientParsingTests {
         (.delete, "task/schedule/\(task)"), (.delete, "user/alias/alice"), (.post, "log/upload"),
     ]
 
-    @Test("a call without parameters takes null, nothing and empty brackets for a body", arguments: bodiless)
+    @Test("a call without parameters accepts null, nothing and empty brackets as a body", arguments: bodiless)
     func emptyBodies(method: APIRequest.Method, path: String) {
         for body in ["null", "", "[]", "{}", " null\n"] {
             #expect(isTaken(fixture.call(method, "/v2/demoApp/" + path, body)), "\(body)")
         }
     }
 
-    @Test("revoking a token takes them, too")
+    @Test("revoking a token accepts them, too")
     func revoking() {
         for body in ["null", ""] {
             guard case .revokeToken = fixture.call(.delete, "/v2/demoApp/auth/\(fixture.token)", body) else {
@@ -41,7 +41,7 @@ struct LenientParsingTests {
     }
 
     @Test(
-        "empty objects arrive as empty arrays",
+        "empty objects are accepted as empty arrays",
         arguments: [
             #""settings":[]"#, #""push_channel":[]"#, #""settings":{"strategy":[]}"#, #""push_channel":{"ios":[]}"#,
             #""push_channel":{"ios":{"aps":{"alert":[],"sound":"x"}}}"#,
@@ -50,7 +50,7 @@ struct LenientParsingTests {
         ])
     func emptyArrays(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
 
-    @Test("an empty array where something must be is empty, not of another type")
+    @Test("an empty array in place of a required value counts as empty, not as another type")
     func emptyMessage() throws {
         #expect(fixture.push(message: "[]").text.contains("push_message can not be empty"))
         #expect(fixture.push(audience: "[]").text.contains("audience can not be empty"))
@@ -58,17 +58,17 @@ struct LenientParsingTests {
     }
 
     @Test(
-        "the audience of a stored message is not looked at", arguments: ["\"all\"", "[]", "null", "7", "{\"cid\":1}"])
+        "the audience of a stored message is ignored", arguments: ["\"all\"", "[]", "null", "7", "{\"cid\":1}"])
     func audience(value: String) throws { _ = try fixture.newTask(#""audience":\#(value)"#) }
 
-    @Test("escapes of either kind are resolved")
+    @Test("both kinds of escapes are resolved")
     func escapes() throws {
         let push = try fixture.accepted(fixture.push(message: #"{"transmission":"\u4f60\ud83d\ude00\/\u002f\t"}"#))
         #expect(push.seen.payload == "你😀//\t")
     }
 
     @Test(
-        "numbers are texts and texts are numbers",
+        "numbers may be texts and texts may be numbers",
         arguments: [
             (#""settings":{"ttl":"3600000"}"#, 3_600_000), (#""settings":{"ttl":3600000}"#, 3_600_000),
             (#""settings":{"ttl":3600000.0}"#, 3_600_000), (#""settings":{"ttl":""}"#, 7_200_000),
@@ -90,7 +90,7 @@ struct LenientParsingTests {
         #expect(fixture.push(message: message).response == nil)
     }
 
-    @Test("a number is taken as its text where a text belongs")
+    @Test("a number is used as its text where a text is required")
     func numbersForNames() throws {
         let message = #"{"transmission":-12345}"#
         let push = try fixture.accepted(
@@ -104,12 +104,12 @@ struct LenientParsingTests {
             push.seen.vendorBody?.hasPrefix(
                 #"{"aps":{"alert":{"title":"10","body":"11","loc-args":["12","x"],"summary-arg-count":13},"#
                     + #""sound":"14","category":"15","thread-id":"16","badge":17},"payload":"8","_gmid_":"#) == true)
-        // One name, however it is written.
+        // One name in both forms.
         let quoted = try fixture.accepted(fixture.push(message: message, requestID: #""1795301415179""#))
         #expect(push.seen.command.requestKey == quoted.seen.command.requestKey)
     }
 
-    @Test("an alias may be a number in a push, as when it is bound")
+    @Test("an alias may be a number in a push, as in a bind")
     func numericAlias() throws {
         let body = #"{"request_id":"req-000001","audience":{"alias":[12345]},"push_message":{"transmission":"x"}}"#
         guard case .aliases(let pushes, _) = try fixture.campaign(.post, "push/single/alias", body) else {
@@ -123,7 +123,7 @@ struct LenientParsingTests {
         #expect(names.map(\.text) == ["12345", "b"])
     }
 
-    @Test("an alert that says nothing is no content, and what is null in one stays out of it")
+    @Test("an alert without text is no content, and null members are omitted")
     func emptyAlerts() throws {
         for aps in [#"{"alert":[]}"#, #"{"alert":{},"sound":null}"#, #"{"alert":{"title":null,"body":null}}"#] {
             let push = try fixture.accepted(fixture.push(#""push_channel":{"ios":{"type":"notify","aps":\#(aps)}}"#))
@@ -132,7 +132,7 @@ struct LenientParsingTests {
         let push = try fixture.accepted(
             fixture.push(#""push_channel":{"ios":{"aps":{"alert":{"title":null,"body":"b","loc-key":null}}}}"#))
         #expect(push.seen.vendorBody?.hasPrefix(#"{"aps":{"alert":{"body":"b"}},"payload":"hello","_gmid_""#) == true)
-        // With anything that was meant for APNs, a body that shows nothing is told.
+        // Together with other APNs content, an APNs body that shows nothing is reported.
         let sound = fixture.push(#""push_channel":{"ios":{"aps":{"alert":[],"thread-id":"t"}}}"#)
         #expect(sound.text.contains("aps is invalid"))
     }
@@ -155,7 +155,7 @@ struct LenientParsingTests {
     }
 
     @Test(
-        "unknown fields are passed over",
+        "unknown fields are skipped",
         arguments: [
             #""task_name":"x""#, #""appkey":null,"sign":null,"timestamp":0"#,
             #""push_channel":{"harmony":{"a":[1]},"mp":{}}"#,
@@ -165,7 +165,7 @@ struct LenientParsingTests {
     func unknown(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
 
     @Test(
-        "a list call may name flags as null, false, texts and numbers",
+        "a list call may have flags as null, false, texts and numbers",
         arguments: ["null", "false", "0", #""false""#, #""""#])
     func flags(value: String) throws {
         let body =
@@ -185,7 +185,7 @@ struct LenientParsingTests {
         }
     }
 
-    @Test("a display window in the past is let be, and one request id may be used on several endpoints")
+    @Test("a past display window is ignored, and one request id may be used on several endpoints")
     func demo() throws {
         let past = #"{"transmission":"x","duration":"1590547347000-1590633747000"}"#
         let single = try fixture.accepted(fixture.push(message: past))
@@ -197,7 +197,7 @@ struct LenientParsingTests {
         #expect(task.requestKey != key)
     }
 
-    @Test("a cid that is named twice counts once")
+    @Test("a repeated cid counts once")
     func doubled() throws {
         let body = #"{"taskid":"\#(Self.task)","audience":{"cid":["\#(Self.cid)","\#(Self.cid)"]}}"#
         guard case .list(let call) = try fixture.campaign(.post, "push/list/cid", body),
@@ -207,7 +207,7 @@ struct LenientParsingTests {
     }
 
     @Test(
-        "a path's names may be percent-encoded or not, and slashes may be doubled",
+        "a path's names may be percent-encoded, and slashes may be doubled",
         arguments: [
             "/v2/demoApp/user/cid/alias/%E5%BC%A0%e4%b8%89", "/v2/demoApp/user/cid/alias/张三",
             "//v2/demoApp//user/cid/alias/张三/",
@@ -220,7 +220,7 @@ struct LenientParsingTests {
         #expect(names.map(\.text) == ["张三"])
     }
 
-    @Test("the stale token of a client that authenticates again is not looked at")
+    @Test("the stale token of a client that authenticates again is ignored")
     func staleToken() {
         let body = #"{"appkey":"demoKey","timestamp":"1700000000000","sign":"wrong"}"#
         #expect(fixture.call(.post, "/v2/demoApp/auth", body, token: "stale").text.contains("sign is invalid"))

@@ -19,7 +19,7 @@ struct PushAnswerTests {
             fallbackReason: reason, timeToLive: 60_000, isRepeat: isRepeat)
     }
 
-    @Test("a live single push: Getui's envelope, and beside it what was reached")
+    @Test("a live single push has Getui's envelope, with the channel beside it")
     func live() {
         let answer = PushAnswer.render(
             outcomes: [outcome(isLive: true, fallback: .armed)], form: PushForm(kind: .single), durability: .fsync)
@@ -31,7 +31,7 @@ struct PushAnswerTests {
                 + #""msgId":"\#(Self.message)","ttl":60000,"channel":"live","fallback":"armed"}]}}"#)
     }
 
-    @Test("a queued push says why nothing falls back, and a repetition that it is one")
+    @Test("a queued push has the reason for a missing fallback, and a repetition is marked")
     func queued() {
         let answer = PushAnswer.render(
             outcomes: [outcome(reason: .noToken, isRepeat: true)], form: PushForm(kind: .single), durability: .os)
@@ -41,7 +41,7 @@ struct PushAnswerTests {
             answer.text.contains(#""channel":"queued","fallback":"none","fallbackReason":"noToken","repeat":true}"#))
     }
 
-    @Test("what ended as it was accepted is neither queued nor on its way")
+    @Test("a message that ended at acceptance is neither queued nor sent")
     func endedAtOnce() {
         var expired = outcome()
         (expired.endedAs, expired.fallback, expired.fallbackReason) = (.expired, .none, .timeToLive)
@@ -68,7 +68,7 @@ struct PushAnswerTests {
         (.storeFailed, 403, 30019, "the store cannot be read"),
     ]
 
-    @Test("a single push that reached nothing is refused in a status that Getui's SDKs read", arguments: refusedCases)
+    @Test("a single push without a device is refused with a status that Getui's SDKs read", arguments: refusedCases)
     func faults(code: PublishOutcome.Code, status: Int, number: Int, message: String) {
         let answer = PushAnswer.render(outcomes: [outcome(code)], form: PushForm(kind: .single), durability: .fsync)
         #expect(answer.status == status)
@@ -83,7 +83,7 @@ struct PushAnswerTests {
         #expect(answer.text.contains("strategy is invalid, 2 and 4 need something in push_channel.ios to send"))
     }
 
-    @Test("a mixed batch lists the accepted and explains the others by their place")
+    @Test("a mixed batch lists the accepted items and explains the others by their place")
     func mixedBatch() {
         let form = PushForm(
             kind: .batch(isAsync: false), refused: [.init(itemIndex: 1, code: .parameter, message: "bad")])
@@ -96,14 +96,14 @@ struct PushAnswerTests {
         #expect(answer.text.contains(#""refused":[{"index":1,"code":20001,"msg":"bad"},{"index":2,"code":30901,"#))
     }
 
-    @Test("an asynchronous batch has no data, and still says what became of it")
+    @Test("an asynchronous batch has no data, but still its results")
     func asynchronous() {
         let answer = PushAnswer.render(
             outcomes: [outcome()], form: PushForm(kind: .batch(isAsync: true)), durability: .fsync)
         #expect(answer.text.hasPrefix(#"{"code":0,"msg":"success","longwire":{"durability":"fsync","messages":[{"#))
     }
 
-    @Test("a batch of which nothing was accepted is an error, a retryable one if waiting helps")
+    @Test("a batch without an accepted item is an error, a retryable one if waiting helps")
     func nothingAccepted() {
         let form = PushForm(
             kind: .batch(isAsync: false), refused: [.init(itemIndex: 0, code: .parameter, message: "bad")])
@@ -115,9 +115,9 @@ struct PushAnswerTests {
         #expect(busy.text.hasPrefix(#"{"code":30019,"#))
     }
 
-    @Test("only statuses that Getui's Java SDK reads carry codes")
+    @Test("only statuses that Getui's Java SDK reads have codes")
     func statuses() {
-        // The SDK repeats a 5xx by itself, which is what a gateway that starts needs.
+        // The SDK retries a 5xx automatically, which suits a starting gateway.
         for code in GetuiCode.allCases where code != .methodNotAllowed && code != .starting {
             #expect([200, 400, 401, 403, 404].contains(code.httpStatus))
         }

@@ -54,13 +54,13 @@ struct PushParsingTests {
         (#"{"default":3,"ios":0}"#, .liveOnly), (#"{"default":"0","ios":0}"#, .liveElseVendor),
     ]
 
-    @Test("ios overrides default, other vendors do not matter, 6 is 1", arguments: strategyCases)
+    @Test("ios overrides default, other vendors are ignored, 6 is 1", arguments: strategyCases)
     func strategies(text: String, expected: Strategy) throws {
         #expect(try fixture.accepted(fixture.push(#""settings":{"strategy":\#(text)}"#)).strategy == expected)
     }
 
     @Test(
-        "what Getui's SDKs send beside the point is passed over",
+        "additional fields of Getui's SDKs are skipped",
         arguments: [
             #""settings":[]"#, #""push_channel":[]"#, #""push_channel":{}"#, #""push_channel":null"#,
             #""push_channel":{"ios":[]}"#, #""push_channel":{"ios":{"aps":[],"payload":"","multimedia":[]}}"#,
@@ -73,7 +73,7 @@ struct PushParsingTests {
         #expect(try fixture.accepted(fixture.push(fields)).content.vendors.isEmpty)
     }
 
-    @Test("escaped text arrives resolved, and a past duration does not matter")
+    @Test("escaped text is resolved, and a past duration is ignored")
     func escapedTransmission() throws {
         let message = #"{"duration":"1-2","network_type":"0","transmission":"\u4f60\ud83d\ude00\/","notification":[]}"#
         #expect(try fixture.accepted(fixture.push(message: message)).seen.payload == "你😀/")
@@ -172,7 +172,7 @@ struct PushParsingTests {
     }
 
     @Test(
-        "a body that is no JSON object says so",
+        "a body that is no JSON object is reported as such",
         arguments: [
             ("{", 1), ("hello", 1), (#"{"a":"\ud800"}"#, 20001), ("{}{}", 1), ("null", 20001), ("", 20001),
             ("[]", 20001),
@@ -184,7 +184,7 @@ struct PushParsingTests {
         #expect(response.status == (code == 1 ? 200 : 400))
     }
 
-    @Test("a body over the limit is 400 and 20001, not 413")
+    @Test("a body above the limit is 400 and 20001, not 413")
     func bodyLimit() throws {
         let body = [UInt8](repeating: UInt8(ascii: " "), count: Limits.requestBodyByteCount + 1)
         let action = fixture.call(
@@ -212,7 +212,7 @@ struct PushParsingTests {
         #expect(push.seen.payload == json)
     }
 
-    @Test("a batch keeps its good items, in order, and explains the bad ones")
+    @Test("a batch keeps its valid items in order, and explains the invalid ones")
     func batch() throws {
         func item(_ id: String, _ cid: String) -> String {
             #"{"request_id":"\#(id)","audience":{"cid":["\#(cid)"]},"push_message":{"transmission":"\#(id)"}}"#
@@ -232,7 +232,7 @@ struct PushParsingTests {
         #expect(form.kind == .batch(isAsync: true))
         #expect(form.refused.map(\.itemIndex) == [1, 2])
         #expect(form.refused.map(\.message) == ["target user is invalid", "msg_list type error"])
-        // The same item in another grouping keeps its digest.
+        // The same item in another batch keeps its digest.
         let alone = #"{"msg_list":[ \#(items[3]) ]}"#
         guard case .push(let again, _) = fixture.call(.post, "/v2/demoApp/push/single/batch/cid", alone) else {
             Issue.record("not accepted")
@@ -243,7 +243,7 @@ struct PushParsingTests {
     }
 
     @Test(
-        "a batch that is none is refused",
+        "an invalid batch is refused",
         arguments: [
             ("{}", "body"), (#"{"msg_list":null,"a":1}"#, "msg_list cannot be null"),
             (#"{"msg_list":[]}"#, "msg_list can not be empty"), (#"{"msg_list":{"a":1}}"#, "msg_list type error"),
@@ -260,7 +260,7 @@ struct PushParsingTests {
         #expect(response.text.contains(message == "body" ? "msg_list cannot be null" : message), "\(response.text)")
     }
 
-    @Test("bodies with random damage are accepted or refused, never a trap")
+    @Test("bodies with random damage are accepted or refused, and never trap")
     func damagedBodies() {
         var generator = SeededGenerator(seed: 5)
         let body = Array(

@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-/// `POST receipt`: what a service extension sends.
+/// `POST receipt`, the call of a service extension.
 @Suite("Receipt requests")
 struct ReceiptRequestTests {
     private let fixture = Fixture()
@@ -43,7 +43,7 @@ struct ReceiptRequestTests {
         return request.command(origin: .none)
     }
 
-    @Test("a call names its device, its time, its events and the bytes under its proof")
+    @Test("a call has its device, its time, its events and the bytes covered by its proof")
     func whole() throws {
         let id = try #require(MessageID(Self.message))
         let body = body(
@@ -64,7 +64,7 @@ struct ReceiptRequestTests {
             ])
     }
 
-    @Test("thirty-two full events fit the body that a caller without a token may send, and one more is refused")
+    @Test("thirty-two full events fit the body limit without a token, and one more is refused")
     func bound() throws {
         let one = #"{"msgId":"\#(Self.message)","event":"action","action":90001,"at":1699999999000}"#
         let most = body("[\(Array(repeating: one, count: Limits.receiptEventCount).joined(separator: ","))]")
@@ -92,7 +92,7 @@ struct ReceiptRequestTests {
         (#"{"cid":"\#(cid)","timestamp":1,"events":[{"event":"shown"}]}"#, "msgId cannot be null"),
     ]
 
-    @Test("a malformed call is told what is wrong", arguments: badBodies)
+    @Test("a malformed call is refused with its error", arguments: badBodies)
     func malformed(body: String, message: String) {
         #expect(call(body).text.contains(message))
     }
@@ -107,13 +107,13 @@ struct ReceiptRequestTests {
         (#""event":"shown","at":-1"#, "at is invalid"),
     ]
 
-    @Test("so is a malformed event", arguments: badEvents)
+    @Test("a malformed event is refused with its error", arguments: badEvents)
     func malformedEvent(fields: String, message: String) {
         #expect(call(body(event(fields))).text.contains(message))
         #expect(call(body(#"[{"msgId":"x","event":"shown"}]"#)).text.contains("msgId is invalid, 32 hex digits"))
     }
 
-    @Test("an event that cannot be read is refused by its place, and the others are recorded")
+    @Test("an unreadable event is refused by its place, and the others are recorded")
     func badEventAmongOthers() throws {
         let good = #"{"msgId":"\#(Self.message)","event":"shown"}"#
         let bad = [#"{"msgId":"x","event":"shown"}"#, "7", #"{"msgId":"\#(Self.message)","event":"\ud83d"}"#]
@@ -133,21 +133,21 @@ struct ReceiptRequestTests {
         #expect(call(body("[\(many)]")).text.contains("events size over limit, at most 32"))
     }
 
-    @Test("an action's number out of every range is an event to be ignored, never a trap")
+    @Test("an action's number out of every range is ignored and never traps")
     func actionNumbers() {
         for (text, number) in [("-1", 0), ("9223372036854775807", UInt32.max), ("7", 7)] as [(String, UInt32)] {
             #expect(taken(body(event(#""event":"action","action":\#(text)"#)))?.events.first?.action == number)
         }
     }
 
-    @Test("without a proof of 64 hex digits nothing is looked at", arguments: [nil, "", "abcd", "0x", "64"])
+    @Test("without a proof of 64 hex digits nothing is parsed", arguments: [nil, "", "abcd", "0x", "64"])
     func noProof(proof: String?) {
         let given = proof == "64" ? String(repeating: "g", count: 64) : proof
         let answer = call(body(event(#""event":"shown""#)), proof: given)
         #expect(answer.response?.status == 401 && answer.text.hasPrefix(#"{"code":30903,"#))
     }
 
-    @Test("an unknown app is told, and an app's receipts of a minute may be used up")
+    @Test("an unknown app is reported, and an app's receipts per minute are limited")
     func appAndRate() {
         let good = body(event(#""event":"shown""#))
         #expect(call(good, app: "nobody").text.contains("appId is invalid"))
@@ -158,7 +158,7 @@ struct ReceiptRequestTests {
         #expect(call(good).text == #"{"code":10005,"msg":"receipts of this minute are used up"}"#)
     }
 
-    /// Keeps what the API counts.
+    /// Records the counts of the API.
     private final class Book: RateLimiting {
         var counted: [RateKind] = []
         var isUsedUp = false
@@ -175,7 +175,7 @@ struct ReceiptRequestTests {
         }
     }
 
-    @Test("a receipt is counted once its proof held: a stranger uses up nothing of an app's")
+    @Test("a receipt is counted only after its proof was verified, so forged ones use no quota")
     func counted() {
         let rates = Book()
         fixture.api.rates = rates
@@ -187,7 +187,7 @@ struct ReceiptRequestTests {
         #expect(rates.counted == [.receipt])
     }
 
-    @Test("each address has a share of an app's receipts, counted before anything else; this machine's has none")
+    @Test("each address has a share of an app's receipts, counted first; loopback has no limit")
     func networks() {
         let rates = Book()
         rates.fullNetwork = 7
@@ -203,7 +203,7 @@ struct ReceiptRequestTests {
         #expect(rates.networks.count == before)
     }
 
-    @Test("answers say what became of each event, or the time by which to correct the clock")
+    @Test("answers have the result of each event, or the time to correct the clock")
     func answers() {
         #expect(
             ReceiptRequest.answer(.taken([.recorded, .repeated, .ignored, .retry])).text
@@ -216,7 +216,7 @@ struct ReceiptRequestTests {
         #expect(ReceiptRequest.answer(.busy).text.hasPrefix(#"{"code":30019,"#))
     }
 
-    @Test("the proof of a known call, as another program computes it")
+    @Test("the proof of a known call matches an independent computation")
     func vector() {
         let body = Array(#"{"cid":"0123456789abcdef0123456789abcdef","timestamp":1,"events":[]}"#.utf8)
         let transcript = ReceiptRequest.transcript(appID: "demoApp", body: body)
@@ -224,6 +224,6 @@ struct ReceiptRequestTests {
         #expect(code.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined() == Self.known)
     }
 
-    /// By Python's `hmac`.
+    /// Computed with Python's `hmac`.
     private static let known = "c6527a6c7e5ab54ff3f1dee16d94074e2a9ca2792306dc164750104f51c0c850"
 }

@@ -18,7 +18,7 @@ struct RequestFieldsTests {
 
     // MARK: Filters
 
-    /// Calls that make or use a message, with a body that is taken as it is.
+    /// Calls that create or use a message, with a valid body.
     static let calls: [(path: String, audience: String, rest: String)] = {
         let fields = #""request_id":"news-000001",\#(message)"#
         let condition = #"{"tag":[{"key":"custom_tag","values":["a"],"opt_type":"or"}]}"#
@@ -38,7 +38,7 @@ struct RequestFieldsTests {
         fixture.call(.post, "/v2/demoApp/" + path, body)
     }
 
-    @Test("a field that would narrow the audience and is not served is refused by its name", arguments: calls)
+    @Test("an unsupported field that would narrow the audience is refused by its name", arguments: calls)
     func filters(path: String, audience: String, rest: String) {
         #expect(post(path, #"{"audience":\#(audience),\#(rest)}"#).response == nil)
         for (field, name) in [
@@ -66,7 +66,7 @@ struct RequestFieldsTests {
     }
 
     @Test(
-        "conditions on what is known of no device are refused", arguments: ["region", "portrait"], ["and", "or", "not"])
+        "conditions on unknown device properties are refused", arguments: ["region", "portrait"], ["and", "or", "not"])
     func unknownConditions(key: String, combination: String) {
         let condition = #"{"key":"\#(key)","values":["x"],"opt_type":"\#(combination)"}"#
         let text = post(
@@ -79,7 +79,7 @@ struct RequestFieldsTests {
         #expect(whole.contains("audience.tag[].since is invalid"), "\(whole)")
     }
 
-    @Test("a field that is there twice is refused where it would be a guess which of them counts")
+    @Test("a duplicate field is refused if the choice would be a guess")
     func repeated() {
         for (fields, name) in [
             (#""audience":"all","audience":{"tag":[]}"#, nil),
@@ -105,7 +105,7 @@ struct RequestFieldsTests {
         "push_message.network_type",
     ]
 
-    @Test("every field from which nothing follows is named, also where it could not be read")
+    @Test("every field without effect is named, even if unreadable")
     func ignored() throws {
         let id = #""request_id":"news-000001""#
         guard
@@ -136,7 +136,7 @@ struct RequestFieldsTests {
         ] { #expect(answer.text.contains(#""ignored":["need_alias_detail","group_name"]"#), "\(answer.text)") }
     }
 
-    @Test("so are those of the calls about users")
+    @Test("ignored fields of the user calls are named")
     func ignoredOfUsers() throws {
         let calls: [(APIRequest.Method, String, String, [String])] = [
             (
@@ -164,7 +164,7 @@ struct RequestFieldsTests {
         #expect(tokens.contains(#""longwire":{"ignored":["dt_list[].z"]}"#), "\(tokens)")
     }
 
-    @Test("a parameter behind the question mark that a call does not have is refused")
+    @Test("an unknown query parameter is refused")
     func queries() {
         for (method, path) in [
             (APIRequest.Method.get, "report/push/task/\(Self.task)?startDate=2023-11-01"),
@@ -180,7 +180,7 @@ struct RequestFieldsTests {
     // MARK: Items that cannot be read
 
     @Test(
-        "one item that cannot be read is refused and named; the others are taken",
+        "one unreadable item is refused and named; the others are accepted",
         arguments: [#""cut \ud83d""#, "NaN", #"{"a":1}"#, "\"raw \u{1}\""])
     func badItem(value: String) throws {
         func item(_ number: Int, _ audience: String, _ payload: String) -> String {
@@ -204,7 +204,7 @@ struct RequestFieldsTests {
         #expect(alone.hasPrefix(#"{"code":20001"#) && alone.contains("transmission"), "\(alone)")
     }
 
-    @Test("a value that cannot be read is refused by its path, and passed over where nothing is read")
+    @Test("an unreadable value is refused by its path, and skipped where it is not used")
     func unreadablePaths() {
         func push(_ ios: String) -> PublicAction { fixture.push(#""push_channel":{"ios":\#(ios)}"#) }
         #expect(
@@ -215,7 +215,7 @@ struct RequestFieldsTests {
         #expect(fixture.push(requestID: #""req-00000\ud83d""#).text.contains("request_id is invalid"))
     }
 
-    @Test("members of an audience that cannot be read are named by place and text; the others get the message")
+    @Test("unreadable members of an audience are named by place and text; the others get the message")
     func badMembers() throws {
         let list = #""taskid":"\#(Self.task)""#
         guard
@@ -249,7 +249,7 @@ struct RequestFieldsTests {
         #expect(none.contains("alias is invalid") && none.contains("alias[0] a-b"), "\(none)")
     }
 
-    @Test("of a list about users one bad member is refused and named; the others are done")
+    @Test("an invalid member of a user list is refused and named; the others are processed")
     func badPairs() throws {
         let pairs = #"{"cid":"\#(Self.cid)","alias":"good"},{"cid":"\#(Self.other)","alias":"not-good"},7"#
         guard case .users(let request) = post("user/alias", #"{"data_list":[\#(pairs)]}"#),
@@ -266,7 +266,7 @@ struct RequestFieldsTests {
         #expect(tags.contains("custom_tag is invalid") && tags.contains("custom_tag[1] b c"), "\(tags)")
     }
 
-    @Test("numbers of any size go to APNs as they came")
+    @Test("numbers of any size are sent to APNs unchanged")
     func numbers() throws {
         let push = try fixture.accepted(
             fixture.push(
@@ -281,7 +281,7 @@ struct RequestFieldsTests {
     // MARK: Fields that SDKs omit
 
     @Test(
-        "what an SDK writes for a field that is left out is absent, wherever it stands",
+        "an SDK's placeholder for an omitted field counts as absent everywhere",
         arguments: [
             #"{"notification":{"title":"t","body":"b","click_type":"startapp","badge_add_num":0,"big_text":"","logo":null},"transmission":""}"#,
             #"{"transmission":"x","notification":{"title":"","body":"","click_type":"","notify_id":0}}"#,
@@ -299,7 +299,7 @@ struct RequestFieldsTests {
         #expect(form.notes == RequestNotes())
     }
 
-    @Test("a badge of 0 is no zero of an SDK: it clears the badge")
+    @Test("a badge of 0 is a value, not an SDK's placeholder: it clears the badge")
     func badgeOfZero() throws {
         for ios in [#"{"aps":{"badge":0,"sound":""}}"#, #"{"aps":{"content-available":0},"auto_badge":0}"#] {
             let push = try fixture.accepted(fixture.push(#""push_channel":{"ios":\#(ios)}"#))
@@ -307,7 +307,7 @@ struct RequestFieldsTests {
         }
     }
 
-    @Test("one request id for several aliases is several requests, as it is for several cids")
+    @Test("one request id for several aliases is several requests, as for several cids")
     func requestIDs() throws {
         func push(_ alias: String, type: String = "", text: String = "x") throws -> AliasPush {
             let body =
@@ -328,7 +328,7 @@ struct RequestFieldsTests {
 
     // MARK: Documentation
 
-    @Test("the documentation lists the fields of each body as the tables have them")
+    @Test("the documentation lists the fields of each body in the tables' order")
     func documentation() throws {
         let page = try String(
             contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent()

@@ -8,7 +8,7 @@ struct RouteTableTests {
 
     private func path(_ target: String) -> RequestPath { Array(target.utf8).withUnsafeBytes { RequestPath($0) } }
 
-    /// A path of the route, with `x` for each parameter.
+    /// Returns a path of the route, with `x` for each parameter.
     private func example(_ route: String) -> String {
         route.split(separator: "/").map { $0.hasPrefix("{") ? "/x" : "/\($0)" }.joined()
     }
@@ -38,7 +38,7 @@ struct RouteTableTests {
     }
 
     @Test(
-        "what is no path of the table is not found",
+        "a path outside the table is not found",
         arguments: [
             "/", "/v2", "/v2/demoApp", "/v2/demoApp/push", "/v2/demoApp/push/single", "/v2/demoApp/push/single/cid/x",
             "/v1/demoApp/push/single/cid", "/v2/demoApp/PUSH/single/cid", "/v2/demoApp/push/single/ci",
@@ -52,7 +52,7 @@ struct RouteTableTests {
         }
     }
 
-    @Test("a method that nobody serves is 405 in the API's own words")
+    @Test("an unsupported method is 405 in the API's own format")
     func otherMethod() throws {
         let answer = try #require(Fixture().call(.other, "/v2/demoApp/push/single/cid").response)
         #expect(answer.status == 405)

@@ -40,7 +40,7 @@ struct TestDeviceTests {
         [Self.cid, Self.other].filter { text.contains(#""cid":"\#($0)""#) }
     }
 
-    @Test("a device is put on the list, renamed, found by cid and by a part of its name, and taken off")
+    @Test("a device is added to the list, renamed, found by cid and by a part of its name, and removed")
     func life() throws {
         var book = TestDeviceList()
         let known: Set = [Fixture.cid, Fixture.otherCID]
@@ -68,7 +68,7 @@ struct TestDeviceTests {
         #expect(names(try ask(&book, .get, "list")) == [Self.other])
     }
 
-    @Test("who is no device of the app, and who does not fit, is named as failed; a second add renames")
+    @Test("unknown devices and those above the limit are named as failed; a second add renames")
     func refusedItems() throws {
         var book = TestDeviceList()
         let both = add((Self.cid, "a"), (Self.other, "b"))
@@ -84,7 +84,7 @@ struct TestDeviceTests {
                 == #"{"code":20001,"msg":"target user is invalid"}"#)
     }
 
-    @Test("pages have their bounds, and numbers below one mean the first page and ten a page")
+    @Test("pages are bounded, and numbers below one mean the first page and ten a page")
     func pages() throws {
         var book = TestDeviceList()
         for number in 0..<25 {
@@ -105,7 +105,7 @@ struct TestDeviceTests {
         #expect(try page("pageSize=100000").text.contains(#""page_size":1000,"#))
     }
 
-    @Test("a row is read as it was written; a short one is none")
+    @Test("a row is read as written; a short one is refused")
     func rows() {
         let device = TestDevice(cid: Fixture.cid, remark: "名", createdAt: 7, updatedAt: -8)
         let bytes = device.bytes
@@ -139,7 +139,7 @@ struct TestDeviceTests {
         (.post, "bind_dt/wx", #"{"dt_list":[{"cid":"a","device_token":1}]}"#, "20001 device_token type error"),
     ]
 
-    @Test("what is wrong is refused with the parameter's name", arguments: refusals)
+    @Test("an invalid value is refused with the parameter's name", arguments: refusals)
     func refused(method: APIRequest.Method, path: String, body: String, fault: String) throws {
         let response = try #require(fixture.call(method, "/v2/demoApp/user/" + path, body).response)
         let parts = fault.split(separator: " ", maxSplits: 1)
@@ -161,7 +161,7 @@ struct TestDeviceTests {
                 == #"{"code":20001,"msg":"dt_list size over limit, at most 1000"}"#)
     }
 
-    @Test("no token of another vendor is bound, and each that was to be is named; to unbind is to leave it so")
+    @Test("tokens of other vendors are not bound, and each is named; unbinding them changes nothing")
     func deviceTokens() throws {
         func bind(_ list: String) -> String {
             fixture.call(.post, "/v2/demoApp/user/bind_dt/wx", #"{"dt_list":[\#(list)]}"#).text

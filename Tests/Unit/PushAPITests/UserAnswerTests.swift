@@ -6,13 +6,13 @@ import Wire
 
 @testable import PushAPI
 
-@Suite("Calls about users: what they are answered")
+@Suite("Answers of the user calls")
 struct UserAnswerTests {
     static let cid = Fixture.cid.description
     static let other = Fixture.otherCID.description
     private let fixture = Fixture()
 
-    /// Runs a call to its end, each step answered by `reply`, and renders.
+    /// Runs a call to its end, answers each step with `reply`, and renders the result.
     private func answer(
         _ method: APIRequest.Method, _ path: String, _ body: String = "", reply: (DirectoryStep) -> DirectoryReply
     ) throws -> APIResponse {
@@ -40,7 +40,7 @@ struct UserAnswerTests {
         }
     }
 
-    @Test("a bind has no data; who does not exist is named, a full alias and a failing store are errors")
+    @Test("a bind has no data; unknown devices are named, a full alias and a failing store are errors")
     func binding() throws {
         #expect(try bind(bound) == #"{"code":0,"msg":"success","longwire":{"unknown":["x"]}}"#)
         let gone = try bind { step in
@@ -69,7 +69,7 @@ struct UserAnswerTests {
         #expect(busy == #"{"code":30019,"msg":"the gateway is busy, 1 of 2 were not done, retry"}"#)
     }
 
-    @Test("an unbind of what is not bound succeeds and says so")
+    @Test("an unbind of an unbound alias succeeds and reports that")
     func unbinding() throws {
         let body = #"{"data_list":[{"cid":"\#(Self.cid)","alias":"a"}]}"#
         let text = try answer(.delete, "/user/alias", body) { _ in .notHeld(isStale: false) }.text
@@ -78,7 +78,7 @@ struct UserAnswerTests {
         #expect(try answer(.delete, "/user/alias/a") { _ in .failed }.text.hasPrefix(#"{"code":30019"#))
     }
 
-    @Test("an alias and its devices are answered in Getui's shapes")
+    @Test("an alias and its devices are answered in Getui's format")
     func aliases() throws {
         let entries = [Fixture.cid, Fixture.otherCID].map { AliasEntry(cid: $0, bucket: Bucket(1), stamp: 1) }
         let devices = try answer(.get, "/user/cid/alias/a") { step in
@@ -117,14 +117,14 @@ struct UserAnswerTests {
         (.failed, #"{"code":30019,"msg":"the gateway is busy, nothing was done, retry"}"#),
     ]
 
-    @Test("replacing tags succeeds, or says why not", arguments: replaced)
+    @Test("replacing tags succeeds or has the reason", arguments: replaced)
     func replacing(reply: DirectoryReply, text: String) throws {
         let answer = try answer(.post, "/user/custom_tag/cid/\(Self.cid)", #"{"custom_tag":["a"]}"#) { _ in reply }
         #expect(answer.text == text)
         #expect(answer.status == (text.contains(":0,") ? 200 : text.contains("20001") ? 400 : 403))
     }
 
-    @Test("a tag given to many: the text true or false for each; 23001 when nobody got it")
+    @Test("a tag given to many devices has the text true or false for each, and 23001 if no device got it")
     func batch() throws {
         let body = #"{"cid":["\#(Self.cid)","\#(Self.other)","x"]}"#
         for method in [APIRequest.Method.put, .delete] {
@@ -177,7 +177,7 @@ struct UserAnswerTests {
                 + #""longwire":{"blacklisted":["\#(Self.cid)"]}}"#)
     }
 
-    @Test("the newer calls for the same say it by their own names", arguments: ["base", "advanced"])
+    @Test("the newer calls use their own names for the same values", arguments: ["base", "advanced"])
     func info(kind: String) throws {
         let device = DeviceDetail(registeredAt: 1_767_323_045_678, sessionCount: 9, token: "ab12", topic: "com.example")
         let text = try answer(.get, "/user/info/\(kind)/\(Self.cid),zz") { _ in .device(device) }.text
@@ -189,7 +189,7 @@ struct UserAnswerTests {
                 + #""brand":"apple"}}}}"#)
     }
 
-    @Test("device status tells the socket and whether messages would be live; who is not there is absent")
+    @Test("device status has the connection and the reachability; unknown devices are absent")
     func deviceStatus() throws {
         let text = try answer(.get, "/user/deviceStatus/\(Self.cid),\(Self.other)") { step in
             if case .describe(Fixture.cid) = step { return .device(DeviceDetail(isConnected: true)) }
@@ -210,7 +210,7 @@ struct UserAnswerTests {
         #expect(try answer(.post, "/user/count", body) { _ in .failed }.text.hasPrefix(#"{"code":30019"#))
     }
 
-    @Test("an exceeded quota has the code of what was counted")
+    @Test("an exceeded quota has the code of its kind")
     func quotas() throws {
         func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: RateLimiter.Verdict) throws
             -> APIResponse
@@ -230,7 +230,7 @@ struct UserAnswerTests {
     }
 
     @Test(
-        "times for people are in UTC",
+        "readable times are in UTC",
         arguments: [
             (Int64(0), "1970-01-01 00:00:00"), (951_782_399_999, "2000-02-28 23:59:59"),
             (951_868_800_000, "2000-03-01 00:00:00"),

@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-@Suite("Calls about users: what they ask")
+@Suite("Requests of the user calls")
 struct UserRequestTests {
     static let cid = Fixture.cid.description
     static let other = Fixture.otherCID.description
@@ -29,7 +29,7 @@ struct UserRequestTests {
 
     // MARK: Aliases
 
-    @Test("a list of aliases: the last item of a cid counts, numbers are texts, what is no cid is named")
+    @Test("in a list of aliases a cid's last item counts, numbers are texts, invalid cids are named")
     func bind() throws {
         let body =
             #"{"data_list":[{"cid":"\#(Self.cid)","alias":"first"},{"cid":"nobody","alias":"x"},"#
@@ -61,7 +61,7 @@ struct UserRequestTests {
         #expect(tag != TagName(app: AppKey(appID: "otherApp"), text: "alice"))
     }
 
-    @Test("aliases are asked for and unbound by cid and by name, percent-encoded")
+    @Test("aliases are queried and unbound by cid and by name, percent-encoded")
     func aliasPaths() throws {
         let query = try users(.get, "/user/alias/cid/\(Self.cid)?alias_type=t")
         #expect(try each(query).0 == [Fixture.cid])
@@ -77,7 +77,7 @@ struct UserRequestTests {
         }
     }
 
-    @Test("each type of alias is a namespace of its own, in bodies, in queries and in pushes")
+    @Test("each type of alias is a separate namespace, in bodies, queries and pushes")
     func aliasTypes() throws {
         let plain = AliasName(app: fixture.app.key, text: "alice")
         let phone = AliasName(app: fixture.app.key, text: "alice", type: "phone")
@@ -105,7 +105,7 @@ struct UserRequestTests {
 
     // MARK: Tags, blacklist, badge
 
-    @Test("tags are a set, in the order they came")
+    @Test("tags are a set in their original order")
     func tags() throws {
         let request = try users(
             .post, "/user/custom_tag/cid/\(Self.cid)", #"{"custom_tag":["vip","\#u{5e7f}","vip",7,"a\/b"]}"#)
@@ -115,7 +115,7 @@ struct UserRequestTests {
         #expect(request.counted == nil)
     }
 
-    @Test("one tag is given to many cids and taken from them, each counted; a cid named twice counts once")
+    @Test("one tag is added to and removed from many cids, each counted; a repeated cid counts once")
     func tagBatch() throws {
         let body = #"{"cid":["\#(Self.cid)","\#(Self.other)","x","\#(Self.cid)"]}"#
         let put = try users(.put, "/user/custom_tag/batch/a%2Fb", body)
@@ -130,7 +130,7 @@ struct UserRequestTests {
     }
 
     @Test(
-        "the blacklist takes no body, the four bytes null, an empty list, or what a sticky verb leaves",
+        "the blacklist accepts no body, null, an empty list, or the leftovers of an SDK's previous call",
         arguments: ["", "null", "[]", "{}", #"{"x":1}"#])
     func blacklist(body: String) throws {
         for (method, expected) in [(APIRequest.Method.post, true), (.delete, false)] {
@@ -171,7 +171,7 @@ struct UserRequestTests {
         (#"[{"key":"phone_type","values":["android"],"opt_type":"not"}]"#, [], true),
     ]
 
-    @Test("tag conditions mean what they say", arguments: expressions)
+    @Test("tag conditions become the matching expressions", arguments: expressions)
     func conditions(text: String, tags: Set<String>, expected: Bool) throws {
         let request = try users(.post, "/user/count/", #"{"tag":\#(text)}"#)
         guard case .count(let expression) = request.work else { throw Fixture.Refused() }
@@ -180,7 +180,7 @@ struct UserRequestTests {
 
     // MARK: Detail, status
 
-    @Test("detail and device status take cids joined by commas")
+    @Test("detail and device status accept cids joined by commas")
     func details() throws {
         for path in ["/user/detail/", "/user/info/base/", "/user/info/advanced/", "/user/deviceStatus/"] {
             let request = try users(.get, path + "\(Self.cid),\(Self.other),bad")
@@ -289,7 +289,7 @@ struct UserRequestTests {
         ),
     ]
 
-    @Test("what is wrong is refused with the documented code and the parameter's name", arguments: refusals)
+    @Test("an invalid value is refused with the documented code and the parameter's name", arguments: refusals)
     func refused(method: APIRequest.Method, path: String, body: String, fault: String) throws {
         let response = try #require(fixture.call(method, "/v2/demoApp" + path, body).response)
         let parts = fault.split(separator: " ", maxSplits: 1)
@@ -299,7 +299,7 @@ struct UserRequestTests {
         #expect([200, 400, 401, 403].contains(response.status))
     }
 
-    @Test("lists and paths have their documented limits, and configuration moves them")
+    @Test("lists and paths have their documented limits, and configuration changes them")
     func limits() throws {
         func cids(_ count: Int) -> String {
             (0..<count).map { DeviceID(high: 1, low: UInt64($0)).description }.joined(separator: ",")
@@ -360,7 +360,7 @@ struct UserRequestTests {
     }
 
     @Test(
-        "what looks like one of these paths and is none is 404",
+        "a path that only resembles one of these is 404",
         arguments: [
             "/user", "/user/alias/cid", "/user/alias/x/\(c)", "/user/custom_tag", "/user/custom_tag/cid",
             "/user/black/\(c)",

@@ -4,8 +4,8 @@ import Wire
 
 @testable import PushAPI
 
-/// Which bodies carry all of their message, and what a strategy may not leave out.
-@Suite("What APNs bodies leave out")
+/// The bodies that contain the whole message, and the parts that a strategy may not omit.
+@Suite("Omissions of APNs bodies")
 struct VendorOmissionTests {
     private static let alert = #"{"aps":{"alert":{"title":"T","body":"B"}}}"#
     private static let notification = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
@@ -17,7 +17,7 @@ struct VendorOmissionTests {
         var template = APNsTemplate()
         var ios: String? = VendorOmissionTests.alert
         var message = #"{"transmission":"{\"a\":1}"}"#
-        /// A part of the refusal's text; `nil`: the body carries all.
+        /// A part of the refusal's text; `nil` if the body contains everything.
         var reason: String?
         var testDescription: String { name }
 
@@ -71,7 +71,7 @@ struct VendorOmissionTests {
         Case("wake for a notification", ios: nil, message: notification, reason: "notification") { $0.wakesApp = true },
     ]
 
-    @Test("a message says whether its vendor content carries all of it", arguments: cases)
+    @Test("a message has a flag for vendor content with everything in it", arguments: cases)
     func carriesAll(_ one: Case) throws {
         for strategy in [#"{"default":1}"#, #"{"ios":4}"#] {
             let (fixture, body) = one.push(strategy)
@@ -83,7 +83,7 @@ struct VendorOmissionTests {
         }
     }
 
-    @Test("a message that only APNs would carry, and not whole, is refused with the reason", arguments: cases)
+    @Test("a message that only APNs would deliver, and not completely, is refused with the reason", arguments: cases)
     func refused(_ one: Case) {
         let ways: [(String, Int64)] = [
             (#"{"default":2}"#, 60_000), (#"{"default":4}"#, 0), (#"{"default":1,"ios":4}"#, -1),
@@ -103,7 +103,7 @@ struct VendorOmissionTests {
         }
     }
 
-    @Test("the state of a Live Activity is what its push is for: strategy 2 is not refused")
+    @Test("a Live Activity push is for its state, so strategy 2 is not refused")
     func liveActivity() throws {
         let ios = #"{"type":"liveactivity","laId":"la","aps":{"event":"update","content-state":{"a":1},"timestamp":1}}"#
         let (fixture, body) = Case("activity", ios: ios).push(#"{"default":2}"#)
@@ -114,7 +114,7 @@ struct VendorOmissionTests {
         #expect(pushes.first?.seen.command.vendorCarriesAll == false)
     }
 
-    @Test("a revoke goes its own way, whatever strategy it names")
+    @Test("a revoke is sent live, whatever strategy it names")
     func revoke() {
         let message = #"{"revoke":{"old_task_id":"RASS_1114_4f7a75667d40e8a594c49d96"}}"#
         let (fixture, body) = Case("revoke", message: message).push(#"{"default":2}"#)

@@ -43,7 +43,7 @@ struct ListRunTests {
         #expect(isLast && run.missing == 0)
     }
 
-    /// One list of devices that all live on one loop.
+    /// Returns one list of devices on one loop.
     private func fanout(_ count: Int, route: UInt64, app: UInt64 = 1) -> Fanout {
         let targets = (0..<count).map {
             ListTarget(cid: DeviceID(high: 1, low: UInt64($0)), bucket: Bucket(0), digest: 0)
@@ -55,7 +55,7 @@ struct ListRunTests {
             content: content, isBulk: true, route: route, loopCount: 1)[0].fanout
     }
 
-    @Test("lists take turns, portion by portion, and each of their devices is dealt once")
+    @Test("lists take turns by portions, and each of their devices is handled once")
     func portions() {
         var queue = FanoutQueue(targetLimit: 1_000)
         for (route, count) in [(UInt64(1), 100), (2, 40)] {
@@ -75,7 +75,7 @@ struct ListRunTests {
         #expect(queue.isEmpty && queue.targetCount == 0)
     }
 
-    @Test("what waits too long is given back, and too many devices are not taken")
+    @Test("lists that wait too long are returned, and too many devices are refused")
     func overdue() {
         var queue = FanoutQueue(targetLimit: 100 * FanoutQueue.sharesOfLimit)
         let taken = [
@@ -88,7 +88,7 @@ struct ListRunTests {
         let overdue = queue.popOverdue(now: 5)
         #expect(early.isEmpty && overdue.map(\.part) == [32..<90])
         #expect(queue.targetCount == 10)
-        // A list of its own size is taken by an empty queue, however large: a call's size has its own limit.
+        // An empty queue accepts a list of any size, because a call's size has a separate limit.
         _ = queue.popPortion()
         let isTaken = queue.append(fanout(300, route: 4), deadline: 9)
         #expect(isTaken && queue.targetCount == 300)

@@ -4,7 +4,7 @@ import Wire
 
 @testable import Quotas
 
-/// What apps with quotas may have and do, by a clock that the test moves.
+/// The accounting of apps with quotas, with a clock that the test advances.
 @Suite struct QuotaAccountingTests {
     private static let app = AppKey(1)
 
@@ -26,7 +26,7 @@ import Wire
         #expect(take(5_001) == nil)
         #expect(take(5_100) != nil)
         #expect(take(5_101) == nil)
-        // A call for more than is left is taken, and paid for before the next one.
+        // A call for more than the remainder is accepted, and its debt delays the next one.
         #expect(take(60_000, 40) == nil)
         #expect(take(62_900)?.retryAfterSeconds == 1)
         #expect(take(60_500)?.retryAfterSeconds == 3)
@@ -69,7 +69,7 @@ import Wire
         var book = QuotaAccounting()
         let quotas = quotas([(.devices, 5)])
         book.note(part: 1, [Self.app: QuotaHolding(devices: 2, queued: 0)])
-        // Four Hellos wait for the disk together, and each finds room for itself.
+        // Four Hellos wait for the disk together, and each reserves a place.
         for _ in 0..<4 { #expect(book.admitsDevice(app: Self.app, part: 0, connected: 0, quotas: quotas) == true) }
         var connected = 4
         while book.hasSurplusDevice(app: Self.app, part: 0, connected: connected, quotas: quotas) { connected -= 1 }
@@ -86,14 +86,14 @@ import Wire
             book.note(part: part, [Self.app: QuotaHolding(devices: count, queued: 0)])
         }
         for part in 0..<2 { tell(part, 2) }
-        // Both Hellos find the place free, and both parts tell of their devices before a Welcome.
+        // Both Hellos see the place as free, and both partitions report their devices before a Welcome.
         for part in 0..<2 {
             #expect(book.admitsDevice(app: Self.app, part: part, connected: 2, quotas: quotas) == true)
         }
         for part in 0..<2 { tell(part, 3) }
         #expect(book.hasSurplusDevice(app: Self.app, part: 0, connected: 3, quotas: quotas) == true)
         #expect(book.hasSurplusDevice(app: Self.app, part: 1, connected: 3, quotas: quotas) == false)
-        // The part whose device goes tells no more of it.
+        // The partition whose device is removed no longer reports it.
         tell(0, 2)
         #expect(book.hasSurplusDevice(app: Self.app, part: 1, connected: 3, quotas: quotas) == false)
         #expect(book.admitsDevice(app: Self.app, part: 0, connected: 2, quotas: quotas) == false)
@@ -110,7 +110,7 @@ import Wire
             granted += 1
         }
         #expect(granted == 4)
-        // A device belongs to one part: no other gateway can take it, so each grants four more, or a quarter.
+        // A device belongs to one partition, which only its gateway can use, so each gateway grants four more, or a quarter.
         #expect(book.admitsDevice(app: Self.app, part: 0, connected: 7, quotas: quotas) == true)
         #expect(book.admitsDevice(app: Self.app, part: 0, connected: 8, quotas: quotas) == false)
         let usage = book.usage(of: Self.app, quotas: quotas, now: 1)
@@ -119,7 +119,7 @@ import Wire
         let refusal = book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1)
         #expect(refusal?.share == 4)
         #expect(refusal?.reason.contains("whose share is 4") == true)
-        // Never more than all of it.
+        // Never more than the whole quota.
         book.gatewayCount = 2
         #expect(book.usage(of: Self.app, quotas: self.quotas([(.devices, 3)]), now: 1).map { $0.share } == [3])
         book.gatewayCount = 1
@@ -160,10 +160,10 @@ import Wire
     }
 
     @Test func severalGatewaysFillAQueueTogether() {
-        // A call at one gateway fills another's queue; each tells four times a second, at its own moment.
+        // A call at one gateway fills another's queue. Each gateway reports four times a second, at its own moment.
         let (limit, quotas) = (600, quotas([(.queuedMessages, 600)]))
         var (books, ledger) = (Array(repeating: QuotaAccounting(), count: 3), QueueLedger())
-        // What the third ended of earlier days is counted by another's part: only the sum is right.
+        // Another gateway's partition counts messages that the third gateway ended on earlier days. Only the sum is right.
         var counts = [0, 90, -60]
         for node in books.indices { books[node].gatewayCount = 3 }
         let one = self.quotas([(.queuedMessages, 1)])
@@ -187,13 +187,13 @@ import Wire
             }
             most = max(most, counts.reduce(0, +))
         }
-        // Sixty a second: what comes in twice the exchange's time, and a tick.
+        // Sixty a second: calls within twice the exchange interval, and a tick.
         #expect(limit...limit + 34 ~= most)
         for node in books.indices {
             #expect(books[node].storeRefusal(app: Self.app, quotas: quotas, now: 60_000)?.quota == .queuedMessages)
             #expect(books[node].usage(of: Self.app, quotas: quotas, now: 60_000).map { $0.used } == [most])
         }
-        // Room that comes at one is there at the others with the next word.
+        // Room that appears at one gateway is available at the others after the next exchange.
         counts[1] -= 300
         books[1].note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: counts[1])])
         for node in [1, 0] {
@@ -201,7 +201,7 @@ import Wire
             books[node].hear(elsewhere ?? [], now: 60_500)
         }
         #expect(books[0].storeRefusal(app: Self.app, quotas: quotas, now: 60_500) == nil)
-        // A gateway that is silent has left, and its parts are told of by others.
+        // A silent gateway has left, and others report its partitions.
         let told = [AppQueue(app: Self.app, count: 1)]
         #expect(ledger.take(told, of: 0, now: 70_000) == nil, "it counts anew")
         #expect(ledger.take(told, of: 0, now: 71_000)?.map { $0.count } == [0])
@@ -218,12 +218,12 @@ import Wire
         #expect(refusal?.quota == .queuedBytes && refusal?.reason.contains("quota queuedBytes") == true)
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [4, 50_000])
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.refused } == [0, 1])
-        // A reload raises it, and a message's end makes room.
+        // A reload raises the quota, and a message's end makes room.
         #expect(book.storeRefusal(app: Self.app, quotas: self.quotas([(.queuedBytes, 50_001)]), now: 1) == nil)
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 2, queuedBytes: 30_000)])
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
         book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 0, queuedBytes: 0)])
-        // Of several gateways each counts what all have.
+        // Each of several gateways counts the usage of all.
         book.gatewayCount = 3
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5, queuedBytes: 20_000)])
         #expect(ledger.take([AppQueue(app: Self.app, count: 9)], of: 1, now: 0) == nil)
@@ -235,7 +235,7 @@ import Wire
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 2_000)?.quota == .queuedMessages)
         book.hear([AppQueue(app: Self.app, count: 11)], now: 3_000)
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 3_000) == nil)
-        // What passes the largest bound for a moment is far from where the sums wrap.
+        // A temporary excess over the largest bound is far below the wrap-around of the sums.
         #expect(Quota.queuedBytes.largest <= QueuedBlocks.byteCountLimit / 2 + 64)
         #expect(AppQueue(app: Self.app, count: 1, bytes: .min).isSound == false)
     }
@@ -250,17 +250,17 @@ import Wire
         note(0, queued: 2, bytes: 20_000, retained: 29_999)
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
         #expect(book.registrationRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
-        // A part without bucket 0 may tell less than nothing of devices that registered long ago: the sum counts.
+        // A partition without bucket 0 may report a negative number for devices that registered long ago. Only the sum counts.
         note(1, queued: 0, bytes: 0, retained: -9_999)
         note(2, queued: 0, bytes: 0, retained: 10_000)
         let refusal = book.take(app: Self.app, publishes: 1, byteCount: 9, quotas: quotas, now: 1)
         #expect(refusal?.quota == .storedBytes && refusal?.retryAfterSeconds == 60)
         #expect(book.registrationRefusal(app: Self.app, quotas: quotas, now: 1)?.quota == .storedBytes)
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [50_000])
-        // The other quotas refuse no device that registers.
+        // The other quotas refuse no registration.
         let others = self.quotas([(.queuedMessages, 1), (.queuedBytes, 1)])
         #expect(book.registrationRefusal(app: Self.app, quotas: others, now: 1) == nil)
-        // Of several gateways each counts what all have.
+        // Each of several gateways counts the usage of all.
         book.gatewayCount = 2
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil, "no word yet")
         for _ in 0..<2 { book.hear([AppQueue(app: Self.app, count: 0, bytes: 0, retainedBytes: -1)], now: 2) }
@@ -272,7 +272,7 @@ import Wire
     }
 
     @Test func aPartThatMovesCountsNeitherTwiceNorMakesAQuotaLookUsedUp() {
-        // Part 0 has most of what the app has: 60 of 100.
+        // Part 0 has most of the app's data: 60 of 100.
         let quotas = quotas([(.storedBytes, 100_000)])
         var (books, ledgers) = (Array(repeating: QuotaAccounting(), count: 2), [QueueLedger(), QueueLedger()])
         for node in books.indices { books[node].gatewayCount = 2 }
@@ -282,7 +282,7 @@ import Wire
         var owner = 0
         for now in stride(from: Int64(0), to: 8_000, by: 50) {
             if now == 4_000 {
-                // It moves; the one that had it is told of it with the next tick.
+                // The partition moves. Its former gateway learns the value with the next tick.
                 owner = 1
                 ledgers[1] = QueueLedger()
                 books[0].forget(part: 0)
@@ -323,7 +323,7 @@ import Wire
         let last = 10_000 + QueueLedger.silenceMilliseconds - 1
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: last)?.quota == .queuedMessages)
         #expect(book.usage(of: Self.app, quotas: quotas, now: last).map { $0.used } == [9])
-        // The owner of part 0 answers no more: as if it had never answered.
+        // The owner of part 0 no longer answers, as if it had never answered.
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: last + 1) == nil)
         book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 7)])
         #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: last + 1) == nil)
@@ -349,7 +349,7 @@ import Wire
         let (limit, told) = (QueueLedger.gatewayLimit, [AppQueue(app: Self.app, count: 1)])
         for node in 1...limit + 10 { _ = ledger.take(told, of: node, now: 0) }
         #expect(ledger.take(told, of: limit + 1, now: 1_000)?.map { $0.count } == [limit])
-        // One that is counted tells anew.
+        // A gateway that is counted reports again.
         #expect(ledger.take(told, of: 1, now: 1_000)?.map { $0.count } == [limit - 1])
         #expect(ledger.take(told, of: limit + 1, now: 1_000)?.map { $0.count } == [limit])
     }
@@ -376,7 +376,7 @@ import Wire
         #expect(take(10, 1, 1_000)?.retryAfterSeconds == 40)
         #expect(take(100, 1, 1_000)?.retryAfterSeconds == 4)
         #expect(take(1_000, 1, 1_000) == nil)
-        // And dearer again, for a minute at most.
+        // The cost rises again, for a minute at most.
         #expect(take(1_000, 900, 1_000) == nil)
         #expect(take(1, 1, 1_000)?.retryAfterSeconds == 60)
         // With more gateways each pays slower.

@@ -8,7 +8,7 @@ struct RateLimiterTests {
     private static let app = AppKey(1)
     private static let noon: GatewayTime = 1_795_262_400_000 / 86_400_000 * 86_400_000 + 43_200_000
 
-    @Test("a minute's and a day's uses are bounded, a refused use is not counted, and both begin anew")
+    @Test("uses are bounded per minute and day, refused ones do not count, and both periods restart")
     func bounds() {
         var limits = RateLimits()
         (limits.listsPerMinute, limits.listsPerDay) = (2, 3)
@@ -27,7 +27,7 @@ struct RateLimiterTests {
         #expect(book.usedToday(.list, app: Self.app, now: Self.noon + 86_400_000) == 1)
     }
 
-    @Test("whether a rate is spent is told without a use of it")
+    @Test("a spent rate is reported without a use")
     func spent() {
         var limits = RateLimits()
         limits.receiptsPerMinute = 2
@@ -41,7 +41,7 @@ struct RateLimiterTests {
         #expect(!book.isSpent(.receipt, app: AppKey(2), limits: limits, now: Self.noon))
     }
 
-    @Test("each network address has its own share of each app's minute, and the book of them is bounded")
+    @Test("each network address has a separate share of each app's minute, and the table is bounded")
     func networks() {
         var book = NetworkLimits()
         func take(_ network: UInt64, _ app: AppKey = Self.app, limit: Int = 2, at now: GatewayTime = Self.noon) -> Bool
@@ -51,13 +51,13 @@ struct RateLimiterTests {
         #expect(take(1) && take(1) && !take(1) && take(2) && take(1, AppKey(2)))
         #expect(take(1, limit: 0), "no bound")
         #expect(!take(1, at: Self.noon + 59_999) && take(1, at: Self.noon + 60_000))
-        // Strangers with many addresses take no more memory than this, and none of the others' shares.
+        // Many unknown addresses use no more memory than this, and none of the others' shares.
         for network in 0..<UInt64(2 * NetworkLimits.networkLimit) { _ = take(network, at: Self.noon + 60_000) }
         #expect(take(1, at: Self.noon + 60_000) == false)
         #expect(take(UInt64(2 * NetworkLimits.networkLimit), at: Self.noon + 60_000))
     }
 
-    @Test("broadcasts to all and to tags share one quota, and those to tags are told apart")
+    @Test("broadcasts to all and to tags share one quota, and are distinguished")
     func broadcasts() {
         var limits = RateLimits()
         (limits.broadcastsPerMinute, limits.broadcastsPerDay) = (0, 2)
@@ -69,7 +69,7 @@ struct RateLimiterTests {
         #expect(book.usedToday(.tagBroadcast, app: Self.app, now: Self.noon) == 1)
     }
 
-    @Test("a restart goes on with the day's count")
+    @Test("a restart continues the day's count")
     func restart() {
         var limits = RateLimits()
         limits.listsPerDay = 5
@@ -84,7 +84,7 @@ struct RateLimiterTests {
         #expect(book.usedToday(.list, app: Self.app, now: Self.noon) == 5)
     }
 
-    @Test("calls of tags are counted by app, kind, minute and day; a refused one does not count, and 0 is no bound")
+    @Test("calls of tags are counted by app, kind, minute and day; refused ones do not count, and 0 is unlimited")
     func tagCalls() {
         var book = RateLimiter()
         let bound = RateBound(perMinute: 2, perDay: 3)
@@ -107,7 +107,7 @@ struct RateLimiterTests {
     }
 }
 
-/// Several gateways' books and their counter, in one thread.
+/// The limiters of several gateways and their counter, in one thread.
 private final class RateCluster {
     static let app = AppKey(7)
     var books: [RateLimiter]
@@ -124,7 +124,7 @@ private final class RateCluster {
         now = 1_795_262_400_000 / 86_400_000 * 86_400_000 + 43_200_000
     }
 
-    /// What nobody can exceed: what was granted at the others, unknown to the counter, when it reached the bound.
+    /// The upper bound of grants: the limit plus the shares of other gateways that the counter did not know of.
     static func most(_ bound: Int, _ count: Int) -> Int {
         bound + (count - 1) * max(RateLimiter.leastShare, (bound + count - 1) / count)
     }
@@ -149,7 +149,7 @@ private final class RateCluster {
         return count
     }
 
-    /// Another gateway counts from now on, from rows that say this of the day.
+    /// Makes another gateway the counter, starting from rows with this daily count.
     func moveCounter(rows: Int) {
         ledger = RateLedger()
         ledger.restore(kind, app: Self.app, day: now / 86_400_000, count: rows)
@@ -158,13 +158,13 @@ private final class RateCluster {
 
 @Suite("Rates of several gateways")
 struct ClusterRateTests {
-    @Test("a bound holds for all gateways together, whichever is called", arguments: [1, 3, 16], [5, 100, 60_000])
+    @Test("a limit applies to all gateways together, whichever is called", arguments: [1, 3, 16], [5, 100, 60_000])
     func total(count: Int, bound: Int) {
         let cluster = RateCluster(count, perMinute: bound)
         let first = cluster.takeAll(at: 0)
         #expect(first == bound, "one that is called alone has it all")
         for gateway in 1..<max(1, count) {
-            // The first use of a gateway that has not been called tells it what the others used.
+            // At its first use an idle gateway learns the others' usage.
             #expect(cluster.takeAll(at: gateway) <= 1)
             #expect(cluster.takeAll(at: gateway) == 0)
         }
@@ -172,7 +172,7 @@ struct ClusterRateTests {
         #expect(cluster.takeAll(at: count - 1) == bound, "the next minute begins anew everywhere")
     }
 
-    @Test("calls that come to all gateways by turns within a second get the bound, and at most a sixteenth beyond")
+    @Test("alternating calls to all gateways within a second get the limit plus a sixteenth at most")
     func turns() {
         for count in [2, 3, 16] {
             for bound in [5, 100, 6_000] {
@@ -186,7 +186,7 @@ struct ClusterRateTests {
         }
     }
 
-    @Test("whatever the order of calls and exchanges, no more is granted than the bound and the shares that are out")
+    @Test("in any order of calls and exchanges, grants never exceed the limit plus the outstanding shares")
     func worst() {
         for seed in UInt64(1)...200 {
             var random = SplitMix(seed)
@@ -207,7 +207,7 @@ struct ClusterRateTests {
         }
     }
 
-    @Test("a gateway that cannot reach the counter grants its even share and no more, and goes on when it can")
+    @Test("a gateway that cannot reach the counter grants its even share only, and recovers with it")
     func cutOff() {
         let cluster = RateCluster(3, perMinute: 60)
         for gateway in 0..<3 {
@@ -225,7 +225,7 @@ struct ClusterRateTests {
         cluster.now += 60_000
         for gateway in 0..<3 { #expect(cluster.takeAll(at: gateway) == 20, "no gateway refuses everything") }
         cluster.now += 60_000
-        // A bound below the number of gateways leaves each of them one.
+        // A limit below the number of gateways leaves each of them one.
         let small = RateCluster(16, perMinute: 5)
         small.books[3].exchangeFailed()
         #expect(small.takeAll(at: 3) == 1)
@@ -235,13 +235,13 @@ struct ClusterRateTests {
         #expect(cluster.takeAll(at: 0) == 59)
     }
 
-    @Test("another counter goes on where the rows and the gateways' own knowledge end")
+    @Test("another counter continues from the rows and the gateways' own usage")
     func moved() {
         let cluster = RateCluster(3, perMinute: 90, perDay: 100)
         #expect(cluster.takeAll(at: 0, atMost: 30) == 30)
         #expect(cluster.takeAll(at: 1, atMost: 30) == 30)
         for gateway in 0..<2 { cluster.exchange(gateway) }
-        // The rows are a second old, and nothing keeps the minute's uses but the gateways.
+        // The rows are a second old, and only the gateways know the minute's uses.
         cluster.moveCounter(rows: 50)
         cluster.now += 1_000
         #expect(cluster.takeAll(at: 1) == 30)
@@ -253,7 +253,7 @@ struct ClusterRateTests {
         for gateway in 0..<3 { #expect(!cluster.take(at: gateway)) }
     }
 
-    @Test("an answer that is lost counts its report again; one that was refused does not")
+    @Test("a lost answer counts its report again; a refused one does not")
     func repeats() {
         let cluster = RateCluster(2, perDay: 100)
         for _ in 0..<3 { #expect(cluster.take(at: 0)) }
@@ -268,7 +268,7 @@ struct ClusterRateTests {
         #expect(cluster.ledger.dayCounts().map(\.count) == [7])
     }
 
-    @Test("a clock that is off the counter's costs a minute's uses at its edge, and no day's")
+    @Test("a clock that differs from the counter's costs a minute's uses at its edge, and no day's")
     func clocks() {
         let cluster = RateCluster(2, perMinute: 50, perDay: 100)
         #expect(cluster.takeAll(at: 0, atMost: 10) == 10)
@@ -280,12 +280,12 @@ struct ClusterRateTests {
         #expect(totals.map(\.minute.used) == [10] && totals.map(\.day.used) == [20])
         cluster.books[1].learn(totals, now: cluster.now)
         cluster.exchange(1)
-        // The day's were answered; the minute's come again when it is the counter's, too.
+        // The day's uses were answered. The minute's are sent again when the counter is in the same minute.
         #expect(cluster.ledger.totals.map(\.minute.used) == [10])
         #expect(cluster.ledger.totals.map(\.day.used) == [20])
     }
 
-    @Test("a question counts nothing and leaves nothing behind")
+    @Test("a query counts nothing and leaves no state")
     func question() {
         let cluster = RateCluster(2, .tagBroadcast, perDay: 10)
         let kinds: [RateKind] = [.broadcast, .tagBroadcast]
@@ -302,7 +302,7 @@ struct ClusterRateTests {
         #expect(cluster.ledger.totals.count == 2)
     }
 
-    @Test("numbers that cannot be added up are not sound")
+    @Test("numbers that cannot be added up are invalid")
     func soundness() {
         let key = RateKey(app: RateCluster.app, kind: .call)
         let none = RateCount(span: 0, used: 0)
@@ -320,7 +320,7 @@ struct ClusterRateTests {
     }
 }
 
-/// Numbers from a seed.
+/// A seeded generator.
 private struct SplitMix {
     private var state: UInt64
     init(_ seed: UInt64) { state = seed }
@@ -335,7 +335,7 @@ private struct SplitMix {
 
 @Suite("Connected devices over a day")
 struct OnlineSeriesTests {
-    @Test("a point each ten minutes, a day of them, and the oldest leave")
+    @Test("the history has a point per ten minutes for a day, and drops the oldest")
     func day() {
         var series = OnlineSeries()
         let start = OnlineSeries.place(1_795_000_123_456)
@@ -356,7 +356,7 @@ struct OnlineSeriesTests {
 
 @Suite("Timed pushes")
 struct ScheduleRuleTests {
-    @Test("within seven days from now; what is past goes out at once")
+    @Test("timed pushes are within seven days, and a past time sends at once")
     func range() {
         let now: GatewayTime = 1_795_000_000_000
         let last = now + ScheduleRules.horizon
@@ -368,9 +368,9 @@ struct ScheduleRuleTests {
     }
 }
 
-@Suite("Why messages did not arrive")
+@Suite("Reasons for undelivered messages")
 struct FailureClassTests {
-    @Test("every failure is in one class of Getui's, and what was not wanted any more is in none")
+    @Test("every failure is in one of Getui's classes, and withdrawn messages are in none")
     func classes() {
         var totals = TaskTotals()
         totals.accepted = 20

@@ -3,10 +3,10 @@ import Testing
 
 @testable import Redis
 
-/// Servers that answer what a test tells them to.
+/// Servers with scripted answers.
 private final class ScriptedNetwork: RedisNetwork, @unchecked Sendable {
-    // Sound because one thread uses it.
-    /// By server; `nil` in place of replies breaks the connection.
+    // `@unchecked Sendable` is sound because only one thread uses it.
+    /// The answers by server; `nil` breaks the connection.
     var answers: [RedisAddress: ([[String]]) -> [RedisReply]?] = [:]
     var log: [String] = []
     var now: UInt64 = 1_000
@@ -43,7 +43,7 @@ struct RedirectTests {
     private static let first = RedisAddress(host: "h", port: 1)
     private static let second = RedisAddress(host: "h", port: 2)
 
-    /// All slots at `owner`, which has a replica.
+    /// Returns a map with all slots at `owner`, which has a replica.
     private static func map(_ owner: RedisAddress) -> [RedisReply] {
         func node(_ address: RedisAddress) -> RedisReply {
             .array([.bytes(Array(address.host.utf8)), .integer(Int64(address.port)), .bytes([120])])
@@ -103,7 +103,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "errors that pass are tried again until they have passed",
+        "temporary errors are retried until they have passed",
         arguments: ["TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "READONLY x", "BUSY x", "OOM x", "MISCONF x"])
     func passing(text: String) throws {
         let network = ScriptedNetwork()
@@ -116,14 +116,14 @@ struct RedirectTests {
         let client = make(network)
         #expect(try client.run([get("foo")], deadline: network.now + 10_000) == [.status("done")])
         #expect(count == 4)
-        // And not for ever.
+        // Retries are limited.
         count = -1_000_000
         #expect(throws: RedisError.refused(Self.first, RedisFault(text))) {
             _ = try client.run([get("foo")], deadline: network.now + 3_000)
         }
     }
 
-    @Test("an error that does not pass is the reply")
+    @Test("a permanent error is the reply")
     func lasting() throws {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
@@ -134,7 +134,7 @@ struct RedirectTests {
             try make(network).run([get("foo")], deadline: network.now + 1_000) == [.error(RedisFault("WRONGTYPE x"))])
     }
 
-    @Test("a connection that breaks is replaced, and the map asked for again")
+    @Test("a broken connection is replaced, and the map is requested again")
     func broken() throws {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
@@ -149,21 +149,21 @@ struct RedirectTests {
         #expect(try client.run([get("foo")], deadline: network.now + 10_000) == [.status("foo")])
     }
 
-    @Test("while another thread asks for the first map, no slot is without a server")
+    @Test("while another thread requests the first map, no slot counts as without a server")
     func firstMapAskedFor() throws {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
             commands[0][0] == "INFO" ? Self.map(Self.first) : commands.map { .status($0[1]) }
         }
         let impatient = make(network)
-        // Another thread's question for the map, which never gets an answer.
+        // Another thread's map request that never gets an answer.
         #expect(impatient.cluster.mayAsk(now: network.now))
         let replies = try impatient.run([get("foo")], deadline: network.now + 10_000, isImpatient: true)
         #expect(replies == [.status("foo")])
         let single = make(network)
         #expect(single.cluster.mayAsk(now: network.now))
         #expect(try single.attempt([get("foo").command], slot: 12_182).replies == [.status("foo")])
-        // Without any seed that answers, an impatient call fails long before its deadline.
+        // Without a reachable seed an impatient call fails long before its deadline.
         network.answers = [:]
         let (nobody, start) = (make(network), network.now)
         #expect(throws: RedisError.self) {
@@ -172,7 +172,7 @@ struct RedirectTests {
         #expect(network.now < start + 2_000)
     }
 
-    @Test("what must be durable is sent again until enough replicas have it")
+    @Test("a durable write is sent again until enough replicas have it")
     func waiting() throws {
         let network = ScriptedNetwork()
         var acknowledged: Int64 = -1
@@ -189,7 +189,7 @@ struct RedirectTests {
         #expect(acknowledged == 2)
     }
 
-    @Test("a script that a server does not have is sent whole")
+    @Test("a script that a server does not have is sent as a whole")
     func scripts() throws {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
@@ -204,7 +204,7 @@ struct RedirectTests {
                 == [.status("return 2")])
     }
 
-    @Test("a script that is sent whole is waited for once more")
+    @Test("a script that is sent as a whole is followed by another WAIT")
     func scriptsWaitedFor() throws {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
@@ -225,7 +225,7 @@ struct RedirectTests {
         #expect(network.log.count == 2 && network.log.allSatisfy { $0.contains("; WAIT 1 ") })
     }
 
-    /// The first server sends on to the second, which takes what stands behind ASKING and knows no script by its digest.
+    /// The first server redirects to the second, which accepts commands after ASKING and has no cached script.
     private func migrating() -> ScriptedNetwork {
         let network = ScriptedNetwork()
         network.answers[Self.first] = { commands in
@@ -248,7 +248,7 @@ struct RedirectTests {
         return network
     }
 
-    @Test("a script whose slot is on its way is sent whole to the server that has the keys")
+    @Test("a script whose slot is being moved is sent as a whole to the server with the keys")
     func scriptsOfMigratingSlots() throws {
         let network = migrating()
         let command = RedisCommand(RedisScript("return 2"), keys: [Array("foo".utf8)])
@@ -284,7 +284,7 @@ struct RedirectTests {
         #expect(!client.cluster.isCluster && client.cluster.waitsForDisks(at: Self.second))
     }
 
-    @Test("maps that make no sense are refused")
+    @Test("invalid maps are refused")
     func badMaps() {
         let node = RedisReply.array([.bytes([104]), .integer(1)])
         let bad: [RedisReply] = [

@@ -23,7 +23,7 @@ struct ReplyParserTests {
         try Array(bytes).withUnsafeBytes { try parser.feed($0) }
     }
 
-    @Test("every kind of reply is read, however it is cut", arguments: all.indices)
+    @Test("every kind of reply is parsed at every split", arguments: all.indices)
     func splits(index: Int) throws {
         let (text, expected) = Self.all[index]
         let bytes = Array(text.utf8)
@@ -40,7 +40,7 @@ struct ReplyParserTests {
         }
     }
 
-    @Test("a strict prefix is no reply yet", arguments: all.indices)
+    @Test("a strict prefix is incomplete", arguments: all.indices)
     func prefixes(index: Int) throws {
         let bytes = Array(Self.all[index].text.utf8)
         for count in 0..<bytes.count {
@@ -51,7 +51,7 @@ struct ReplyParserTests {
         }
     }
 
-    @Test("replies that follow each other are read one by one")
+    @Test("consecutive replies are parsed one by one")
     func pipeline() throws {
         var parser = ReplyParser()
         try feed(&parser, Self.all.map(\.text).joined().utf8)
@@ -64,7 +64,7 @@ struct ReplyParserTests {
     }
 
     @Test(
-        "bytes that are no reply are refused",
+        "invalid bytes are refused",
         arguments: [
             "hello\r\n", "$abc\r\n", "*x\r\n", ":\r\n1", ":12x\r\n", "*-2\r\n", "$-2\r\n", "*99999999999999999999\r\n",
             String(repeating: "*1\r\n", count: 9) + ":1\r\n", "*4294967296\r\n", "\u{0}\u{0}\r\n",
@@ -75,7 +75,7 @@ struct ReplyParserTests {
         #expect(throws: MalformedReply.self) { _ = try parser.next() }
     }
 
-    @Test("a count that a server sends reserves nothing, and its parts are bounded")
+    @Test("a count from a server reserves no memory, and its parts are bounded")
     func hugeCounts() throws {
         var parser = ReplyParser(byteLimit: 1 << 10, elementLimit: 100)
         try feed(&parser, "*2147483647\r\n".utf8)
@@ -92,7 +92,7 @@ struct ReplyParserTests {
         #expect(throws: MalformedReply(what: "a reply of more than 1024 bytes")) { _ = try large.next() }
     }
 
-    @Test("random bytes end in replies, in waiting or in an error")
+    @Test("random bytes lead to replies, an incomplete state or an error")
     func noise() throws {
         var random = SystemRandomNumberGenerator()
         let alphabet = Array("+-:$*0123456789\r\nab".utf8)
@@ -109,7 +109,7 @@ struct ReplyParserTests {
 
 @Suite("Commands and slots of Redis")
 struct RedisCommandTests {
-    @Test("a command gives back its arguments")
+    @Test("a command returns its arguments")
     func arguments() {
         var command = RedisCommand("XADD", "key")
         command.append(-5)
@@ -127,7 +127,7 @@ struct RedisCommandTests {
         #expect(String(decoding: bytes, as: UTF8.self) == "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n")
     }
 
-    @Test("a script is named by its digest, and sent whole when asked for")
+    @Test("a script is named by its digest, and sent as a whole on request")
     func scripts() {
         let script = RedisScript("return 1")
         #expect(script.digest == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db")
@@ -147,7 +147,7 @@ struct RedisCommandTests {
         #expect(RedisSlot.of("foo") == 12_182)
     }
 
-    @Test("addresses are read as configurations and redirects have them")
+    @Test("addresses of configurations and redirects are parsed")
     func addresses() {
         #expect(RedisAddress("10.0.0.1:6379") == RedisAddress(host: "10.0.0.1", port: 6379))
         #expect(RedisAddress("::1:6379") == RedisAddress(host: "::1", port: 6379))
@@ -158,7 +158,7 @@ struct RedisCommandTests {
         #expect(RedisAddress("host:70000") == nil)
     }
 
-    @Test("errors are known by their first word")
+    @Test("errors are recognized by their first word")
     func faults() {
         #expect(
             RedisFault("MOVED 3999 h:6381").kind == .moved(slot: 3999, to: RedisAddress(host: "h", port: 6381)))

@@ -1,7 +1,7 @@
 import Structures
 import Testing
 
-/// Lists of slots, against an array as the model.
+/// Lists of slots, compared with an array.
 @Suite("Slot lists") struct SlotListTests {
     private struct Element {
         var links = SlotLinks<Element>()
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test("values stand where they were put, in lists of two kinds, until they leave", arguments: 1...8)
+    @Test("values keep their places in lists of two kinds until they are removed", arguments: 1...8)
     func model(seed: UInt64) {
         var random = seed &* 0x9E37_79B9_7F4A_7C15
         func next(_ bound: Int) -> Int {

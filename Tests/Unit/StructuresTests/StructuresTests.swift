@@ -3,7 +3,7 @@ import TestKit
 import Testing
 
 @Suite("Slab") struct SlabTests {
-    @Test("a value keeps its address while others come and go")
+    @Test("a value keeps its address while others are added and removed")
     func stableAddress() {
         var slab = Slab<[Int]>()
         let first = slab.insert([1])
@@ -18,7 +18,7 @@ import Testing
         #expect(slab.insert([2]).number < 5_001)
     }
 
-    @Test("slots come in order, in slices, and in a circle")
+    @Test("slots are visited in order, in slices, and in a circle")
     func order() {
         var slab = Slab<Int>()
         #expect(slab.slots().isEmpty)
@@ -30,11 +30,11 @@ import Testing
         #expect(Array(slab.slots(from: slice.end)) == [slots[4]])
         #expect(slab.slots(from: slab.slots().end).isEmpty)
         #expect(slots.map { slab.slot(after: $0) } == Array(slots[1...] + [slots[0]]))
-        // A slot of one kind of value is none of another: `slab.isOccupied(Slot<UInt>.first)` does not compile.
+        // Slots of different value types are incompatible: `slab.isOccupied(Slot<UInt>.first)` does not compile.
         #expect(MemoryLayout<Slot<[Int]>>.size == 4 && MemoryLayout<SlotLinks<[Int]>>.size == 8)
     }
 
-    @Test("values left inside are released with the slab")
+    @Test("remaining values are released with the slab")
     func releases() {
         final class Witness {}
         weak var seen: Witness?
@@ -49,7 +49,7 @@ import Testing
 }
 
 @Suite("Byte cells") struct ByteCellsTests {
-    @Test("texts of every length come back; a freed cell is used again, and no other text changes")
+    @Test("texts of every length are returned; a freed cell is reused, and no other text changes")
     func texts() {
         var cells = ByteCells(capacity: 35)
         func put(_ text: [UInt8]) -> (place: ByteCells.Place, isCell: Bool) {
@@ -74,7 +74,7 @@ import Testing
 }
 
 @Suite("Ring") struct RingTests {
-    @Test("keeps the order through growth and wrap-around")
+    @Test("the ring keeps the order through growth and wrap-around")
     func order() {
         var ring = Ring<Int>(capacity: 4)
         var expected: [Int] = []
@@ -92,11 +92,11 @@ import Testing
 
 @Suite("Wide map") struct WideMapTests {
     @Test(
-        "agrees with a dictionary under keys that meet in one place without a seed, whatever the seed",
+        "the map agrees with a dictionary, also for keys that collide without a seed",
         arguments: [0, 1, 2])
     func seeds(seed: UInt64) {
         var map = WideMap(seed: (seed, ~seed))
-        // Both words together gave nothing but 5 before there was a seed.
+        // Without a seed both words of each key combined to 5.
         let keys = (0..<5_000 as Range<UInt64>).map { ($0, $0 &* 0x9E37_79B9_7F4A_7C15 ^ 5) }
         for (index, key) in keys.enumerated() { map.set(key.0, key.1, UInt32(index)) }
         for (index, key) in keys.enumerated() { #expect(map[key.0, key.1] == UInt32(index)) }
@@ -104,7 +104,7 @@ import Testing
         #expect(map.count == 1 && map[keys[4_999].0, keys[4_999].1] == 4_999)
     }
 
-    @Test("agrees with a dictionary over random work, colliding keys included")
+    @Test("the map agrees with a dictionary over random operations, including colliding keys")
     func model() {
         var random = SeededGenerator(seed: 11)
         var map = WideMap()
@@ -135,10 +135,10 @@ import Testing
         return nil
     }
 
-    @Test("agrees with a set over random work, through many splits", arguments: [700, 40_000])
+    @Test("the index agrees with a set over random operations, through many splits", arguments: [700, 40_000])
     func model(keyCount: UInt64) {
         var random = SeededGenerator(seed: 11)
-        // A record keeps its slot's key, as a slab's does; half of the keys differ in one word only.
+        // The record has its slot's key, as in a slab. Half of the keys differ in one word only.
         let keys = (0..<keyCount).map { (high: $0 % 2 == 0 ? $0 << 40 : 7, low: $0 % 2 == 0 ? 7 : $0) }
         var index = SlotIndex(seed: (1, 2))
         var model: Set<UInt32> = []
@@ -146,7 +146,7 @@ import Testing
             let slot = UInt32.random(in: 0..<UInt32(keyCount), using: &random)
             let key = keys[Int(slot)]
             #expect((find(key, index, keys) == slot) == model.contains(slot))
-            // More come than go, so that it grows.
+            // More are added than removed, so that the index grows.
             if !model.contains(slot) {
                 index.insert(slot, key.high, key.low) { keys[Int($0)] }
                 model.insert(slot)
@@ -168,7 +168,7 @@ import Testing
 }
 
 @Suite("Slot index and an adversary") struct SlotIndexAdversaryTests {
-    @Test("keys whose words cancel each other out without a secret are found, and take no more room than others")
+    @Test("keys whose words cancel out without a secret are found, and take no more room than others")
     func chosenKeys() {
         let multiplier: UInt64 = 0x9E37_79B9_7F4A_7C15
         let keys = (0..<UInt64(3_000)).map { (high: $0, low: 7 ^ ($0 &* multiplier)) }
@@ -188,7 +188,7 @@ import Testing
 }
 
 @Suite("Paged array") struct PagedArrayTests {
-    @Test("what was written stays where it is; everything else is blank")
+    @Test("written values keep their places; all others are blank")
     func stays() {
         var array = PagedArray(repeating: UInt32(9))
         let first = array.pointer(3)
@@ -205,7 +205,7 @@ import Testing
 }
 
 @Suite("Timer wheel") struct TimerWheelTests {
-    @Test("agrees with a sorted list over random work at every distance", arguments: [1, 64] as [Int64])
+    @Test("the wheel agrees with a sorted list at every distance", arguments: [1, 64] as [Int64])
     func model(resolution: Int64) {
         var random = SeededGenerator(seed: 11)
         var now: Int64 = 1_795_000_000_000
@@ -239,7 +239,7 @@ import Testing
         }
     }
 
-    @Test("what is overdue when it is set expires at once")
+    @Test("an overdue timer expires at once")
     func overdue() {
         var wheel = TimerWheel(resolution: 1, now: 1_000)
         wheel.schedule(9, at: 500)

@@ -6,7 +6,7 @@ import Testing
 struct ArgumentReaderTests {
     private func reader(_ words: String...) -> ArgumentReader<ArgumentFault> { ArgumentReader(words) { $0 } }
 
-    @Test("options and operands are told apart by their dashes")
+    @Test("options and operands are distinguished by their dashes")
     func words() throws {
         var reader = reader("live", "-", "", "--", "-h", "-a=b", "--all", "--név", "---")
         var words: [ArgumentWord] = []
@@ -19,7 +19,7 @@ struct ArgumentReaderTests {
         #expect(try reader.next() == nil)
     }
 
-    @Test("a value stands behind the equals sign or is the next word, whatever that is")
+    @Test("a value follows the equals sign or is the next word, whatever its form")
     func values() throws {
         var reader = reader("--a=b=c", "--b", "--c", "--d=", "-e", "-", "--=f", "--last")
         var (names, values): ([ArgumentWord], [String]) = ([], [])
@@ -33,7 +33,7 @@ struct ArgumentReaderTests {
         #expect(fault?.description == "--last needs a value")
     }
 
-    @Test("a value that was read is gone: a second one is the next word")
+    @Test("a value is consumed when read, so a second one is the next word")
     func secondValue() throws {
         var reader = reader("--pair=a", "b")
         #expect(try reader.next() == .option("--pair"))
@@ -56,7 +56,7 @@ struct ArgumentReaderTests {
     }
 
     @Test(
-        "a value that no one took is refused, also that of the last word",
+        "an unused value is refused, also that of the last word",
         arguments: [["--quiet=1"], ["--quiet=", "x"]])
     func switches(words: [String]) throws {
         var reader = ArgumentReader(["--quiet", "live"] + words) { $0 }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Base 64")
 struct Base64Tests {
-    @Test("base 64 round-trips every length and refuses what is none")
+    @Test("base 64 survives a round trip at every length, and invalid text is refused")
     func base64() {
         for count in 0..<20 {
             let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 * 37 + 251) }

@@ -12,13 +12,13 @@ struct CivilDateTests {
         (-719_163, "0000-12-31"), (-719_468, "0000-03-01"), (-719_469, "0000-02-29"), (-719_528, "0000-01-01"),
     ]
 
-    @Test("known days, also before 1970, in leap years and at the last year of four digits", arguments: known)
+    @Test("known days are correct, also before 1970, in leap years and in the year 9999", arguments: known)
     func knownDays(days: Int, text: String) throws {
         #expect(CivilDate(daysSince1970: days).description == text)
         #expect(try #require(CivilDate(text)).daysSince1970 == days)
     }
 
-    @Test("each day has the date that follows the one before, and leads back to its number")
+    @Test("each day has the date after the previous one, and leads back to its number")
     func everyDay() {
         var before = CivilDate(daysSince1970: -720_000)
         for days in -719_999...100_000 {
@@ -36,7 +36,7 @@ struct CivilDateTests {
         }
     }
 
-    @Test("years before 0 and beyond 9999 lead back to their number")
+    @Test("years before 0 and after 9999 lead back to their number")
     func farYears() {
         for days in [-1_000_000_000, -800_000, 2_932_897, 1_000_000_000] {
             #expect(CivilDate(daysSince1970: days).daysSince1970 == days)
@@ -46,7 +46,7 @@ struct CivilDateTests {
     }
 
     @Test(
-        "a day that no calendar has, and another form, are refused",
+        "an impossible day and another form are refused",
         arguments: [
             "", "2023", "2023-02-29", "1900-02-29", "2100-02-29", "2023-04-31", "2023-00-10", "2023-13-01",
             "2023-01-00", "2023-01-32", "23-02-09", "2023-1-01", "2023-01-1", "2023/01/01", "2023-01-01 ",
@@ -69,7 +69,7 @@ struct CivilDateTests {
         #expect(CivilDate(millisecondsSince1970: milliseconds) == time.date)
     }
 
-    @Test("the first and the last millisecond that a time can have do not trap")
+    @Test("the first and the last possible millisecond do not trap")
     func extremes() {
         #expect(CivilTime(millisecondsSince1970: .max).timestamp == "292278994-08-17T07:12:55.807Z")
         #expect(CivilTime(millisecondsSince1970: .min).date == CivilDate(year: -292_275_055, month: 5, day: 16))

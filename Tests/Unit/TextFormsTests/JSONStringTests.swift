@@ -4,7 +4,7 @@ import Testing
 
 @Suite("JSON strings")
 struct JSONStringTests {
-    /// One scalar at a time, as the rules say it: the slow way that the writer must agree with.
+    /// A reference implementation that writes one scalar at a time.
     private static func expected(_ text: String, _ escapes: JSONString.Escapes) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -32,10 +32,10 @@ struct JSONStringTests {
     }
 
     @Test(
-        "every scalar is written as its rule says, at each place of a word of eight bytes",
+        "every scalar is written by its rule, at each place of a word of eight bytes",
         arguments: [JSONString.Escapes.required, .lines, .terminal])
     func everyScalar(escapes: JSONString.Escapes) {
-        // All up to the marks of direction and their neighbours, then samples of each length.
+        // All scalars up to the marks of direction and their neighbors, then samples of each length.
         let numbers = Array(0..<0x2100 as Range<UInt32>) + [0x4E2D, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x1F600, 0x10FFFF]
         for scalar in numbers.compactMap(Unicode.Scalar.init) {
             for padding in scalar.value < 0x80 ? 0..<9 : 0..<2 {
@@ -49,7 +49,7 @@ struct JSONStringTests {
         }
     }
 
-    @Test("random texts are written the same way, whatever stands beside what")
+    @Test("random texts are written as by the reference implementation")
     func randomTexts() {
         let scalars: [Unicode.Scalar] = [
             "a", "b", " ", "\"", "\\", "\n", "\u{1}", "\u{1F}", "\u{7F}", "\u{85}", "é", "中", "\u{2028}", "\u{202E}",
@@ -70,7 +70,7 @@ struct JSONStringTests {
     }
 
     @Test(
-        "each byte that is no UTF-8 becomes U+FFFD",
+        "each byte of invalid UTF-8 becomes U+FFFD",
         arguments: [JSONString.Escapes.required, .lines, .terminal])
     func notUTF8(escapes: JSONString.Escapes) {
         let cases: [(bytes: [UInt8], text: String)] = [
@@ -88,7 +88,7 @@ struct JSONStringTests {
 
 @Suite("UTF-8")
 struct UTF8TextTests {
-    @Test("scalars are counted, and text that is not well formed has no count")
+    @Test("scalars are counted, and malformed text has no count")
     func counts() {
         func count(_ bytes: [UInt8]) -> Int? { bytes.withUnsafeBytes { scalarCount($0) } }
         #expect(count([]) == 0)

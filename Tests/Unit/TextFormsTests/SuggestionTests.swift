@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Suggestions")
 struct SuggestionTests {
-    @Test("a slip of the fingers has a suggestion, another word has none")
+    @Test("a typing error has a suggestion, another word has none")
     func suggestions() {
         let words = ["trace", "push", "device", "queue"]
         for (typed, meant) in [

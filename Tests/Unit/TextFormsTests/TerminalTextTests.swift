@@ -5,7 +5,7 @@ import Testing
 @Suite("Texts on a terminal")
 struct TerminalTextTests {
     @Test(
-        "a peer's text drives no terminal and makes no line of its own",
+        "a peer's text cannot control the terminal or add a line",
         arguments: [
             ("\u{1B}]0;owned\u{7}\u{1B}[2J", #"\u001b]0;owned\u0007\u001b[2J"#),
             ("a\nb\r\tc", #"a\u000ab\u000d\u0009c"#),
@@ -16,17 +16,17 @@ struct TerminalTextTests {
         #expect(TerminalText.plain(text) == shown)
     }
 
-    @Test("of a program that paints nothing, line ends and tabs stay, and nothing else")
+    @Test("of a program without colors only line ends and tabs are kept")
     func unpainted() {
         #expect(TerminalText.unpainted("a\n\tb\u{1B}[H\u{1B}[Jc\r") == #"a\#n\#tb\u001b[H\u001b[Jc\u000d"#)
     }
 
-    @Test("of what is printed, line ends, tabs and the programs' own colours stay, and nothing else")
+    @Test("of printed text only line ends, tabs and the programs' own colors are kept")
     func lines() {
         let own = TerminalText.Sequence.allCases.map(\.text).joined(separator: "x")
         #expect(TerminalText.lines(own + "\n\ty") == own + "\n\ty")
         #expect(TerminalText.lines("\u{1B}[8mhidden\u{1B}]0;t\u{7}") == #"\u001b[8mhidden\u001b]0;t\u0007"#)
-        // A line of JSON stays one: the escape means the same there.
+        // A line of JSON stays valid, because the escape has the same meaning there.
         #expect(TerminalText.lines("{\"a\":\"\u{9B}\u{7F}\"}") == #"{"a":"\u009b\u007f"}"#)
     }
 }

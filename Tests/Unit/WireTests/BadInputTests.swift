@@ -1,7 +1,7 @@
 import Testing
 import Wire
 
-/// Bytes by hand, for what no encoder of ours would write.
+/// Handwritten bytes that no encoder of ours produces.
 private enum Bytes {
     static func varint(_ value: UInt64) -> [UInt8] {
         var (rest, bytes): (UInt64, [UInt8]) = (value, [])
@@ -20,10 +20,10 @@ private enum Bytes {
     static func `repeat`(_ count: Int, _ bytes: [UInt8]) -> [UInt8] { Array((0..<count).map { _ in bytes }.joined()) }
 }
 
-/// One body and what decoding it must lead to.
+/// A body and the expected result of its decoding.
 struct DecodingCase: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    /// `nil` when the bytes are fine.
+    /// `nil` if the bytes are valid.
     let error: WireError?
     let decode: @Sendable () throws -> Void
 
@@ -34,7 +34,7 @@ struct DecodingCase: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("Bytes no honest peer sends")
+@Suite("Bytes that no correct peer sends")
 struct BadInputTests {
     private typealias B = Bytes
 
@@ -104,23 +104,23 @@ struct BadInputTests {
         #expect(throws: error) { try fault.decode() }
     }
 
-    @Test("a token of a channel that this version does not know is passed over, and the others stay")
+    @Test("a token of an unknown channel is skipped, and the others stay")
     func unknownChannel() throws {
         let known = B.block(13, B.text(4, "aa"))
         for channel in [UInt64(1), 15, 255, 256, .max] {
-            // Its kind and environment mean nothing here either.
+            // Its kind and environment are unknown here, too.
             let foreign = B.number(1, 9) + B.number(2, 9) + B.text(4, "bb") + B.number(5, channel)
             let bytes = known + B.block(13, foreign) + B.block(13, B.text(4, "cc"))
             #expect(
                 try Hello(decoding: bytes.span.bytes).tokens == [VendorToken(token: "aa"), VendorToken(token: "cc")])
         }
-        // As of any scalar, the last of two counts.
+        // As for any scalar, the last of two values counts.
         let twice = B.block(13, B.number(5, 9) + B.text(4, "dd") + B.number(5, 0))
         #expect(try Hello(decoding: twice.span.bytes).tokens == [VendorToken(token: "dd")])
     }
 
     @Test(
-        "a token that is too long, or no UTF-8, is refused alone: the others and the rest of the frame stay",
+        "a token that is too long or not UTF-8 is refused alone",
         arguments: [
             (3, [UInt8](repeating: 65, count: Limits.topicByteCount + 1), TokenFault.tooLong),
             (4, [UInt8](repeating: 65, count: Limits.tokenByteCount + 1), .tooLong),
@@ -137,7 +137,7 @@ struct BadInputTests {
         #expect(update.tokens == [VendorToken(token: "bb")] && update.refusedTokens.fault == fault)
     }
 
-    @Test("tokens beyond a device's sixteen are refused, and the first ones stay")
+    @Test("tokens above a device's sixteen are refused, and the first ones stay")
     func tooManyTokens() throws {
         let names = (0..<20).map { "t\($0)" }
         let bytes = names.flatMap { B.block(13, B.text(4, $0)) }
@@ -147,7 +147,7 @@ struct BadInputTests {
     }
 
     @Test(
-        "a token is cleaned as vendors take it, or has a fault",
+        "a token is normalized as vendors accept it, or has a fault",
         arguments: [
             ("abdd1122 abdd1122", "abdd1122abdd1122"), ("<abdd1122 abdd1122>", "abdd1122abdd1122"),
             ("ab\r\ncd", "abcd"), ("\tab\u{A0}cd ", "abcd"), ("(null)", "(null)"), ("", ""), ("AbCd", "AbCd"),
@@ -182,7 +182,7 @@ struct BadInputTests {
         return cases
     }()
 
-    /// A text of exactly the limit, and of one byte more.
+    /// Texts at exactly the limit, and one byte longer.
     private static func atLimit(_ name: String, _ field: UInt32, _ limit: Int) -> [DecodingCase] {
         [limit, limit + 1].map { count in
             let bytes = B.block(UInt64(field), .init(repeating: UInt8(ascii: "x"), count: count))
@@ -200,7 +200,7 @@ struct BadInputTests {
         }
     }
 
-    @Test("limits hold exactly", arguments: atTheLimit)
+    @Test("limits are exact", arguments: atTheLimit)
     func limitHolds(_ limit: DecodingCase) throws {
         if let error = limit.error {
             #expect(throws: error) { try limit.decode() }
@@ -210,7 +210,7 @@ struct BadInputTests {
     }
 
     @Test(
-        "texts must be UTF-8, in its shortest form and without surrogates",
+        "texts must be UTF-8 in its shortest form and without surrogates",
         arguments: [
             [0x80], [0xC0, 0x80], [0xC1, 0xBF], [0xC3], [0xC3, 0x28], [0xE0, 0x9F, 0xBF], [0xE4, 0xB8],
             [0xE4, 0x28, 0xAD],
@@ -245,14 +245,14 @@ struct BadInputTests {
     }
 }
 
-@Suite("Bytes of newer and of odd peers")
+@Suite("Bytes of newer and unusual peers")
 struct LenienceTests {
     @Test("every strict prefix of an encoding is an error or a shorter message, never a trap")
     func prefixes() throws {
         for sample in Sample.all(randomCount: 12) {
             for count in 0..<sample.body.count {
                 let prefix = Array(sample.body.prefix(count))
-                // Fields stand in order, so a prefix that decodes is the encoding of what it decodes to.
+                // Fields are in order, so a prefix that decodes is the encoding of its result.
                 if let again = try? sample.recode(prefix) { #expect(again == prefix) }
             }
         }
@@ -270,7 +270,7 @@ struct LenienceTests {
                 _ = try? sample.recode(bytes)
                 _ = try? HelloTranscript(body: bytes.span.bytes)
                 let (ack, view) = (try? Ack(decoding: bytes.span.bytes), try? AckView(decoding: bytes.span.bytes))
-                // The view refuses one thing more, a stream named twice.
+                // Only the view refuses a stream named twice.
                 if view != nil { #expect(ack != nil) }
                 let publish = try? Publish(decoding: bytes.span.bytes)
                 #expect((publish == nil) == ((try? PublishView(decoding: bytes.span.bytes)) == nil))
@@ -278,7 +278,7 @@ struct LenienceTests {
         }
     }
 
-    @Test("unknown fields of every wire type are skipped, wherever they stand")
+    @Test("unknown fields of every wire type are skipped at any position")
     func unknownFields() throws {
         // Numbers 2000 (all types) and 2²⁹ − 1 (the highest).
         let unknown: [[UInt8]] = [
@@ -295,7 +295,7 @@ struct LenienceTests {
         #expect(try Deliver(decoding: inside.span.bytes).alert == Alert(title: "t"))
     }
 
-    @Test("of a scalar that comes twice the last counts, and an embedded message merges")
+    @Test("the last of two scalars counts, and embedded messages are merged")
     func repeats() throws {
         let close = Bytes.number(1, 100) + Bytes.text(2, "a") + Bytes.text(2, "b") + Bytes.number(1, 200)
         let decoded = try Close(decoding: close.span.bytes)
@@ -312,7 +312,7 @@ struct LenienceTests {
         }
     }
 
-    @Test("fields may come in any order, and long spellings of numbers are fine")
+    @Test("fields may be in any order, and non-minimal numbers are valid")
     func order() throws {
         let backwards = Bytes.number(4, 7) + Bytes.number(1, 3)
         let welcome = try Welcome(decoding: backwards.span.bytes)
@@ -335,7 +335,7 @@ struct LenienceTests {
         #expect(try DeviceUpdate(decoding: update.span.bytes).applicationState == .background)
     }
 
-    @Test("a default that is spelled out is the same message; an optional one is present")
+    @Test("an explicit default is the same message; an optional one is present")
     func spelledDefaults() throws {
         let zero = Bytes.number(1, 0) + Bytes.number(4, 0) + Bytes.number(6, 0)
         let update = try DeviceUpdate(decoding: zero.span.bytes)

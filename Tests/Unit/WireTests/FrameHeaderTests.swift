@@ -3,13 +3,13 @@ import Wire
 
 @Suite("Frame header")
 struct FrameHeaderTests {
-    @Test("every strict prefix asks for more bytes", arguments: 0..<FrameHeader.byteCount)
+    @Test("every strict prefix requests more bytes", arguments: 0..<FrameHeader.byteCount)
     func strictPrefix(byteCount: Int) throws {
         let whole: [UInt8] = [6, 0, 1, 2]
         #expect(try FrameHeader(parsing: whole.span.bytes.extracting(first: byteCount)) == nil)
     }
 
-    @Test("the length is big-endian and what follows the header is not looked at")
+    @Test("the length is big-endian, and bytes after the header are ignored")
     func length() throws {
         let bytes: [UInt8] = [6, 0x00, 0x12, 0x34, 0xFF, 0xFF]
         let header = try #require(try FrameHeader(parsing: bytes.span.bytes))
@@ -19,7 +19,7 @@ struct FrameHeaderTests {
         #expect(try FrameHeader(parsing: longest.span.bytes, bodyLimit: limit)?.bodyByteCount == limit)
     }
 
-    @Test("every type byte is either a frame type or an error that carries it", arguments: UInt8.min...UInt8.max)
+    @Test("every type byte is either a frame type or an error that contains it", arguments: UInt8.min...UInt8.max)
     func typeByte(byte: UInt8) throws {
         let bytes: [UInt8] = [byte, 0, 0, 0]
         if (1...15).contains(byte) {
@@ -38,13 +38,13 @@ struct FrameHeaderTests {
         }
     }
 
-    @Test("a header's errors have the close code that tells the peer")
+    @Test("a header's errors have the close code for the peer")
     func closeCodes() {
         #expect(FrameHeader.ParseError.unknownType(99).closeCode == .unexpectedFrame)
         #expect(FrameHeader.ParseError.bodyTooLarge(byteCount: 2, limit: 1).closeCode == .frameTooLarge)
     }
 
-    @Test("a frame is its header and its body, appended to what is there already")
+    @Test("a frame is its header and its body, appended to existing bytes")
     func frame() throws {
         for sample in Sample.all(randomCount: 3) {
             let header = try #require(try FrameHeader(parsing: sample.frame.span.bytes))

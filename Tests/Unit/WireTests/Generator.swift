@@ -2,7 +2,7 @@ import Foundation
 
 /// SplitMix64: the same values for the same seed on every machine.
 ///
-/// `LONGWIRE_SEED` replays a run; the seed in force is part of every expectation's comment.
+/// `LONGWIRE_SEED` replays a run. Every expectation's comment contains the current seed.
 struct Generator: RandomNumberGenerator {
     static let seed = ProcessInfo.processInfo.environment["LONGWIRE_SEED"].flatMap(UInt64.init) ?? 20_251_121
 
@@ -23,7 +23,7 @@ struct Generator: RandomNumberGenerator {
     mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
     mutating func flag() -> Bool { below(2) == 1 }
 
-    /// Often a bound of some encoding, otherwise a number of random magnitude.
+    /// Returns a bound of some encoding, or a number of random magnitude.
     mutating func number<Number: FixedWidthInteger & UnsignedInteger>(_: Number.Type = Number.self) -> Number {
         switch below(8) {
         case 0: 0
@@ -40,7 +40,7 @@ struct Generator: RandomNumberGenerator {
         (0..<below(count + 1)).map { _ in UInt8(truncatingIfNeeded: next()) }
     }
 
-    /// Text with one to four bytes a scalar, quotes and controls among them; at most `count` scalars.
+    /// Returns text with one to four bytes per scalar, including quotes and controls; at most `count` scalars.
     mutating func text(upTo count: Int) -> String {
         let alphabet: [Unicode.Scalar] = [
             "a", "Z", "7", " ", "\"", "'", "\\", "\n", "\t", "\r", "\u{1}", "\u{7F}", "é", "ß", "中", "界", "\u{FFFD}",

@@ -16,7 +16,7 @@ struct IdentifierTests {
     }
 
     @Test(
-        "nothing but 32 lower-case hex digits is an id",
+        "only 32 lower-case hex digits are an id",
         arguments: [
             "", "0", "0123456789abcdef000000000000000", "0123456789abcdef00000000000000001",
             "0123456789ABCDEF0000000000000001", "0123456789abcdeg0000000000000001", " 123456789abcdef0000000000000001",
@@ -35,7 +35,7 @@ struct IdentifierTests {
         #expect(DeviceID(bytes: [UInt8](repeating: 0, count: 17)) == nil)
     }
 
-    @Test("a msgId tells its bucket and its time, and a foreign one tells no bucket")
+    @Test("a msgId contains its bucket and its time, and a foreign one no bucket")
     func messageID() {
         let id = MessageID(bucket: Bucket(4_095), acceptedAt: 1_700_000_000_123, digest: 7)
         #expect(id.bucket == Bucket(4_095))
@@ -61,7 +61,7 @@ struct IdentifierTests {
     }
 
     @Test(
-        "nothing else is a taskId's text",
+        "other texts are refused as taskIds",
         arguments: [
             "", "RASS", "RASS_0309", "RASX_0309_0a0b0c0d0102030405060708", "RASS_309_0a0b0c0d0102030405060708",
             "RASS_+309_0a0b0c0d0102030405060708", "RASS_03a9_0a0b0c0d0102030405060708",
@@ -72,14 +72,14 @@ struct IdentifierTests {
         #expect(TaskID(text: text) == nil)
     }
 
-    @Test("any 16 bytes off the wire have a text and trap nothing")
+    @Test("any 16 bytes from the wire have a text and do not trap")
     func foreignTask() {
         for task in [TaskID.none, TaskID(high: .max, low: .max), TaskID(high: 0x09FF_FF00_0000_0000, low: 0)] {
             #expect(task.text.hasPrefix("RASS_"))
         }
     }
 
-    @Test("a bucket is below 4096 and comes from a digest's first 12 bits")
+    @Test("a bucket is below 4096 and is derived from a digest's first 12 bits")
     func bucket() {
         #expect(Bucket(exactly: 4_096) == nil)
         #expect(Bucket(exactly: 4_095)?.index == 4_095)

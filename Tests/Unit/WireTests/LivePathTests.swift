@@ -4,7 +4,7 @@ import Wire
 @Suite("The live path's encoders and views")
 struct LivePathTests {
     private func encoded(_ byteCount: Int, _ encode: (UnsafeMutableRawBufferPointer) -> Int) -> [UInt8] {
-        // Room before and behind, so that a write outside would show.
+        // Guard bytes before and after reveal a write outside.
         var memory = [UInt8](repeating: 0xEE, count: byteCount + 16)
         let written = memory.withUnsafeMutableBytes {
             encode(UnsafeMutableRawBufferPointer(rebasing: $0[8..<(8 + byteCount)]))
@@ -19,7 +19,7 @@ struct LivePathTests {
         var random = Generator("deliver frame")
         for _ in 0..<200 {
             var deliver = Deliver.sample(&random)
-            // In place, an alert without a word is no alert.
+            // In place, an alert without text is omitted.
             if deliver.alert == Alert() { deliver.alert = nil }
             var expected: [UInt8] = []
             deliver.appendFrame(to: &expected)
@@ -87,7 +87,7 @@ struct LivePathTests {
         }
     }
 
-    @Test("an Ack's view says what the value says")
+    @Test("an Ack's view has the same content as the value")
     func ackView() throws {
         var random = Generator("ack view")
         for _ in 0..<300 {
@@ -103,7 +103,7 @@ struct LivePathTests {
         }
     }
 
-    @Test("an Ack's view takes 32 ranges, refuses 33, and checks ranges of other streams too")
+    @Test("an Ack's view accepts 32 ranges, refuses 33, and also checks ranges of other streams")
     func ackViewLimits() throws {
         func body(_ count: UInt64, stream: UInt32) -> [UInt8] {
             var ack = Ack()
@@ -122,23 +122,23 @@ struct LivePathTests {
         #expect(throws: WireError.badRange(field: 3)) { try AckView(decoding: broken.span.bytes) }
     }
 
-    @Test("a position's numbers may stand behind its ranges")
+    @Test("a position's numbers may follow its ranges")
     func ackViewOrder() throws {
-        // ranges {first 7, last 9}, then sequence 5, then stream 0 spelled out.
+        // Ranges {first 7, last 9}, then sequence 5, then an explicit stream 0.
         let body: [UInt8] = [0x0A, 10, 0x1A, 4, 0x08, 7, 0x10, 9, 0x10, 5, 0x08, 0]
         let view = try AckView(decoding: body.span.bytes)
         #expect(view.sequence == 5 && view.rangeCount == 1 && view.ranges[0] == SequenceRange(first: 7, last: 9))
     }
 
     @Test(
-        "an Ack that names a stream twice is refused, since neither position may be lost", arguments: [0, 1] as [UInt8])
+        "an Ack that names a stream twice is refused, so that no position is lost", arguments: [0, 1] as [UInt8])
     func ackViewRepeats(stream: UInt8) {
         let position: [UInt8] = [0x0A, 4, 0x08, stream, 0x10, 5]
         let body = position + position
         #expect(throws: WireError.repeated(field: 1)) { try AckView(decoding: body.span.bytes) }
     }
 
-    @Test("a Publish's view points at what the value holds")
+    @Test("a Publish's view points at the value's content")
     func publishView() throws {
         var random = Generator("publish view")
         for _ in 0..<200 {
@@ -161,7 +161,7 @@ struct LivePathTests {
         }
     }
 
-    @Test("a range of another, shorter body is a broken contract, not a wild pointer")
+    @Test("a range of another, shorter body is a precondition failure, not a wild pointer")
     func foreignRange() async {
         await #expect(processExitsWith: .failure) {
             let body: [UInt8] = [0x1A, 3, 1, 2, 3]
@@ -171,7 +171,7 @@ struct LivePathTests {
     }
 }
 
-@Suite("What a Hello's proof covers")
+@Suite("The bytes covered by a Hello's proof")
 struct HelloTranscriptTests {
     private let label = Array("longwire hello 1".utf8)
 
@@ -189,14 +189,14 @@ struct HelloTranscriptTests {
             let transcript = try HelloTranscript(body: with.span.bytes)
             #expect(transcript.bytes == label + without)
             #expect(transcript.proof == proof)
-            // What a client does that appends the proof at the end.
+            // The encoding of a client that appends the proof at the end.
             let appended = proof.isEmpty ? without : without + [0x32, UInt8(proof.count)] + proof
             #expect(try HelloTranscript(body: appended.span.bytes) == transcript)
             #expect(try Hello(decoding: appended.span.bytes).proof == proof)
         }
     }
 
-    @Test("all other bytes stay as they came: order, unknown fields and long spellings")
+    @Test("all other bytes stay unchanged: order, unknown fields and non-minimal numbers")
     func verbatim() throws {
         let before: [UInt8] = [0xA8, 0x80, 0x00, 0x85, 0x00, 0xC1, 0x3E, 1, 2, 3, 4, 5, 6, 7, 8]
         let after: [UInt8] = [0xC5, 0x3E, 1, 2, 3, 4, 0x0A, 1, 65]

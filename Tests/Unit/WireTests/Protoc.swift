@@ -1,13 +1,14 @@
 import Foundation
 
-/// A program from the system, run in a folder of its own that is gone afterwards.
+/// An installed program, run in a temporary folder.
 enum Tool {
     struct Failure: Error, CustomStringConvertible {
         var description: String
     }
 
-    // Gives the program `input` on its standard input and returns its standard output. Files stand in for pipes, so
-    // that no amount of either can block. `files` are put beside it by name.
+    // Runs the program with `input` on its standard input and returns its standard output.
+    //
+    // Both use files instead of pipes, so that no amount of data can block. `files` are created in the folder by name.
     static func run(
         _ name: String, _ arguments: [String], input: [UInt8] = [], files: [String: String] = [:]
     ) throws -> [UInt8] {
@@ -45,7 +46,7 @@ enum Protoc {
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
     static let schema = "longwire/v1/longwire.proto"
 
-    // `batch` becomes batch.proto, a schema of the caller's that may import ours.
+    // Runs protoc. `batch` becomes batch.proto, a schema of the caller that may import ours.
     static func run(_ arguments: [String], input: [UInt8] = [], batch: String = "") throws -> [UInt8] {
         let proto = repository.appendingPathComponent("Proto").path
         return try Tool.run(
@@ -53,7 +54,7 @@ enum Protoc {
     }
 }
 
-/// A reader of any protobuf bytes, which shares nothing with the codec under test.
+/// A parser of any protobuf bytes that is independent of the codec under test.
 struct RawFields {
     enum Value: Equatable {
         case number(UInt64)

@@ -1,7 +1,7 @@
 import Testing
 import Wire
 
-/// Many values of every message, in one process call per direction: a batch message holds them all.
+/// Encodes many values of every message in one process call per direction, within one batch message.
 @Suite("The codec and protoc agree")
 struct ProtocAgreementTests {
     static let samples = Sample.all(randomCount: 60)
@@ -19,7 +19,7 @@ struct ProtocAgreementTests {
         return "m\(sample.frameType.rawValue) {\n\(lines.joined())}\n"
     }.joined()
 
-    @Test("what protoc encodes is byte for byte what we encode, and decodes to the same values")
+    @Test("protoc's encoding equals ours byte for byte, and decodes to the same values")
     func protocEncodes() throws {
         let bytes = try Protoc.run(["--encode=Batch", "batch.proto"], input: Array(Self.text.utf8), batch: Self.batch)
         let bodies = try RawFields(bytes).fields
@@ -35,7 +35,7 @@ struct ProtocAgreementTests {
         }
     }
 
-    @Test("what we encode, protoc decodes to the same values")
+    @Test("protoc decodes our encoding to the same values")
     func protocDecodes() throws {
         var input: [UInt8] = []
         func append(_ value: Int) {

@@ -4,7 +4,7 @@ import Wire
 
 @Suite("The bytes in docs/use/Protocol.md")
 struct ProtocolPageTests {
-    /// The frame in the block that opens with "```hex NAME": on each line hex pairs, then at least two spaces and words.
+    /// Returns the frame in the block that opens with "```hex NAME": on each line hex pairs, then at least two spaces and text.
     private func frame(_ name: String) throws -> [UInt8] {
         let page = try String(
             contentsOf: Protoc.repository.appendingPathComponent("docs/use/Protocol.md"), encoding: .utf8)
@@ -24,7 +24,7 @@ struct ProtocolPageTests {
         return Array(frame.dropFirst(FrameHeader.byteCount))
     }
 
-    @Test("the Hello is what the page says, and its proof is right")
+    @Test("the Hello matches the page, and its proof is right")
     func hello() throws {
         let body = try body(of: frame("Hello"), type: .hello)
         var expected = Hello()
@@ -46,7 +46,7 @@ struct ProtocolPageTests {
         expected.proof = try Tool.run("python3", ["-c", script], input: transcript.bytes)
         #expect(try Hello(decoding: body.span.bytes) == expected)
 
-        // As the page tells a client to make it: everything else, then the proof.
+        // Encoded in the page's order: all other fields, then the proof.
         var withoutProof: [UInt8] = []
         expected.proof = []
         expected.appendBody(to: &withoutProof)
@@ -54,7 +54,7 @@ struct ProtocolPageTests {
         #expect(body == withoutProof + [0x32, 0x20] + transcript.proof)
     }
 
-    @Test("the Deliver is what the page says")
+    @Test("the Deliver matches the page")
     func deliver() throws {
         var expected = Deliver()
         expected.sequence = 42
@@ -73,7 +73,7 @@ struct ProtocolPageTests {
         #expect(try frame("Deliver") == bytes)
     }
 
-    @Test("the Ack is what the page says")
+    @Test("the Ack matches the page")
     func ack() throws {
         var expected = Ack()
         expected.positions = [StreamPosition(sequence: 43)]

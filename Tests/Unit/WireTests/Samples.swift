@@ -1,21 +1,21 @@
 import Wire
 
-/// A message type that can make random values of itself, within the limits of the codec.
+/// A message type that can create random values of itself, within the limits of the codec.
 protocol Sampled {
     static func sample(_ random: inout Generator) -> Self
 }
 
-/// One value with everything a test wants to know of it, its type erased.
+/// A type-erased value with everything that a test compares.
 struct Sample: Sendable {
     var messageName: String
     var frameType: FrameType
     var body: [UInt8]
     var frame: [UInt8]
-    /// In protobuf's text format, unindented.
+    /// The value in protobuf's text format, unindented.
     var text: String
-    /// Decodes other bytes as the same type and encodes the result anew.
+    /// Decodes other bytes as the same type and encodes the result again.
     var recode: @Sendable ([UInt8]) throws -> [UInt8]
-    /// True when the bytes decode to the very value this sample was made of.
+    /// Returns whether the bytes decode to this sample's value.
     var isEncoded: @Sendable ([UInt8]) throws -> Bool
 
     init<Message: WireMessage & TextFormatted>(_ message: Message) {
@@ -35,7 +35,7 @@ struct Sample: Sendable {
         isEncoded = { bytes in try Message(decoding: bytes.span.bytes) == message }
     }
 
-    /// In the order of the frame types; of each an empty one first.
+    /// Returns samples in the order of the frame types, an empty one first for each.
     static func all(randomCount: Int) -> [Sample] {
         var samples: [Sample] = []
         func add<Message: WireMessage & TextFormatted & Sampled>(_: Message.Type) {
@@ -181,7 +181,7 @@ extension Deliver: Sampled {
 extension Ack: Sampled {
     static func sample(_ random: inout Generator) -> Ack {
         var ack = Ack()
-        // Each stream once, in any order: an Ack that names one twice is refused by the live path's view.
+        // Each stream once in any order, because the live path's view refuses an Ack that names one twice.
         var streams: [UInt32] = [0, 1, 2, 7]
         streams.shuffle(using: &random)
         ack.positions = streams.prefix(random.below(4)).map { random.position(stream: $0) }

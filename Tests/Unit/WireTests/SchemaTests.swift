@@ -2,7 +2,7 @@ import Foundation
 import Testing
 @testable import Wire
 
-@Suite("The codec's tables are the schema's")
+@Suite("The codec's tables match the schema")
 struct SchemaTests {
     /// Numbers of descriptor.proto.
     private enum Label { static let repeated = 3 }
@@ -42,7 +42,7 @@ struct SchemaTests {
                 let field = try RawFields(bytes)
                 let kind = try #require(Self.kind(field.number(5)), "\(name): a type the codec does not have")
                 let isRepeated = field.number(4) == Label.repeated
-                // A repeated number would need the packed form, which the codec has no use for so far.
+                // A repeated number would need the packed form, which the codec does not support.
                 let isNumber = kind != .message && kind != .bytes && kind != .string
                 #expect(!(isRepeated && isNumber), "\(name): a repeated number")
                 return Schema.Field(
@@ -98,7 +98,7 @@ struct SchemaTests {
         }
     }
 
-    @Test("Proto/README.md lists every close code with its number, and no other")
+    @Test("Proto/README.md lists exactly the close codes with their numbers")
     func closeCodes() throws {
         let page = try String(
             contentsOf: Protoc.repository.appendingPathComponent("Proto/README.md"), encoding: .utf8)

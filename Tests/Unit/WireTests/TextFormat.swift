@@ -1,8 +1,8 @@
 import Wire
 
-/// Writes protobuf's text format exactly as `protoc --decode` prints it, by the schema's names.
+/// Writes protobuf's text format exactly as `protoc --decode` prints it, with the schema's names.
 ///
-/// Deliberately independent of the codec's field tables: this is the second opinion the codec is compared with.
+/// It is independent of the codec's field tables, so that the codec is compared with a second implementation.
 struct TextFormat {
     private(set) var text = ""
     private var indentation = ""
@@ -17,12 +17,12 @@ struct TextFormat {
         if value { line("\(name): true") }
     }
 
-    /// For `optional` fields: written whenever present.
+    /// Writes an `optional` field whenever it is present.
     mutating func present(_ name: String, _ value: (some CustomStringConvertible)?) {
         if let value { line("\(name): \(value)") }
     }
 
-    /// An enum's value by its schema name; the first name is the default.
+    /// Writes an enum's value by its schema name; the first name is the default.
     mutating func name(_ field: String, _ value: UInt8, of names: [String]) {
         if value != 0 { line("\(field): \(names[Int(value)])") }
     }

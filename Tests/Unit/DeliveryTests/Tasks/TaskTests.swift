@@ -100,7 +100,7 @@ struct TaskTests {
         #expect(dayTotals(day + 1).accumulated == 1 && dayTotals(day + 1).registered == 0)
     }
 
-    @Test("a stop ends pending messages, cancels their jobs, and refuses the task afterwards", arguments: [false, true])
+    @Test("a stop ends pending messages, cancels their jobs, and closes the task", arguments: [false, true])
     func stop(isCold: Bool) {
         let seen = harness.register(), waiting = harness.register(token: "t")
         harness.disconnect(waiting)

@@ -6,8 +6,8 @@ import Wire
 
 @testable import MessageStore
 
-/// Faults that need two or three things at the right moments, which no weather brings together often enough.
-@Suite("Planted faults of the engine on Redis, each with its moment")
+/// Faults that need two or three events at the right moments, which random runs rarely combine.
+@Suite("Planted faults of the engine on Redis, each at its moment")
 struct DirectedFaultTests {
     static let faults: [WorldFault] = [.trimUnchecked, .doneIgnored, .coverUnwritten]
 
@@ -15,7 +15,7 @@ struct DirectedFaultTests {
     private static let part = 3
     private static let name = "world"
 
-    /// Two processes, one after the other, and one row that the first one writes again and again.
+    /// Two successive processes, and one row that the first one writes repeatedly.
     private final class Bench {
         let cluster: SimulatedCluster
         private let fault: WorldFault?
@@ -29,13 +29,13 @@ struct DirectedFaultTests {
             var layout = SimulatedCluster.Layout()
             layout.waitsForWritesOnly = true
             cluster = SimulatedCluster(seed: 1, layout: layout)
-            // A replica has what was waited for, and nothing else.
+            // A replica has only the entries that a WAIT covered.
             cluster.rates.eagerReplica = 0
             var configuration = RedisEngine.Configuration()
             configuration.name = name
             configuration.isStepped = true
             configuration.flushMilliseconds = 0
-            // Each batch is an entry of its own.
+            // Each batch is a separate entry.
             configuration.entryByteLimit = 1
             configuration.now = { 1_000_000_000 }
             self.configuration = configuration
@@ -48,7 +48,7 @@ struct DirectedFaultTests {
             }
         }
 
-        /// A process that is about to open the part.
+        /// Returns a process that is about to open the partition.
         func process() throws -> WorldProcess {
             let network = ProcessNetwork(cluster, change: fault.map { WorldFault.Planted($0, cluster) })
             let process = try WorldProcess(
@@ -79,7 +79,7 @@ struct DirectedFaultTests {
             #expect(process.store?.committedTicket ?? 0 >= ticket)
         }
 
-        /// Rows leave memory, as far as servers let them.
+        /// Moves rows out of memory as far as the servers allow.
         func spill(_ process: WorldProcess) {
             process.engine.requestSpill()
             for _ in 0..<12 {
@@ -89,7 +89,7 @@ struct DirectedFaultTests {
             }
         }
 
-        /// The row as it stands in Redis.
+        /// The row in Redis.
         var stored: String? {
             let words = [Array("HGET".utf8), GroupKeys(name, group: Int(bucket.index)).rows, KeyCoding.bytes(key)]
             guard case .bulk(let bytes) = cluster.look(words), bytes.count >= KeyCoding.rowPrefixByteCount else {
@@ -99,7 +99,7 @@ struct DirectedFaultTests {
         }
     }
 
-    @Test("a former owner's trim that arrives between two pages of its successor's replay takes nothing away")
+    @Test("a former owner's late trim between two pages of its successor's replay removes nothing")
     func trim() throws {
         for fault in [nil, WorldFault.trimUnchecked] {
             let bench = Bench(fault)
@@ -132,7 +132,7 @@ struct DirectedFaultTests {
         }
     }
 
-    @Test("a batch of rows that arrives behind a later one changes nothing")
+    @Test("a batch of rows that arrives after a later one changes nothing")
     func batch() throws {
         for fault in [nil, WorldFault.doneIgnored] {
             let bench = Bench(fault)
@@ -161,7 +161,7 @@ struct DirectedFaultTests {
         }
     }
 
-    @Test("a wait on a new connection speaks for an entry of another one only behind a write of its own")
+    @Test("a WAIT on a new connection covers another one's entry only after a write of its own connection")
     func cover() throws {
         for fault in [nil, WorldFault.coverUnwritten] {
             let bench = Bench(fault)
@@ -174,7 +174,7 @@ struct DirectedFaultTests {
                 if case .integer(let count) = bench.cluster.look([Array("XLEN".utf8), log]) { count } else { nil }
             }
             let before = try #require(entryCount())
-            // The connection breaks behind the entry, before the wait.
+            // The connection breaks after the entry, before the WAIT.
             try bench.put(2, by: first)
             bench.cluster.rates.cutWithin = 1
             for _ in 0..<400 where entryCount() == before {

@@ -1,9 +1,9 @@
-// The engine on Redis as a whole, from one seed, on one thread: processes take a part from one another, stall, end at any
-// call, and the simulated servers do whatever servers do. A model says what must be there.
+// The whole engine on Redis, from one seed, on one thread. Processes take a partition over from each other, stall, and end at any
+// call, while the simulated servers inject faults. A model has the expected rows.
 //
-// The promise: a process that opens the part finds the rows as its predecessor had them after some number of batches. That
-// number is at least what the predecessor was told, and the predecessor is told of no later one. What a process that lost
-// the part still sends changes nothing.
+// The promise: a process that opens the partition finds its predecessor's rows after some number of batches. That number is at
+// least the number reported durable to the predecessor, and no later batch is ever reported to it. A process that lost the
+// partition changes nothing with its remaining calls.
 
 import Delivery
 import Redis
@@ -13,7 +13,7 @@ import Wire
 @testable import MessageStore
 
 final class RedisWorld {
-    /// A part has four groups: an opening asks for each of them.
+    /// A partition has four groups, and an opening reads each of them.
     private static let partCount = 64
     private static let part = 3
     private static let name = "world"
@@ -23,13 +23,13 @@ final class RedisWorld {
     private let cluster: SimulatedCluster
     private let fault: WorldFault?
     private let configuration: RedisEngine.Configuration
-    /// The last one is the owner, as far as an opening has succeeded.
+    /// The last process is the owner if its opening has succeeded.
     private var processes: [WorldProcess] = []
     private var ended: [WorldProcess] = []
     private var owner: WorldProcess?
     private var lastEpoch: UInt64 = 0
     private var lastNumber = 0
-    /// A process is taking the part, perhaps while another one is inside a call.
+    /// Whether a process is opening the partition, perhaps during another one's call.
     private var isOpening = false
     private var isActing = false
     private var isHealing = false
@@ -37,13 +37,13 @@ final class RedisWorld {
     private let marks: [StoreKey]
     private let baseRates: FaultRates
     private let weather: WorldWeather
-    /// Writes are held on their way, slots of groups move often, replicas die.
+    /// Whether writes are delayed, slots of groups move often, and replicas die.
     private var isRough: Bool { weather == .rough }
-    /// Of foul weather.
+    /// The kind of fault in foul weather.
     private let focus: WorldWeather.Focus?
     private let heldShare: Double
     private let isMoving: Bool
-    /// What went wrong, if anything did.
+    /// The first violation.
     private(set) var violation: String?
     private(set) var counts: [String: Int] = [:]
     private var log: [String] = []
@@ -125,7 +125,7 @@ final class RedisWorld {
         reap()
     }
 
-    /// One thing that a process does.
+    /// Runs one action of a process.
     private func act(_ process: WorldProcess) {
         guard !isActing, let store = process.store, !process.network.isDead else { return }
         isActing = true
@@ -199,7 +199,7 @@ final class RedisWorld {
         process.reads[store.read([.get(key)])] = (key, process.batches.count)
     }
 
-    /// Looks at the replies that came; what was written meanwhile is not told of, and what a former owner reads is its own.
+    /// Checks the received replies; rows written since the request are not compared, and a former owner's reads are its own.
     private func check(_ process: WorldProcess) {
         for (token, failure) in process.reader.failures.sorted(by: { $0.key < $1.key }) {
             guard let (key, count) = process.reads.removeValue(forKey: token) else { continue }
@@ -241,7 +241,7 @@ final class RedisWorld {
         return process
     }
 
-    /// Between any two calls of a process the world goes on.
+    /// Runs other events between any two calls of a process.
     private func meanwhile(_ process: WorldProcess) {
         guard violation == nil, !isHealing else { return }
         if chance.happens(0.008) { disturb() }
@@ -252,7 +252,7 @@ final class RedisWorld {
                 end(process)
             }
         } else {
-            // It takes the part: those who had it before do not know it yet, and what they sent is still on its way.
+            // The process takes over. Former owners do not know it yet, and their calls are still in flight.
             if isRough, chance.happens(0.1) { cluster.release() }
             if chance.happens(0.2), let former = processes.last(where: { $0 !== process && !$0.isStopped }) {
                 act(former)
@@ -288,9 +288,9 @@ final class RedisWorld {
             }
             note("opened", "\(process.number) with epoch \(lastEpoch)")
             examine(process)
-            // What was on its way comes with the new owner's first call, or later.
+            // Delayed calls arrive with the new owner's first call, or later.
             if focus == .fences, chance.happens(0.5) { cluster.release() }
-            // Those before it go on for a while, or not.
+            // The former owners end, stop or continue for a while.
             for former in processes {
                 if chance.happens(0.4) { end(former) } else { former.isStopped = chance.happens(0.4) }
             }
@@ -306,7 +306,7 @@ final class RedisWorld {
         if process === owner { owner = nil }
     }
 
-    /// Ends those whose processes are over, and not inside a call any more.
+    /// Removes dead processes that are not inside a call.
     private func reap() {
         for process in processes where process.network.isDead { process.end(part: Self.part) }
         processes.removeAll { $0.network.isDead && $0 !== lastOpened }
@@ -316,7 +316,7 @@ final class RedisWorld {
         }
     }
 
-    /// The one whose rows the next owner is to find.
+    /// The process whose rows the next owner must find.
     private var lastOpened: WorldProcess?
 
     private func stored(_ key: StoreKey) -> [UInt8]? {
@@ -338,7 +338,7 @@ final class RedisWorld {
         return nil
     }
 
-    /// What a process found must be what the one before it left.
+    /// Checks that a process found its predecessor's rows.
     private func examine(_ process: WorldProcess) {
         var rows: [StoreKey: [UInt8]] = [:]
         for key in keys + marks { if let value = stored(key) { rows[key] = value } }
@@ -432,7 +432,7 @@ final class RedisWorld {
         }
     }
 
-    /// What happens where one kind of trouble is looked for.
+    /// Injects faults of one kind.
     private func disturb(_ focus: WorldWeather.Focus) {
         switch (focus, chance.below(4)) {
         case (.laggards, 0...1):
@@ -445,7 +445,7 @@ final class RedisWorld {
         }
     }
 
-    /// The primary of the log is gone; its best replica takes over.
+    /// The log's primary fails, and its best replica takes over.
     private func elect() {
         note("election")
         let log = GroupKeys.log(Self.name, part: Self.part)
@@ -462,14 +462,14 @@ final class RedisWorld {
         cluster.mend()
         reap()
         if owner == nil { takeOver() }
-        // One that had ended when its successor came.
+        // A process that had ended when its successor opened.
         reap()
-        // All that is under way comes to its end, and leaves memory.
+        // All work in flight completes, and all rows leave memory.
         guard let owner, let store = owner.store else { return fail("no owner in the end") }
         for round in 0..<400 {
             if round == 30 { owner.engine.requestSpill() }
             for process in processes {
-                // The servers' memory is asked for once a second, as in a gateway.
+                // The servers' memory is checked once a second, as in a gateway.
                 for step in RedisEngine.Step.allCases where step != .watch || round % 10 == 0 {
                     _ = process.engine.step(step)
                 }
@@ -484,7 +484,7 @@ final class RedisWorld {
         if !cluster.copiesAgree { fail("copies differ in the end") }
     }
 
-    /// What has not come to its end; `nil` for nothing.
+    /// Returns the unfinished work, or `nil`.
     private func unsettled(_ owner: WorldProcess, _ store: EmbeddedShardStore) -> String? {
         if !owner.witness.losses.isEmpty { return "the last owner lost the part" }
         if store.committedTicket < Ticket(owner.batches.count) {

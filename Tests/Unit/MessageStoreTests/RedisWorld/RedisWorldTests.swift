@@ -18,13 +18,14 @@ struct RedisWorldTests {
         return world.violation
     }
 
-    /// `LONGWIRE_REDIS_SEED` is the first one, `LONGWIRE_REDIS_SEEDS` their number, `LONGWIRE_REDIS_FAULT` a planted fault.
+    /// `LONGWIRE_REDIS_SEED` is the first seed, `LONGWIRE_REDIS_SEEDS` the number of seeds, `LONGWIRE_REDIS_FAULT` a planted
+    /// fault.
     private static let seeds: Range<UInt64> = {
         let first = UInt64(environment("LONGWIRE_REDIS_SEED") ?? 1)
         return first..<(first + UInt64(environment("LONGWIRE_REDIS_SEEDS") ?? WorldWeather.Focus.allCases.count))
     }()
 
-    @Test("what was durable is there, in order, for each owner of the part")
+    @Test("each owner of the partition finds all durable rows in order")
     func seeds() {
         let fault = ProcessInfo.processInfo.environment["LONGWIRE_REDIS_FAULT"].flatMap { WorldFault(rawValue: $0) }
         var counts: [String: Int] = [:]
@@ -43,9 +44,9 @@ struct RedisWorldTests {
         if Self.environment("LONGWIRE_REDIS_SEEDS") != nil { print(counts.sorted { $0.key < $1.key }) }
     }
 
-    /// Where each fault shows soonest.
+    /// The seed that detects each fault soonest.
     ///
-    /// Those in foul weather need one kind of trouble again and again.
+    /// Faults in foul weather need repeated faults of one kind.
     private static let known: [WorldFault: (weather: WorldWeather, seed: UInt64)] = [
         .predecessorUnchecked: (.fair, 3), .apartIgnored: (.fair, 1), .waitReused: (.fair, 1),
         .coverUnchecked: (.fair, 27), .waitSkipped: (.fair, 6), .waitCountIgnored: (.fair, 6),
@@ -56,18 +57,18 @@ struct RedisWorldTests {
     ]
 
     @Test(
-        "a planted fault is found by a seed that is clean without it",
+        "a seed that is clean without the planted fault detects it",
         arguments: WorldFault.allCases.filter { !DirectedFaultTests.faults.contains($0) })
     func planted(fault: WorldFault) throws {
         let (weather, seed) = try #require(Self.known[fault], "\(fault) has no seed")
         var counts: [String: Int] = [:]
-        // Whatever the engine asks for in between moves the faults: then another seed of the kind shows it.
+        // A change in the engine's calls moves the faults, so another seed of the same kind may detect them.
         let focus = weather == .foul ? WorldWeather.Focus.of(seed) : nil
         let others = (1...60).filter { focus == nil || .of($0) == focus }
         for (count, seed) in ([seed] + others).enumerated()
         where Self.run(seed, fault, weather: weather, &counts) != nil {
             if count > 0 { print("\(fault) shows with seed \(seed) in \(weather) weather now: note it in `known`") }
-            // Those of the first seeds are run without a fault by the test above.
+            // The test above runs the first seeds without a fault.
             guard !Self.seeds.contains(seed) else { return }
             #expect(Self.run(seed, nil, weather: weather, &counts) == nil, "seed \(seed) fails without a fault, too")
             return

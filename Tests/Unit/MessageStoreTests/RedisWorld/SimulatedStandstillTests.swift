@@ -6,8 +6,8 @@ import Wire
 
 @testable import MessageStore
 
-/// A primary of a simulated cluster stands still for two minutes; the part's log is on another one.
-@Suite("A primary that stands still, simulated")
+/// A primary of a simulated cluster stalls for two minutes; the partition's log is on another one.
+@Suite("An unresponsive primary, simulated")
 struct SimulatedStandstillTests {
     private static let partCount = 16
     private static let part = 3
@@ -17,7 +17,7 @@ struct SimulatedStandstillTests {
         let cluster: SimulatedCluster
         let process: WorldProcess
         let victim: Int
-        /// A bucket of each group, and the shard that has it.
+        /// A bucket of each group, and its shard.
         let buckets: [(bucket: Bucket, shard: Int)]
 
         init(seed: UInt64) throws {
@@ -49,7 +49,7 @@ struct SimulatedStandstillTests {
             StoreKey(bucket, .job, ownerHigh: 1, ownerLow: number)
         }
 
-        /// One row for each group.
+        /// Writes one row for each group.
         func put(_ number: UInt64) {
             guard let store else { return }
             for (bucket, _) in buckets {
@@ -76,7 +76,7 @@ struct SimulatedStandstillTests {
         }
     }
 
-    @Test("it is asked now and then; all that others have goes on, and in the end nothing is left", arguments: 1...4)
+    @Test("an unresponsive primary is probed at intervals; the others continue, and all work ends", arguments: 1...4)
     func standstill(seed: UInt64) throws {
         let bench = try Bench(seed: seed)
         bench.put(1)
@@ -91,7 +91,7 @@ struct SimulatedStandstillTests {
                 #expect(bench.isYoung(bucket, number) == (shard == bench.victim), "row \(number) of \(bucket)")
             }
         }
-        // Six turns of 200 ms each round, a probe of 500 ms in each; one call of five seconds finds it out.
+        // Six turns of 200 ms a round, each with a probe of 500 ms. One call of five seconds detects the stall.
         #expect(bench.cluster.milliseconds - began < 19 * 6 * 800 + 10_000)
         #expect(bench.process.engine.statistics.segmentCount > 0, "the log forgot what no group has")
 
@@ -116,7 +116,7 @@ struct SimulatedStandstillTests {
         #expect(bench.process.witness.losses.isEmpty)
     }
 
-    @Test("one that lacks memory has its rows wait, and no others", arguments: 1...2)
+    @Test("only rows of the primary without memory wait", arguments: 1...2)
     func outOfMemory(seed: UInt64) throws {
         let bench = try Bench(seed: seed)
         bench.cluster.setOutOfMemory(true, on: bench.cluster.primary(of: bench.victim))

@@ -3,20 +3,21 @@ import SimulatedRedis
 
 @testable import MessageStore
 
-/// A deliberate fault of the engine, planted between it and the servers: what it would do wrong is made of what it does
-/// right, so no product code has a hook for it.
+/// A deliberate fault of the engine, planted between it and the servers.
+///
+/// It changes correct calls and replies, so product code needs no hook for it.
 enum WorldFault: String, CaseIterable, Sendable {
-    /// No replica is waited for.
+    /// The engine waits for no replica.
     case waitSkipped
-    /// How many replicas a wait has reached is not looked at.
+    /// The number of replicas that WAIT reached is ignored.
     case waitCountIgnored
     /// Rows are not waited for before their entries leave the log.
     case trimBeforeRows
     /// A successor's fence is not waited for.
     case fenceUnwaited
-    /// The script that writes rows does not look at the epoch.
+    /// The script that writes rows does not check the epoch.
     case epochUnchecked
-    /// The script that trims does not look for a successor.
+    /// The script that trims does not check for a successor.
     case trimUnchecked
     /// A batch of rows that was sent twice runs twice.
     case doneIgnored
@@ -24,28 +25,28 @@ enum WorldFault: String, CaseIterable, Sendable {
     case replyAssumed
     /// A group whose reply was lost is written again with another id.
     case sentAgainAnew
-    /// A group that a later wait is to speak for is not looked at first.
+    /// A group is not read before a later WAIT confirms it.
     case coverUnchecked
-    /// A wait on a new connection, which has written nothing.
+    /// A WAIT on a new connection that has written nothing.
     case coverUnwritten
-    /// A group goes in whether the one before it is there or not.
+    /// A group is appended even if its predecessor is missing.
     case predecessorUnchecked
-    /// A group that was refused for want of the one before it counts as written.
+    /// A group refused for a missing predecessor counts as written.
     case apartIgnored
-    /// A wait that was over before counts for what was sent after it.
+    /// A WAIT that completed earlier counts for later writes.
     case waitReused
-    /// A fence that is sent again writes another entry.
+    /// A repeated fence writes another entry.
     case fenceRepeats
     /// The last page of the log is not replayed.
     case lastPageSkipped
-    /// A batch that was sent to a slot's former server is dropped.
+    /// A batch sent to a slot's former server is dropped.
     case movedDropped
     /// A replica's refusal counts as success.
     case readOnlySucceeds
     /// Rows and log are read from a replica.
     case replicaReads
 
-    /// Whether a command runs a script.
+    /// Returns whether a command runs a script.
     static func isCall(_ command: RedisCommand, of script: RedisScript) -> Bool {
         let words = command.arguments
         guard words.count > 1 else { return false }
@@ -53,7 +54,7 @@ enum WorldFault: String, CaseIterable, Sendable {
             || command.name == "EVAL" && words[1] == Array(script.source.utf8)
     }
 
-    /// Does it, for one process.
+    /// The implementation of a fault for one process.
     final class Planted: CallChange {
         private let fault: WorldFault
         private let cluster: SimulatedCluster
@@ -65,7 +66,7 @@ enum WorldFault: String, CaseIterable, Sendable {
             let body: [UInt8]
             var reply: RedisReply { .array([.bytes(id), .array([.bytes(Array("b".utf8)), .bytes(body)])]) }
         }
-        /// The last wait for a group has reached a replica.
+        /// Whether the last WAIT for a group has reached a replica.
         private var hasWaited = false
 
         init(_ fault: WorldFault, _ cluster: SimulatedCluster) { (self.fault, self.cluster) = (fault, cluster) }
@@ -84,7 +85,7 @@ enum WorldFault: String, CaseIterable, Sendable {
         }
 
         private static func isWait(_ command: RedisCommand) -> Bool { ["WAIT", "WAITAOF"].contains(command.name) }
-        /// A group's append, in either form.
+        /// Returns whether a command appends a group, in either form.
         private static func isEntry(_ command: RedisCommand) -> Bool {
             let words = command.arguments
             let isAppend = command.name == "XADD" || WorldFault.isCall(command, of: RedisScripts.appendBehind)
@@ -93,7 +94,7 @@ enum WorldFault: String, CaseIterable, Sendable {
         private static func log(_ command: RedisCommand) -> [UInt8] {
             command.arguments[command.name == "XADD" ? 1 : 3]
         }
-        /// A look at one entry, before a write and a wait.
+        /// Returns whether a command reads one entry before a write and a WAIT.
         private static func isLook(_ command: RedisCommand) -> Bool {
             let words = command.arguments
             return command.name == "XRANGE" && words.count == 4 && words[2] == words[3]
@@ -145,7 +146,7 @@ enum WorldFault: String, CaseIterable, Sendable {
             }
         }
 
-        /// Keeps the last entries that were sent to each log.
+        /// Records the last entries sent to each log.
         private func note(_ command: RedisCommand) {
             guard let body = command.arguments.last else { return }
             var list = bodies[Self.log(command)] ?? []
@@ -228,7 +229,7 @@ enum WorldFault: String, CaseIterable, Sendable {
 }
 
 extension String {
-    /// Where a text stands first.
+    /// Returns the first range of a text.
     fileprivate func range(of text: String) -> Range<String.Index>? {
         var place = startIndex
         while place < endIndex {

@@ -5,7 +5,7 @@ import Wire
 
 @testable import MessageStore
 
-/// A process that owns a part, or believes so: an engine without threads over a network of its own.
+/// A process that owns a partition, or has not noticed its loss: an engine without threads on its own network.
 final class WorldProcess {
     let number: Int
     let network: ProcessNetwork
@@ -16,17 +16,17 @@ final class WorldProcess {
     private(set) var store: EmbeddedShardStore?
     private(set) var epoch: UInt64 = 0
 
-    /// The rows that it found when it opened the part.
+    /// The rows that it found when it opened the partition.
     var base: [StoreKey: [UInt8]] = [:]
-    /// What it wrote since, one batch a ticket.
+    /// The batches written since, one per ticket.
     var batches: [[(key: StoreKey, value: [UInt8]?)]] = []
-    /// How many of them the next owner has found; `nil` while there is none.
+    /// The number of batches that the next owner found; `nil` without a next owner.
     var found: Int?
-    /// Reads under way: the key, and how many batches there were.
+    /// The reads in flight: the key, and the number of batches at the request.
     var reads: [ReadToken: (key: StoreKey, batchCount: Int)] = [:]
-    /// What it had been told was durable when it ended.
+    /// The last batch reported durable when the process ended.
     private(set) var committed: Ticket = 0
-    /// It does nothing for a while.
+    /// Whether the process is paused.
     var isStopped = false
 
     init(_ number: Int, _ network: ProcessNetwork, seeds: [RedisAddress], _ configuration: RedisEngine.Configuration)
@@ -45,14 +45,14 @@ final class WorldProcess {
         store?.observer = reader
     }
 
-    /// The rows as they were after the first `count` of its batches.
+    /// Returns the rows after the first `count` batches.
     func rows(after count: Int) -> [StoreKey: [UInt8]] {
         var rows = base
         for batch in batches.prefix(count) { for (key, value) in batch { rows[key] = value } }
         return rows
     }
 
-    /// The process ends: nothing that it has under way reaches a server.
+    /// Ends the process; none of its calls in flight reaches a server.
     func end(part: Int) {
         network.isDead = true
         if let store {

@@ -3,43 +3,43 @@ import SimulatedRedis
 
 @testable import MessageStore
 
-/// How bad the world is to its processes.
+/// The severity of the faults.
 enum WorldWeather: CaseIterable, Sendable {
     case fair
-    /// Writes are held on their way until their senders have given up, slots of groups move often, replicas die.
+    /// Writes are delayed until their senders have timed out, slots of groups move often, replicas die.
     case rough
-    /// Each seed looks for one kind of trouble, again and again.
+    /// Each seed repeats one kind of fault.
     case foul
 
     enum Focus: UInt64, CaseIterable, Sendable {
-        /// Batches of rows are held, sent again, and arrive behind later ones.
+        /// Batches of rows are delayed, sent again, and arrive after later ones.
         case copies
-        /// Fences are held, sent again, and arrive when their owner begins to write.
+        /// Fences are delayed, sent again, and arrive when their owner starts to write.
         case fences
-        /// Replies to entries are lost, and primaries with them; replicas have what was waited for and nothing else.
+        /// Replies to entries are lost together with primaries; replicas have only the entries that a WAIT covered.
         case losses
-        /// A replica has lost its primary; another one is waited for in its place.
+        /// A replica has lost its primary, and another one is waited for instead.
         case laggards
 
         static func of(_ seed: UInt64) -> Self { Self(rawValue: seed % 4) ?? .copies }
 
-        /// All that happens in fair weather happens here, too.
+        /// Whether all faults of fair weather happen, too.
         var isOfAllKinds: Bool { self == .copies || self == .fences }
 
         func arrange(_ layout: inout SimulatedCluster.Layout) {
             switch self {
             case .copies, .fences: break
             case .losses:
-                // Before 7.2 a wait waits for what others wrote, too.
+                // Before 7.2 a WAIT also covers other clients' writes.
                 layout.waitsForWritesOnly = true
                 layout.isCluster = true
             case .laggards:
-                // A server without cluster mode names the replicas that are linked to it, and no others.
+                // A server without cluster mode lists only its connected replicas.
                 (layout.isCluster, layout.replicas) = (false, 2)
             }
         }
 
-        /// `nil`: as in fair weather.
+        /// `nil` uses the rates of fair weather.
         var rates: FaultRates? {
             switch self {
             case .copies, .fences: return nil
@@ -51,7 +51,7 @@ enum WorldWeather: CaseIterable, Sendable {
             }
         }
 
-        /// How often a call is held.
+        /// Returns the probability that a call is delayed.
         func heldShare(_ commands: [RedisCommand]) -> Double {
             switch self {
             case .copies: commands.contains { WorldFault.isCall($0, of: RedisScripts.batch) } ? 0.15 : 0

@@ -1,4 +1,4 @@
-"""What the integration tests share. LONGWIRE_BIN_DIR names the folder of the built programs (default: .build/debug)."""
+"""Fixtures of the integration tests. LONGWIRE_BIN_DIR names the folder of the built programs (default: .build/debug)."""
 
 import pathlib
 import sys
@@ -11,8 +11,8 @@ sys.path[:0] = [str(HERE / folder) for folder in ("parties", "rigs")]
 import longwire_client  # noqa: E402
 from gateway import Gateway  # noqa: E402
 
-# Deadlines of seconds instead of tens of seconds; the rules are the same. Not shorter, since most tests are about
-# something else and must not meet them on a machine that is busy.
+# Deadlines of seconds instead of tens of seconds, with the same rules. They are not shorter, because most tests must not reach
+# them on a busy machine.
 QUICK = {
     "liveDeadlineMilliseconds": 2_000,
     "backgroundLiveDeadlineMilliseconds": 1_500,
@@ -25,14 +25,14 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def gateway():
-    """One gateway for a file of tests that do not disturb each other: each has devices of its own."""
+    """One gateway for a file of independent tests: each has its own devices."""
     with Gateway(limits=QUICK) as gateway:
         yield gateway
 
 
 @pytest.fixture
 def own_gateway():
-    """Makes gateways for tests that configure, kill or count; ends them all."""
+    """Creates gateways for tests that configure, kill or count; ends them all."""
     made = []
 
     def make(**options):
@@ -48,7 +48,7 @@ def own_gateway():
 
 @pytest.fixture
 def new_device():
-    """Makes registered, connected devices; closes their connections at the end."""
+    """Creates registered, connected devices; closes their connections at the end."""
     made = []
 
     def make(gateway, token=None, **fields):
@@ -76,7 +76,7 @@ def driver():
 
 @pytest.fixture
 def page(driver, gateway):
-    """The console before its sign-in, with nothing kept of earlier tests; the browser's own log has nothing against it at the end."""
+    """The console before its sign-in, without data of earlier tests; at the end the browser's log must have no errors."""
     from browser import Page
 
     page = Page(driver, gateway)

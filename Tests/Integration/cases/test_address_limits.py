@@ -1,4 +1,4 @@
-"""Limits per network address: one address cannot take what all need, and its neighbours notice nothing."""
+"""Limits per network address: one address cannot use up shared resources, and other addresses are not affected."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def header(client):
-    """What a balancer says of a client."""
+    """Returns the PROXY header of a balancer for a client."""
     family = socket.AF_INET6 if ":" in client else socket.AF_INET
     local = "2001:db8::1" if ":" in client else "192.0.2.1"
     addresses = socket.inet_pton(family, client) + socket.inet_pton(family, local) + struct.pack(">HH", 4_000, 7_000)
@@ -26,7 +26,7 @@ def header(client):
 
 @contextlib.contextmanager
 def behind_a_balancer(**limits):
-    """A gateway behind a balancer on this machine, with limits of its own."""
+    """Runs a gateway behind a balancer on this machine, with the given limits."""
     gateway = Gateway(limits={**QUICK, **limits})
     for name in ("device", "http", "senders"):
         gateway.sections[name]["balancers"] = ["127.0.0.0/8"]
@@ -42,7 +42,7 @@ def come(port, client):
 
 
 def word(connection, seconds=0.3):
-    """The Close that a newcomer got; None: it was let in."""
+    """Returns the Close of a new connection, or None if it was admitted."""
     try:
         frame = connection.frame(timeout=seconds)
     except TimeoutError:
@@ -52,7 +52,7 @@ def word(connection, seconds=0.3):
 
 
 def ask(one, path="/nothing"):
-    """One request; status, headers and body of its answer."""
+    """Sends one request; returns status, headers and body of its answer."""
     one.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return answer(one)
 
@@ -79,7 +79,7 @@ def http(gateway, client):
 
 
 def registered(gateway, client):
-    """A session that a client made with a new device."""
+    """Returns a session of a new device of this client."""
     app = gateway.app
     hello = pb.Hello(app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=os.urandom(16))
     connection = come(gateway.device, client)
@@ -96,10 +96,10 @@ def test_connections_at_once_are_held_by_address_and_freed_with_their_end():
         close = word(come(gateway.device, "203.0.113.9"), 5)
         assert close.code == 201 and "address" in close.reason, close
         assert (close.retry_after_min_ms, close.retry_after_max_ms) == (30_000, 60_000)
-        # All listeners together, and an HTTP client is told in its own words.
+        # All listeners count together, and an HTTP client gets an HTTP answer.
         status, headers, _ = answer(http(gateway, "203.0.113.9"))
         assert (status, headers["retry-after"]) == (429, "30")
-        # Another address, one behind the same balancer, is welcome; of IPv6 a network of 64 bits counts as one.
+        # Another address behind the same balancer is admitted. An IPv6 /64 network counts as one address.
         other = come(gateway.device, "203.0.113.10")
         six = [come(gateway.device, f"2001:db8:0:1::{number}") for number in range(1, 5)]
         neighbour = come(gateway.device, "2001:db8:0:2::1")
@@ -117,7 +117,7 @@ def test_a_device_stays_counted_on_whichever_loop_it_is():
         assert word(come(gateway.device, "203.0.113.20"), 5).code == 201
         for one in sessions:
             one.close()
-        # Each of the eight places is free again, and not one more.
+        # Exactly eight places are free again.
         held = []
 
         def is_in():
@@ -153,10 +153,10 @@ def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lif
         assert status == 403 and b'"code":30905' in body and int(headers["retry-after"]) >= 1, (status, body)
         assert ask(one)[0] == 429
         assert ask(http(gateway, "203.0.113.10"))[0] == 404
-        # Who asks whether the gateway is alive is always answered.
+        # Health checks are always answered.
         assert [ask(one, path)[0] for path in ("/healthz", "/readyz", "/healthz?deep=1") * 10] == [200] * 30
         assert ask(one, "/healthzz")[0] == 429
-        # The connection itself stays, and asks again when it is time.
+        # The connection stays open, and its next request is answered once the rate allows it.
         eventually(lambda: ask(one)[0] == 404, "the rate's next one")
         gateway.sections["limits"]["exemptAddresses"] = ["203.0.113.0/24"]
         gateway.config.write_text(json.dumps(gateway.sections))
@@ -167,7 +167,7 @@ def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lif
 
 
 def send_body(gateway, client, body, path="/v2/demo/push/single/cid", token="-"):
-    """The answer to one POST with that body, or one of that size, on a connection of its own."""
+    """Sends one POST with that body, or one of that size, on a new connection; returns the answer."""
     one = http(gateway, client)
     body = b"x" * body if isinstance(body, int) else body
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\ntoken: {token}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -184,22 +184,22 @@ def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
         credentials = json.dumps(gateway.credentials()).encode()
         granted = send_body(gateway, "203.0.113.8", credentials, "/v2/demo/auth")
         token = json.loads(granted[2])["data"]["token"]
-        # A large body whose sender is unknown is not taken, and costs nothing.
+        # A large body of an unauthenticated sender is refused and costs nothing.
         assert [send_body(gateway, "203.0.113.9", 32_000)[0] for _ in range(3)] == [401] * 3
-        # The first one is paid for for half a minute: the rest happens within it, on a slow machine, too.
+        # The first body costs half a minute of the rate. The other requests happen within it, even on a slow machine.
         statuses = [send_body(gateway, "203.0.113.9", size, token=token)[::2] for size in (32_000, 4_000, 4_000)]
         assert [status for status, _ in statuses[1:]] == [403, 403] and statuses[0][0] != 403, statuses
         assert all(b'"code":30905' in body and b"request bytes" in body for _, body in statuses[1:]), statuses
-        # A large body is answered once its head is there: no byte of it has come.
+        # A large body is answered after its head, before any byte of the body.
         one = http(gateway, "203.0.113.9")
         one.sendall(b"POST /v2/demo/push/list/cid HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n")
         status, headers, body = answer(one)
         assert (status, b'"code":30905' in body) == (403, True) and 1 <= int(headers["retry-after"]) <= 60
-        # Requests without a body are held, too, a probe never, and another address is not concerned.
+        # Requests without a body are limited, too, probes never, and another address is not affected.
         assert ask(http(gateway, "203.0.113.9"))[0] == 429
         assert ask(http(gateway, "203.0.113.9"), "/readyz")[0] == 200
         assert ask(http(gateway, "203.0.113.10"))[0] == 404
-        # One IPv4 address behind a translator is another than its neighbour behind the same one.
+        # Two IPv4 addresses behind the same translator are limited separately.
         assert send_body(gateway, "64:ff9b::203.0.113.77", 4_000)[0] != 403
         assert send_body(gateway, "64:ff9b::203.0.113.77", 10)[0] == 403
         assert send_body(gateway, "64:ff9b::203.0.113.78", 10)[0] != 403
@@ -209,7 +209,7 @@ def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
         gateway.config.write_text(json.dumps(gateway.sections))
         gateway.process.send_signal(signal.SIGHUP)
         eventually(lambda: "reloaded" in gateway.log(), "the reload")
-        # Each of them would be in debt by the one before.
+        # Each of them would be in debt because of the previous one.
         statuses = [send_body(gateway, "203.0.113.9", 32_000, token=token)[0] for _ in range(3)]
         assert 403 not in statuses, statuses
 

@@ -1,4 +1,4 @@
-"""longwire-apns between a real gateway and a fake Apple: what arrives, what is repeated, what an operator reads."""
+"""longwire-apns between a real gateway and a fake Apple: deliveries, retries, logs and metrics."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def apple():
 
 @pytest.fixture
 def away(new_device):
-    """Makes devices that are registered with a token of their own and gone."""
+    """Creates registered, disconnected devices, each with its own token."""
 
     def make(gateway, count=1, prefix="ab"):
         made = []
@@ -53,7 +53,7 @@ def test_an_offline_devices_message_appears_on_its_phone_and_its_tap_ends_it(own
         assert (shown["title"], phone["badge"]) == ("Hello", 3)
         assert shown["id"].replace("-", "") == message["msgId"]
         eventually(lambda: "vendorAccepted" in gateway.steps(message["msgId"]))
-        # The tap launches the app, which says what was opened.
+        # The tap launches the app, which reports the opened message.
         tap = apple.tap(device.token, shown["id"])
         assert message["msgId"] in tap["userInfo"]["_gmid_"]
         device.connect(opened=[bytes.fromhex(message["msgId"])])
@@ -72,7 +72,7 @@ def test_a_requests_delay_counts_from_when_its_job_fell_due(own_gateway, away, a
     with Sender(gateway, apple) as sender:
         gateway.ends_as(message, "handedOff")
         assert sender.metric("request_delay_seconds_count") == 1
-        # Both are milliseconds of clocks that count whole ones.
+        # Both clocks have a resolution of a millisecond.
         assert sender.metric("request_delay_seconds_sum") > starts - due - 0.01
 
 
@@ -85,7 +85,7 @@ def test_a_bad_token_is_quarantined_and_named_in_the_trace(own_gateway, away, ap
         assert gateway.ends_as(first["msgId"], "failed")["reason"] == "badToken"
         trace = gateway.ends_as(second["msgId"], "failed")
         assert any("BadDeviceToken" in str(step) for step in trace["steps"])
-        # The token might have been one of the other environment's: it was tried there, once.
+        # The token might have belonged to the other environment, so it was tried there, once.
         assert {request["environment"] for request in apple.requests() if request["token"] == wrong.token} == {
             "production", "sandbox"
         }
@@ -119,7 +119,7 @@ def test_a_sender_killed_under_load_loses_nothing_and_repeats_little(own_gateway
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_proxy_that_cuts_loses_nothing_and_repeats_what_was_in_flight(own_gateway, away, apple, seed):
     chance = random.Random(seed)
-    # Five connections break, in the handshake or under load, so that no job is given back more than once.
+    # Five connections break, in the handshake or under load, so that no job is returned more than once.
     faults = [(chance.choice(("cut", "reset", "stall")), chance.randint(1, 30_000)) for _ in range(5)]
     faults.insert(chance.randrange(6), ("delay", 0.02))
     gateway = own_gateway()
@@ -138,8 +138,8 @@ def test_a_proxy_that_cuts_loses_nothing_and_repeats_what_was_in_flight(own_gate
             taken = [request["id"].replace("-", "") for request in apple.requests() if request["taken"]]
             assert set(taken) == set(messages), "nothing is lost, nothing is made up"
             repeats = len(taken) - len(set(taken))
-            # Each repeat goes back to a request without an answer, which the sender counts; a broken connection has as many
-            # as it had streams.
+            # Each repetition follows a request without an answer, which the sender counts. A broken connection has as many as it
+            # had streams.
             assert repeats <= sender.metric("requests_unknown_total") <= proxy.cuts * streams
             assert proxy.cuts >= 1
 
@@ -157,7 +157,7 @@ def test_a_slow_apple_stops_no_other_and_holds_no_more_than_its_bounds(
     apple.play({"streams": 20})
     with OtherApple(apple, streams=20, deaf=2 if way == "deaf" else 0, delay=0.3 if way == "slow" else 0) as other:
         sender = Sender(gateway, apple, None, limits, leaseSeconds=20, jobs=25)
-        # Production is slow, and a credential of its own serves the sandbox.
+        # Production is slow, and another credential serves the sandbox.
         sender.sections["apple"]["production"] = f"localhost:{other.production}"
         key = sender.sections["credentials"][0]["key"]
         sender.sections["credentials"] = [
@@ -177,7 +177,7 @@ def test_a_slow_apple_stops_no_other_and_holds_no_more_than_its_bounds(
                 return all("vendorAccepted" in gateway.steps(message) for message in messages)
 
             eventually(look, "all handed off", timeout=90)
-            # As many jobs again as the bound, while production does not answer.
+            # As many additional jobs as the bound, while production does not answer.
             assert most["streams"] <= 40 and most["held"] <= 50, most
             assert all("leaseLapsed" not in gateway.steps(message) for message in messages), "a lease lapsed"
 
@@ -195,7 +195,7 @@ def test_an_environment_that_cannot_be_reached_does_not_stop_the_other(own_gatew
     sender = Sender(gateway, apple, jobs=20)
     sender.sections["apple"]["sandbox"] = "localhost:1"
     with sender:
-        # Twice as many jobs as the sender holds wait for an Apple that is away.
+        # Twice as many jobs as the sender holds wait for an unreachable Apple.
         waiting = [gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"] for device in lost]
         eventually(lambda: sender.metric('failing{credential="main",environment="sandbox"}') == 1)
         eventually(lambda: sender.metric('outcomes_total{outcome="unsent"}') >= 20)
@@ -209,7 +209,7 @@ def test_an_environment_that_cannot_be_reached_does_not_stop_the_other(own_gatew
 
 
 def resident(process):
-    """The process's memory, in bytes."""
+    """Returns the process's resident memory in bytes."""
     with open(f"/proc/{process.pid}/status") as status:
         line = next(line for line in status if line.startswith("VmRSS:"))
     return int(line.split()[1]) << 10
@@ -229,7 +229,7 @@ def test_strangers_cannot_fill_the_senders_memory(own_gateway, apple):
             with socket.create_connection(("127.0.0.1", sender.hook), timeout=30) as stranger:
                 stranger.sendall(head.encode() + b"\r\n")
                 assert stranger.recv(64).startswith(f"HTTP/1.1 {status} ".encode())
-        # Those who look like the gateway share one bound: two of one address have room, and the others are sent away.
+        # Connections from the gateway's address share one bound: two are accepted, and the others are refused.
         strangers, answers = [], []
         try:
             for _ in range(40):
@@ -244,7 +244,7 @@ def test_strangers_cannot_fill_the_senders_memory(own_gateway, apple):
         finally:
             for stranger in strangers:
                 stranger.close()
-        # The paths of channels take no body of a caller without the token.
+        # The channel paths refuse the body of a caller without the token.
         with socket.create_connection(("127.0.0.1", sender.admin), timeout=30) as stranger:
             stranger.sendall(b"POST /v1/broadcasts HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n")
             assert stranger.recv(64).startswith(b"HTTP/1.1 403 ")
@@ -256,7 +256,7 @@ def test_the_senders_and_the_fakes_pages_follow_the_rules_of_http(own_gateway, a
     sender = Sender(own_gateway(), apple, hook=HOOK_SECRET)
     with sender:
         for port, path in ((sender.admin, b"/metrics"), (sender.admin, b"/healthz"), (apple.page, b"/"), (apple.page, b"/phones")):
-            # The fake answers under its own names alone.
+            # The fake answers only under its own names.
             own = b"Host: 127.0.0.1:%d\r\n" % port
             wanted, = answers(exchange(port, get(b"Connection: close\r\n", path, host=own)))
             head = exchange(port, get(b"Connection: close\r\n", path, method=b"HEAD", host=own))
@@ -303,7 +303,7 @@ def test_the_senders_listeners_speak_tls_and_take_a_renewed_certificate(own_gate
         eventually(lambda: "reloaded" in sender.log())
         second = (sender.folder / "own.pem").read_text()
         eventually(lambda: shown(admin).split() == second.split() and shown(hook).split() == second.split())
-        # A certificate that cannot be read leaves the one in force.
+        # An unreadable certificate leaves the current one in use.
         (sender.folder / "own.pem").write_text("no certificate")
         sender.reload()
         eventually(lambda: "reloadRefused" in sender.log())
@@ -313,7 +313,7 @@ def test_the_senders_listeners_speak_tls_and_take_a_renewed_certificate(own_gate
 def test_a_running_sender_tells_of_a_certificate_that_ends_soon(own_gateway, apple, tmp_path):
     gateway = own_gateway()
     sender = Sender(gateway, apple)
-    # In a few seconds its end is less than three days away.
+    # In a few seconds its expiry is less than three days away.
     end = int(time.time()) + 3 * 86_400 + 4
     dates = ("20200101000000Z", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(end)))
     own = authority(tmp_path).sign("own", dates=dates)
@@ -327,7 +327,7 @@ def test_a_running_sender_tells_of_a_certificate_that_ends_soon(own_gateway, app
         page = sender.get("/metrics")[1]
         assert f'longwire_apns_certificate_end_seconds{{certificate="admin"}} {end}\n' in page
         assert f"longwire_apns_certificate_warning_seconds {3 * 86_400}\n" in page
-        # A renewed one is in force after a reload, and is no news.
+        # A renewed certificate is in use after a reload, and is not logged.
         renewed = authority(tmp_path, "other").sign("renewed")
         own.file.write_bytes(renewed.file.read_bytes())
         own.key.write_bytes(renewed.key.read_bytes())
@@ -342,7 +342,7 @@ def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_p
     soon = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + 3 * 86_400 + 1_800))
     own = Certificate(tmp_path, "own", dates=("20200101000000Z", soon))
     proof = {"file": str(own.file), "keyFile": str(own.key)}
-    # The same certificate in another file is one more to replace.
+    # The same certificate in another file must be replaced, too.
     copy = tmp_path / "copy.pem"
     copy.write_bytes(own.file.read_bytes())
     sender.sections["admin"]["tls"] = {"listen": "127.0.0.1:0", **own.files()}
@@ -371,7 +371,7 @@ def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_p
             assert f'longwire_apns_certificate_end_seconds{{certificate="{use}"}} ' in page
         code, lines = check()
         assert (code, lines[:2]) == (0, [f"warning: {names}ends in 3 days" for names in (one, other)]), lines
-        # One that has ended is in the log once, too: the reload tells of it, and no line of the day follows.
+        # An expired certificate is also logged once, by the reload, and no daily line follows.
         ended = Certificate(tmp_path, "ended", dates=EXPIRED)
         own.file.write_bytes(ended.file.read_bytes())
         own.key.write_bytes(ended.key.read_bytes())
@@ -405,7 +405,7 @@ def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):
 def test_an_expired_key_is_named_and_costs_no_message(own_gateway, away, apple):
     gateway = own_gateway(app={"maxAttempts": 1})
     device = away(gateway)[0]
-    # Apple's clock is two hours ahead: the token that was signed a moment ago is too old for it.
+    # Apple's clock is two hours ahead, so a token that was signed a moment ago is too old for it.
     apple.play({"clockSeconds": 7_230})
     with Sender(gateway, apple) as sender:
         message = gateway.push(device.cid, "x", strategy=2, alert="A")["msgId"]
@@ -413,7 +413,7 @@ def test_an_expired_key_is_named_and_costs_no_message(own_gateway, away, apple):
         assert "ExpiredProviderToken" in sender.log()
         assert "behind Apple's" in sender.log() and "2 h 0 min" in sender.log()
         eventually(lambda: "rests: ExpiredProviderToken" in sender.get("/readyz")[1])
-        # No token is signed before Apple allows: the same one was sent again, and nothing after that.
+        # No token is signed before Apple allows it: the same one was sent again, and nothing after that.
         assert len({request["issuedAt"] for request in apple.requests()}) == 1
         count = len(apple.requests())
         second = gateway.push(device.cid, "y", strategy=2, alert="A")["msgId"]
@@ -447,7 +447,7 @@ def test_what_apple_accepted_while_the_gateway_was_away_is_reported_and_not_sent
         gateway.kill()
         away_since = time.monotonic()
         eventually(lambda: sender.metric('outcomes_total{outcome="accepted"}') > 0)
-        # The leases lapse before the gateway is back, so that the jobs are due again when it starts.
+        # The leases expire before the gateway is back, so the jobs are due again when it starts.
         eventually(lambda: time.monotonic() > away_since + 11)
         assert sender.metric("results_waiting") > 0
         gateway.start()
@@ -500,7 +500,7 @@ def test_a_replaced_key_takes_effect_without_a_restart(own_gateway, away, apple)
         eventually(lambda: "credentialRefused" in sender.log())
         assert "check the key file" in sender.log()
         eventually(lambda: "rests: InvalidProviderToken" in sender.get("/readyz")[1])
-        # The job waits at the gateway; a second one shows that the new key is used at once.
+        # The job waits at the gateway. A second one shows that the new key is used at once.
         sender.sections["credentials"][0]["key"] = right
         sender.reload()
         eventually(lambda: "reloaded" in sender.log())
@@ -552,7 +552,7 @@ def test_a_certificate_takes_the_place_of_a_key(own_gateway, away, apple, form):
     if form != "pem":
         bundle = apple.folder / "bundle.p12"
         words = ["openssl", "pkcs12", "-export", "-in", certificate["file"], "-inkey", certificate["keyFile"]]
-        # RC2 and triple DES, as the keychain of macOS writes them.
+        # RC2 and triple DES, as macOS Keychain writes them.
         words += ["-legacy"] if form == "p12 of macOS" else []
         subprocess.run([*words, "-out", str(bundle), "-passout", "pass:secret"], check=True, timeout=60)
         certificate = {"file": str(bundle), "password": "secret"}
@@ -661,7 +661,7 @@ def test_channels_of_live_activities_by_the_back_end_and_by_the_command_line(own
         return json.loads(done.stdout)
 
     with sender:
-        # Without a token in the configuration the paths are closed; beside them nothing changes.
+        # Without a token in the configuration the paths are closed. Others do not change.
         assert sender.ask("GET", "/v1/channels?topic=a", token=token)[0] == 403
         assert sender.get("/healthz")[0] == 200
         sender._secret("back-end", token)

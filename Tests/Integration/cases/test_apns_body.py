@@ -1,4 +1,4 @@
-"""What APNs's body carries: the transmission, the publisher's own keys, and what the app's template adds."""
+"""The content of an APNs body: the transmission, the publisher's own keys, and the additions of the app's template."""
 
 import json
 
@@ -12,7 +12,7 @@ from test_bounds import reload
 
 @pytest.fixture
 def absent(new_device):
-    """Makes a device that is registered with a token and gone."""
+    """Creates registered, disconnected devices, each with a token."""
 
     def make(gateway, token="ab" * 32):
         device = new_device(gateway, token=token)
@@ -159,7 +159,7 @@ def test_the_template_shapes_native_alerts_and_a_reload_changes_it(own_gateway, 
         assert body_of(third)["order"] == 7
         assert body_of(fourth)["aps"] == {"content-available": 1}
         assert (fourth["pushType"], fourth["priority"]) == ("background", 5)
-        # A sender of an app that is gone is closed, and told why.
+        # A sender of a removed app gets a Close with the reason.
         gateway.app["appId"] = "another"
         reload(gateway)
         with pytest.raises(Closed) as closed:

@@ -1,4 +1,4 @@
-"""What Apple takes is decided at the call; proxies, repeated calls of the hook, old certificates, and who reaches the fake."""
+"""Content that Apple refuses is refused at the call; proxies, repeated hook calls, old certificates, and access to the fake."""
 
 import base64
 import http.client
@@ -22,7 +22,7 @@ def push(gateway, cid, ios):
 
 
 class ConnectProxy:
-    """A proxy that takes CONNECT, with credentials where `user` is given; `asked` has each target and its answer."""
+    """A proxy for CONNECT, with credentials if `user` is given; `asked` has each target and its answer."""
 
     def __init__(self, user=None):
         self.proof = user and "Basic " + base64.b64encode(user.encode()).decode()

@@ -1,4 +1,4 @@
-"""Apps that the admin API makes: served without a restart, kept by the store, followed by every gateway."""
+"""Apps created by the admin API: served without a restart, stored, and known to every gateway."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def phone(gateway, app, **fields):
 
 
 def serve(gateway, app):
-    """The gateway with another app's secrets."""
+    """Makes the gateway's calls use another app's secrets."""
     gateway.app, gateway._token = app, None
     return gateway
 
@@ -69,7 +69,7 @@ def test_an_app_is_made_changed_and_kept_across_a_kill():
         gateway.ends_as(sent, "delivered")
         changed = act(gateway, "PATCH", "/v1/apps/shop", {"queue": {"bytes": 65536}})
         assert changed["changed"] and changed["settings"]["queue"] == {"bytes": 65536, "messages": 500}
-        device.ping()  # it is connected still
+        device.ping()  # still connected
 
         gateway.kill()
         gateway.start()
@@ -106,7 +106,7 @@ def test_old_and_new_secrets_hold_beside_each_other_for_a_time():
 
         eventually(old_one_ends, "the old secret's end", 30)
         assert len(act(gateway, "GET", "/v1/apps/shop")["appSecrets"]) == 1
-        # Who registered before knows nothing of it.
+        # Devices that registered before are not affected.
         old_phone.ping()
         new_phone.ping()
         master = act(gateway, "POST", "/v1/apps/shop/rotate", {"secret": "masterSecret", "overlapSeconds": 0})
@@ -160,7 +160,7 @@ def test_a_disabled_app_is_served_to_nobody_and_keeps_what_it_has():
         gateway.kill()
         gateway.start()
         assert [one["appId"] for one in act(gateway, "GET", "/v1/apps")["apps"]] == ["demo"]
-        # Made again, the app has its devices.
+        # Created again, the app has its devices.
         again = shop(gateway)
         serve(gateway, again)
         away.connect()
@@ -187,7 +187,7 @@ def test_what_is_timed_waits_for_a_disabled_app_and_goes_out_once_it_is_enabled(
         assert act(gateway, "POST", "/v1/apps/shop/disable")["disabled"]
         for device in devices:
             assert closed_with(lambda: device.receive(longwire_client.pb.Deliver)) == DISABLED
-        # The times pass, and the tasks are taken up some times in vain.
+        # The scheduled times pass, and several attempts at the tasks fail.
         time.sleep(max(0, due / 1000 - time.time()) + 1.5)
         assert act(gateway, "POST", "/v1/apps/shop/enable")["enabled"]
         for device in devices:
@@ -264,7 +264,7 @@ def test_every_gateway_follows_also_one_that_starts_later_or_takes_the_rows_over
         for gateway in cluster:
             eventually(lambda: "shop" in str(act(gateway, "GET", "/v1/apps")), "the app everywhere", 10)
         devices = [phone_anywhere(gateway, app) for gateway in cluster]
-        # The owner of the rows goes without a word: the next one reads them.
+        # The owner of the rows is killed, and the next owner reads them.
         owner = cluster.owners()[0]
         dead = next(one for one in cluster if cluster.map_of(one)["node"] == owner)
         dead.kill()
@@ -341,7 +341,7 @@ def test_an_app_just_made_is_known_at_every_gateway_of_a_cluster():
         first, second = cluster
         for number in range(20):
             app = retried(lambda: shop(first, f"shop{number}"))
-            # Each at once, and with no call between: the other gateway may not know the app yet.
+            # The device connects at once. The other gateway may not know the app yet.
             serve(second, app).authenticate()
             device = longwire_client.Device("127.0.0.1", second.device, app["appId"])
             try:
@@ -366,7 +366,7 @@ def test_a_cluster_gateway_that_knows_no_apps_yet_leases_no_jobs_of_theirs():
             retried(lambda: device.register(app["appSecret"], tokens=[longwire_client.pb.VendorToken(token=f"c{number}" * 32)]))
             device.close()
             sent.add(retried(lambda: gateway.push(device.state.cid.hex(), "x", alert="A", strategy=2))["msgId"])
-        # A damaged entry keeps part 0, which has the apps, from being opened.
+        # A damaged entry prevents the opening of part 0, which has the apps.
         log = f"{{lw:{cluster.name}:p0}}:log"
         epoch = rig.call("XREVRANGE", log, "+", "-", "COUNT", 1, key=log)[0][0].decode().split("-")[0]
         entry = f"{epoch}-{1 << 40}"

@@ -15,14 +15,14 @@ from test_disk import FaultyGateway, shim  # noqa: F401 (a fixture)
 
 
 def store(*words, **options):
-    """One `longwire store` command: its exit code and what it printed."""
+    """Runs one `longwire store` command; returns its exit code and output."""
     words = [binary("longwire"), "store", *map(str, words)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)
     return done.returncode, done.stdout + done.stderr
 
 
 def check(folder):
-    """What `store check` says of a folder, as JSON."""
+    """Returns the JSON of `store check` for a folder."""
     code, text = store("check", folder, "--json")
     found = json.loads(text)
     assert (code == 0) == found["isWhole"], text
@@ -30,7 +30,7 @@ def check(folder):
 
 
 def absent(gateway, new_device, count=3):
-    """Devices of the gateway that are not connected."""
+    """Returns disconnected devices of the gateway."""
     devices = [new_device(gateway, token="ab" * 32) for _ in range(count)]
     for device in devices:
         device.close()
@@ -39,7 +39,7 @@ def absent(gateway, new_device, count=3):
 
 
 def fill(gateway, devices, count=6):
-    """Messages for absent devices, some of them with jobs, tasks, names and request ids."""
+    """Publishes to disconnected devices, some messages with jobs, tasks, names and request ids."""
     for step in range(count):
         for number, device in enumerate(devices):
             gateway.push(device.cid, f"{step}", alert="A" if number % 2 else None)
@@ -79,13 +79,13 @@ def test_a_store_that_a_gateway_left_is_whole_and_counted(own_gateway, new_devic
     assert 0 < stats["disk"]["preallocatedBytes"] < stats["disk"]["bytes"] and stats["tables"] == found["tables"]
     code, text = store("stats", folder, "--text")
     assert code == 0 and "queued messages" in text and "preallocated zeros" in text, text
-    # Nothing changed: the gateway goes on from there.
+    # Nothing changed, so the gateway continues.
     gateway.start()
     assert gateway.api("GET", "user/cid/alias/chief")["data"]["cid"] == [devices[0].cid]
 
 
 def flip(path, offset):
-    """Turns a bit of a file over."""
+    """Flips a bit of a file."""
     with open(path, "r+b") as file:
         file.seek(offset)
         byte = file.read(1)[0]
@@ -112,7 +112,7 @@ def test_what_is_damaged_is_named(own_gateway, new_device):
     gateway.start()
     gateway.stop()
     table = max((folder / "rows").glob("*.sst"), key=lambda path: path.stat().st_size)
-    # Rows stand in front and the footer at the end; RocksDB does without a filter that it cannot read.
+    # Rows are at the start of the file and the footer at the end. RocksDB ignores an unreadable filter.
     for offset in (10, 100, table.stat().st_size - 1):
         flip(table, offset)
         found = check(folder)
@@ -134,18 +134,18 @@ def test_what_is_damaged_is_named(own_gateway, new_device):
 
 
 def backup(gateway, name):
-    """`store backup` of a running gateway: its exit code and what it printed."""
+    """Runs `store backup` of a running gateway; returns its exit code and output."""
     return store("backup", name, "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN)
 
 
 def move(gateway, folder):
-    """Has the gateway work on another folder, with the same apps."""
+    """Makes the gateway use another folder, with the same apps."""
     gateway.sections["store"]["path"] = str(folder)
     return gateway.start()
 
 
 class Publishers:
-    """Threads that push to absent devices; the books say when each push was answered."""
+    """Threads that push to disconnected devices and record the time of each answer."""
 
     def __init__(self, gateway, devices, count=3):
         self.gateway, self.devices, self.stop = gateway, devices, threading.Event()
@@ -178,7 +178,7 @@ def test_a_backup_under_load_has_all_that_was_accepted_before_it(own_gateway, ne
     began = []
     try:
         eventually(lambda: all(len(sent) > 30 for sent in publishers.sent.values()), "some messages")
-        for number in range(4):  # with other segments, and other files of the database, each time
+        for number in range(4):  # each time with other segments and database files
             time.sleep(0.5)
             began.append(time.monotonic())
             code, text = backup(gateway, f"b{number}")
@@ -192,7 +192,7 @@ def test_a_backup_under_load_has_all_that_was_accepted_before_it(own_gateway, ne
     spill = gateway.folder / "data/spill"
     assert not (spill / "backup").exists()
     made = [gateway.folder / f"data/backups/b{number}" for number in range(4)]
-    # The zeros and leftovers behind the records are not in it.
+    # The backup excludes zeros and leftovers after the records.
     assert sum(path.stat().st_size for path in made[3].rglob("*")) < sum(
         path.stat().st_size for path in (gateway.folder / "data").rglob("*") if "backups" not in path.parts)
     assert check(made[0])["isWhole"]
@@ -215,7 +215,7 @@ def test_a_backup_under_load_has_all_that_was_accepted_before_it(own_gateway, ne
             backlog = come_back(device, gateway).backlog
             got = [one.payload for one in device.receive_and_ack(len(before))]
             assert got == before, "every message accepted before the backup began, once and in order"
-            # Of those that came meanwhile the first few, and nothing else.
+            # Only the first few of the concurrent messages, and nothing else.
             late = [payload for payload, _ in sent[len(before):]]
             more = backlog - len(before)
             assert [one.payload for one in device.receive_and_ack(more)] == late[:more]
@@ -270,7 +270,7 @@ def test_a_damaged_backup_is_refused_and_nothing_is_written(own_gateway, new_dev
     code, text = store("restore", good, data)
     assert code == 1 and "in use by process" in text, text
     gateway.stop()
-    # A gateway does not take a backup for its store.
+    # A gateway refuses a backup as its store.
     gateway.sections["store"]["path"] = str(good)
     with pytest.raises(AssertionError, match="is a backup"):
         gateway.start()

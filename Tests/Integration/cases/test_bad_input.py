@@ -1,4 +1,4 @@
-"""Every bad thing a peer, a publisher or an operator may do gets its own clear answer, and the gateway goes on."""
+"""Every invalid input of a peer, a publisher or an operator gets a specific answer, and the gateway keeps running."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from longwire_client import Closed, Connection, Device, DeviceState, Sender, enc
 
 
 def close_code(gateway, *chunks, port=None):
-    """What the gateway closes with after these bytes; the socket must then end."""
+    """Returns the gateway's close code after these bytes; the socket must then end."""
     connection = Connection("127.0.0.1", port or gateway.device)
     try:
         for chunk in chunks:
@@ -41,7 +41,7 @@ def test_before_hello(gateway):
     assert close_code(gateway, encode(pb.Ping(nonce=1))) == 410, "not a Hello"
     assert close_code(gateway, b"\x01\xff\xff\xff") == 411, "too large"
     assert close_code(gateway, frame(1, b"\xff\xff\xff")) == 412, "no message"
-    # The greeting of a WebSocket, to another path: the port answers in HTTP and ends the connection.
+    # A WebSocket request to another path: the port answers in HTTP and closes the connection.
     with socket.create_connection(("127.0.0.1", gateway.device), timeout=10) as http:
         http.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = b"".join(iter(lambda: http.recv(4_096), b""))
@@ -158,7 +158,7 @@ def test_push_refusals(gateway, new_device):
     # Strategies that need a token, for a device without one.
     for strategy in (2, 4):
         assert code(lambda body: body["settings"].update(strategy={"default": strategy})) == (400, 20001)
-    # Nothing of all this reached the device.
+    # The device received no message from these requests.
     assert gateway.view(device.cid)["queue"]["messages"] == 0
 
 

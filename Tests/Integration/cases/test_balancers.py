@@ -1,4 +1,4 @@
-"""TCP balancers before the gateway: PROXY headers of both versions, written by hand and by HAProxy."""
+"""TCP balancers before the gateway: PROXY headers of both versions, handwritten and from HAProxy."""
 
 import contextlib
 import socket
@@ -17,13 +17,13 @@ SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def header(client="203.0.113.9", port=4_000):
-    """What a balancer says of a client."""
+    """Returns a balancer's header of version 2 for a client."""
     addresses = socket.inet_aton(client) + socket.inet_aton("192.0.2.1") + struct.pack(">HH", port, 7_000)
     return SIGNATURE + struct.pack(">BBH", 0x21, 0x11, len(addresses)) + addresses
 
 
 def line(client="203.0.113.9", port=4_000):
-    """The same as version 1 says it."""
+    """Returns the same as a line of version 1."""
     return f"PROXY TCP4 {client} 192.0.2.1 {port} 7000\r\n".encode()
 
 
@@ -55,7 +55,7 @@ def test_the_guard_on_plain_registration_sees_the_client_and_not_the_balancer(ga
     for client, code, write in (
         ("203.0.113.9", 403, header), ("127.0.0.9", None, header), ("203.0.113.9", 403, line), ("127.0.0.9", None, line)):
         connection = Connection("127.0.0.1", gateway.device)
-        # The header in pieces, and the Hello right behind it.
+        # The header in pieces, followed directly by the Hello.
         whole = write(client)
         connection.socket.sendall(whole[:7])
         time.sleep(0.05)

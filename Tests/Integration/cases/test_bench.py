@@ -1,4 +1,4 @@
-"""longwire bench against a real gateway: short runs whose figures do not matter, but whose books must agree."""
+"""longwire bench against a real gateway: short runs whose counts must agree, whatever their figures."""
 
 import contextlib
 import json
@@ -15,13 +15,13 @@ QUICKLY = ["--duration", "0.5", "--warmup", "0.2"]
 
 @pytest.fixture(scope="module")
 def loaded():
-    """One gateway on its ordinary deadlines, and a devices file that the runs share."""
+    """Runs one gateway with its default deadlines, and a devices file that the runs share."""
     with Gateway() as gateway:
         yield gateway
 
 
 def command_line(gateway, *words, addresses=None):
-    """`addresses` are others than those of the plain listeners, by their options."""
+    """Returns a command line; `addresses` replace those of the plain listeners, by option."""
     app = gateway.app
     command = [binary("longwire"), "bench", *words, "--app-id", app["appId"], "--app-key", app["appKey"]]
     command += ["--app-secret", app["appSecret"], "--master-secret", app["masterSecret"]]
@@ -36,7 +36,7 @@ def command_line(gateway, *words, addresses=None):
 
 
 def bench(gateway, *words, code=0, capture=None, files=None, addresses=None, variables=None):
-    """One run; `files` is the hard limit of open files that the generator has."""
+    """Runs the generator; `files` is its hard limit of open files."""
     command = command_line(gateway, *words, addresses=addresses)
     environment = {**(variables or {}), "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "SWIFT_BACKTRACE": "enable=no"}
     limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
@@ -48,12 +48,12 @@ def bench(gateway, *words, code=0, capture=None, files=None, addresses=None, var
 
 
 def report(gateway, *words, **options):
-    """The JSON report of a run that went well."""
+    """Returns the JSON report of a successful run."""
     return json.loads(bench(gateway, *words, "--json", "-", **options).stdout)
 
 
 def agree(found, accepted, delivered="delivered"):
-    """Nothing lost, nothing repeated, nothing left open: with as many messages as were asked for, where that is known."""
+    """Checks that no message is lost, repeated or pending, and that the counts match the known ones."""
     metrics = found["metrics"]
     assert metrics["loss"] == metrics["repeats"] == metrics["refused"] == metrics["unanswered"] == 0, found
     assert metrics["accepted"] == metrics[delivered] > 0, found
@@ -75,7 +75,7 @@ def test_live_at_the_maximum_and_at_a_rate(loaded):
     agree(report(loaded, "live", "--devices", "60", "--in-flight", "50", *QUICKLY), None)
     paced = report(loaded, "live", "--devices", "60", "--rate", "500", "--senders", "1", *QUICKLY)
     agree(paced, None)
-    # 0.7 s in all; a busy machine may fall behind, never go ahead.
+    # 0.7 s in total. A busy machine may lag, but never lead.
     assert 1 <= paced["metrics"]["accepted"] <= 350
     assert paced["metrics"]["deliver.p50"] > 0 and paced["metrics"]["sendLag.p50"] >= 0
 
@@ -159,7 +159,7 @@ def test_a_terminal_sees_a_progress_bar_and_the_table_stays_clean(loaded):
         running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True)
         os.close(theirs)
         drawn = ""
-        with contextlib.suppress(OSError):  # what a terminal reads when its last writer has gone
+        with contextlib.suppress(OSError):  # a terminal's error once its last writer has closed it
             while piece := os.read(ours, 1 << 16):
                 drawn += piece.decode()
         table, _ = running.communicate(timeout=60)

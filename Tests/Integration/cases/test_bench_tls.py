@@ -1,4 +1,4 @@
-"""longwire bench through TLS against a real gateway: books that agree, and handshakes that fail counted by their reason."""
+"""longwire bench through TLS against a real gateway: counts that agree, and failed handshakes counted by reason."""
 
 import contextlib
 import itertools
@@ -30,7 +30,7 @@ def made(tmp_path_factory):
 
 
 def secure(made, **more):
-    """A gateway with TLS beside each plain listener."""
+    """Runs a gateway with TLS beside each plain listener."""
     gateway = Gateway(limits=QUICK)
     gateway.tls = dict(zip(("device", "http", "senders", "admin"), free_ports(4)))
     for name, port in gateway.tls.items():
@@ -46,7 +46,7 @@ def loaded(made):
 
 @pytest.fixture(scope="module")
 def strict(made):
-    """The same, for clients with a certificate."""
+    """Runs a gateway whose TLS listeners require client certificates."""
     with secure(made, clientAuthorities=str(made.root.file)) as gateway:
         yield gateway
 
@@ -77,7 +77,7 @@ def test_devices_and_senders_through_tls(loaded, made):
 
 def test_a_storm_and_a_return_through_tls(loaded, made):
     words = ["--tls", "--ca", str(made.root.file), "--devices", "60", "--messages", "3"]
-    # Senders may stay on their plain listener, as they do in a trusted network.
+    # Senders may use their plain listener, as in a trusted network.
     addresses = {"--device-address": f"127.0.0.1:{loaded.tls['device']}"}
     for mode in ("storm", "offline"):
         found = report(loaded, mode, *words, addresses=addresses)
@@ -110,7 +110,7 @@ def test_handshakes_that_fail_are_told_by_their_reason(loaded, strict, made):
         return bench(gateway, "idle", "--connections", "5", "--hold", "0.1", *words, code=code,
                      addresses=addresses or everywhere(gateway)).stderr
 
-    # Devices that are known already: their connections alone are at stake.
+    # The devices are already registered, so only their connections are tested.
     report(loaded, "idle", "--connections", "5", "--hold", "0.1")
     report(strict, "idle", "--connections", "5", "--hold", "0.1")
     told = refused(loaded, "--tls", "--ca", str(made.stranger.file))
@@ -124,7 +124,7 @@ def test_handshakes_that_fail_are_told_by_their_reason(loaded, strict, made):
     assert "certificate required" in told and "--cert FILE" in told, told
     told = refused(strict, "--tls", *trusting, "--cert", str(made.foreign.file), "--key", str(made.foreign.key))
     assert "TLS handshake of a device: " in told and "unknown ca" in told and "--cert FILE" in told, told
-    # One side speaks TLS and the other does not.
+    # Only one side uses TLS.
     plain = {**everywhere(loaded), "--device-address": f"127.0.0.1:{loaded.device}"}
     told = refused(loaded, "--tls", *trusting, addresses=plain)
     assert "TLS handshake of a device: " in told and "may not speak TLS" in told, told
@@ -135,7 +135,7 @@ def test_handshakes_that_fail_are_told_by_their_reason(loaded, strict, made):
 
 @contextlib.contextmanager
 def garbling(port):
-    """A port that passes every other connection on to `port`, and answers the rest with what is no TLS."""
+    """Runs a port that forwards every second connection to `port`, and answers the others with bytes that are not TLS."""
     listener = socket.create_server(("127.0.0.1", 0))
     opened = []
 

@@ -1,4 +1,4 @@
-"""Sizes that one layer allows reach no layer that cannot take them: each is refused or served, and the process keeps running."""
+"""Inputs of the maximum size of one layer are refused or processed by the layers below, and the process keeps running."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from longwire_client import Sender
 
 @pytest.fixture
 def gateway(own_gateway):
-    """The smallest journal and the largest frames that can be configured."""
+    """Runs a gateway with the smallest journal and the largest frames that can be configured."""
     limits = {**QUICK, "journalBytes": 16 << 20, "frameBytes": 131_072, "outboxBytes": 1 << 20}
     queue = {"messages": 30_000, "bytes": 1 << 30, "overflow": "dropOldest"}
     one = own_gateway(limits=limits, app={"queue": queue})

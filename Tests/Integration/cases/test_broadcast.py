@@ -1,4 +1,4 @@
-"""Broadcasts to all and to tags, over real sockets: online, offline, the enumerator's jobs, a kill in its midst, a stop."""
+"""Broadcasts to all and to tags, over real sockets: online, offline, enumerator jobs, a kill, a stop."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ def body(payload="news", audience="all", request_id=None, **fields):
 
 
 def broadcast(gateway, payload="news", path="push/all", **fields):
-    """One broadcast; its task id."""
+    """Sends one broadcast; returns its task id."""
     return gateway.api("POST", path, body(payload, **fields))["data"]["taskid"]
 
 
@@ -51,7 +51,7 @@ def refusal(call):
 
 
 def drain(gateway, count, timeout=30):
-    """Leases until `count` jobs were seen, settling each as accepted; their cids."""
+    """Leases and accepts `count` jobs; returns their cids."""
     found = []
 
     def look():
@@ -69,7 +69,7 @@ FREE = {"broadcastsPerMinute": 0, "broadcastsPerDay": 0, "fastTagBroadcastsPerMi
 
 @pytest.fixture
 def house(own_gateway):
-    """A gateway of two loops whose live deadline is short and whose quotas are not."""
+    """Runs a gateway of two loops with a short live deadline and high quotas."""
     return own_gateway(limits={**QUICK, "liveDeadlineMilliseconds": 1_500}, app={"push": FREE})
 
 
@@ -279,7 +279,7 @@ def test_an_ack_above_the_log_closes_the_session(house, new_device):
 
 def test_broadcast_quotas_have_their_own_codes(own_gateway):
     def soon_refused(call):
-        """The minute may end between two calls; the first call of a new one uses it up again."""
+        """Repeats a call that must be refused, because the minute may end between two calls."""
         with contextlib.suppress(Refused):
             call()
         return refusal(call)

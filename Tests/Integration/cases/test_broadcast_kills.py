@@ -1,5 +1,8 @@
-"""Broadcasts across SIGKILLs: a device that comes back is sent everything that was pending for it, in order, and nothing ends
-`delivered` that its device was never sent."""
+"""Broadcasts across SIGKILLs.
+
+A device that reconnects receives all its pending messages in order, and no message ends `delivered` that its device was never
+sent.
+"""
 
 import concurrent.futures
 import time
@@ -9,7 +12,7 @@ from longwire_client import Closed, pb
 from test_broadcast import ALERT, FREE, broadcast, states
 
 DEVICES, BROADCASTS, REPETITIONS = 150, 6, 4
-# The deadlines of what was sent pass while the devices come back: the rows that tell of it are read then.
+# The deadlines of the sent messages pass while the devices reconnect, when their rows are read.
 LIMITS = {
     "liveDeadlineMilliseconds": 2_500, "suspectSilenceMilliseconds": 60_000, "unannouncedCloseDelayMilliseconds": 600,
     "spillAfterSeconds": 1,
@@ -17,7 +20,7 @@ LIMITS = {
 
 
 def read(device, count):
-    """The sequences of what it is sent, until its position does not cover `count` of them; none is acked."""
+    """Returns the received sequences until the position lacks `count` of them; none is acked."""
     found = []
     while len(set(found)) < count:
         message = device.receive(timeout=10)
@@ -27,14 +30,14 @@ def read(device, count):
 
 
 def come_back(device, delay, count):
-    time.sleep(delay)  # the fleet's return is spread over a second: that is the case under test
+    time.sleep(delay)  # the reconnects are spread over a second, which is the tested case
     end = time.monotonic() + 30
     while True:
         try:
             device.connect(application_state=pb.FOREGROUND)
             return read(device, count)
         except (Closed, ConnectionError):
-            # Turned away while the gateway comes up.
+            # Refused while the gateway starts.
             assert time.monotonic() < end
         except TimeoutError:
             return None
@@ -49,13 +52,13 @@ def test_un_acked_broadcasts_come_again_after_a_kill_while_their_deadlines_pass(
             tasks = []
             for number in range(BROADCASTS):
                 tasks.append(broadcast(gateway, f"{repetition} {number}", push_channel=ALERT))
-                time.sleep(0.1)  # their deadlines pass one after the other
+                time.sleep(0.1)  # their deadlines pass one after another
             first = repetition * BROADCASTS + 1
             expected = list(range(first, first + BROADCASTS))
             for found in pool.map(lambda device: read(device, BROADCASTS), devices):
                 assert found == expected
             gateway.kill()
-            # It is up again when the first deadlines are about to pass, or have just passed.
+            # The gateway is up again when the first deadlines are about to pass or have just passed.
             down = began + 1.6 + 0.4 * repetition - time.monotonic()
             time.sleep(max(0.0, down))
             gateway.start()

@@ -16,7 +16,7 @@ from painter import PAINT, answering
 
 
 class Command:
-    """A running `longwire connect`, whose JSON lines are kept as they come."""
+    """A running `longwire connect` that collects its JSON lines."""
 
     def __init__(self, gateway, state, *arguments):
         port = gateway.device_tls if "--tls" in arguments else gateway.device
@@ -72,7 +72,7 @@ def longwire(gateway, *words, code=0, **options):
         "LONGWIRE_HTTP": f"127.0.0.1:{gateway.http}",
         "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}",
     }
-    # Nothing else of ours reaches it, but a sanitized build has its options from here.
+    # The command gets no other variables, but a sanitized build needs its options.
     environment |= {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
     done = subprocess.run(
         [binary("longwire"), *words], env=environment, capture_output=True, text=True, timeout=60, **options)
@@ -246,7 +246,7 @@ def test_an_output_that_cannot_be_written_is_one_line_and_an_exit_code(gateway, 
         "SWIFT_BACKTRACE": "enable=no"}
     command = " ".join([binary("longwire"), *words])
     if output == "| true":
-        # The reader has gone before the first line.
+        # The reader closes its end before the first line.
         reading, writing = os.pipe()
         os.close(reading)
         done = subprocess.run(["sh", "-c", f"exec {command}"], env=environment, stdout=writing, stderr=subprocess.PIPE,
@@ -256,7 +256,7 @@ def test_an_output_that_cannot_be_written_is_one_line_and_an_exit_code(gateway, 
         done = subprocess.run(["sh", "-c", f"exec {command} {output}"], env=environment, stderr=subprocess.PIPE,
                               text=True, timeout=60)
     if output == "| true":
-        # It had enough, as `head` has: no error, and nothing to say.
+        # The command ends as if `head` had closed the pipe, without an error message.
         assert (done.returncode, done.stderr) == (141, "")
         return
     assert done.returncode == 74, done.stderr
@@ -317,7 +317,7 @@ def test_a_devices_reason_drives_no_terminal(gateway, new_device, form):
 
 
 def test_what_an_http_server_answers_drives_no_terminal():
-    # JSON may have these as they are, and ends of lines between its words.
+    # JSON allows these characters unescaped in strings, and newlines between its tokens.
     body = '{"code": 0, "\x9b31m\u202e":\n"fine"\n}'.encode()
     with answering(200, body) as address:
         words = ["push", "--all", "--payload", "x", "--http", address, "--app", "a", "--app-key", "k", "--master-secret", "s"]

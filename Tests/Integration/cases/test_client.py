@@ -10,7 +10,7 @@ from test_client_package import consumer  # noqa: F401
 
 
 class Driver:
-    """One run of Tests/Integration/parties/client: a phone whose app is a process."""
+    """One run of Tests/Integration/parties/client, an app in a process."""
 
     def __init__(self, program, gateway, state):
         arguments = ["127.0.0.1", str(gateway.device), APP["appId"], APP["appSecret"], str(state)]
@@ -29,13 +29,13 @@ class Driver:
         self.process.stdin.write(" ".join(words) + "\n")
 
     def expect(self, word):
-        """The rest of the next line, which begins with this word."""
+        """Returns the rest of the next line, which must begin with this word."""
         line = self.lines.get(timeout=TIMEOUT)
         assert line[0] == word, line
         return line[1:]
 
     def end(self, *, kill=False):
-        """Ends the process; what it had printed and nobody looked at."""
+        """Ends the process; returns the unread output."""
         if kill:
             self.process.kill()
         else:
@@ -48,7 +48,7 @@ class Driver:
 
 @pytest.fixture
 def phone(consumer, gateway, tmp_path):  # noqa: F811
-    """Starts the app on one phone; with `launch` again, the next process on the same state."""
+    """Starts the app on one phone; another `launch` starts the next process with the same state."""
     running = []
 
     def launch():
@@ -62,7 +62,7 @@ def phone(consumer, gateway, tmp_path):  # noqa: F811
 
 
 def registered(phone, gateway):
-    """A phone that was registered and whose app is dead now; its cid."""
+    """Registers a phone and ends its app; returns its cid."""
     app = phone()
     app.say("start")
     cid = app.expect("welcomed")[0]
@@ -72,7 +72,7 @@ def registered(phone, gateway):
 
 
 def silent(gateway, cid, payload):
-    """Publishes a message whose notification only wakes the app, and plays the sender to APNs."""
+    """Publishes a message whose notification only wakes the app, and acts as the APNs sender."""
     body = gateway.push_body(cid, payload)
     body["push_channel"] = {"ios": {"type": "notify", "aps": {"content-available": 1}}}
     message = gateway.api("POST", "push/single/cid", body)["longwire"]["messages"][0]
@@ -101,7 +101,7 @@ def test_a_silent_push_wakes_the_app_and_what_it_fetches_counts_as_received(phon
         app = phone()
         app.say("start")
         app.expect("welcomed")
-    # In the background nothing is handed over before the app fetches.
+    # In the background no message is delivered before the app fetches.
     app.say("fetch", ids)
     assert app.expect("message") == [message["msgId"], "news"]
     assert app.expect("fetched") == ["1", "complete"]
@@ -139,7 +139,7 @@ def test_a_tap_before_the_start_opens_the_message_once(phone, gateway):
     app.expect("welcomed")
     gateway.ends_as(message["msgId"], "opened")
     app.say("state", "foreground")
-    # The first message that comes is the one behind it: the tapped one is not handed over a second time.
+    # The first delivered message is the next one: the tapped one is not delivered again.
     assert app.expect("message") == [later["msgId"], "later"]
     assert app.end() == [["stopped"]]
     counts = numbers(gateway, message)

@@ -1,4 +1,4 @@
-"""A Close that names an alternate, as a cluster's gateways send it, to the client of `longwire connect`."""
+"""A Close with an alternate, as a cluster's gateways send it, to the client of `longwire connect`."""
 
 import contextlib
 import shutil
@@ -17,7 +17,7 @@ MOVED = 202
 
 
 class Router:
-    """A gateway that holds no device: it reads each Hello and sends the device to `alternate`."""
+    """A gateway without devices that reads each Hello and redirects the device to `alternate`."""
 
     def __init__(self, tls=None):
         self.alternate, self.hellos, self.tls = "", [], tls
@@ -111,7 +111,7 @@ def test_a_device_follows_to_its_owner_at_once_and_comes_back_when_the_owner_die
     message = gateway.push(cid, "to the owner's device")
     assert device.first("message")["msgId"] == message["msgId"]
     gateway.kill()
-    # One session was all that the alternate was for.
+    # The alternate is used for one session only.
     eventually(lambda: len(ports(device)) >= 3)
     assert ports(device)[2] == node.port
     gateway.start()
@@ -139,7 +139,7 @@ def test_gateways_that_send_a_device_to_each_other_are_asked_in_backoff(own_gate
     eventually(lambda: len(device.all("retry")) >= 8)
     waits = [line["afterMilliseconds"] for line in device.all("retry")]
     assert ports(device)[:4] == [one.port, other.port, one.port, other.port]
-    # To the other one at once; each way back is a failure, and waits as failures do.
+    # The redirect is followed at once. Each return is a failure with backoff.
     assert waits[0:8:2] == [0, 0, 0, 0]
     assert sum(waits[1:8:2]) > 0
     one.alternate = f"127.0.0.1:{gateway.device}"

@@ -1,4 +1,4 @@
-"""A package of another company that depends on LongwireClient: what it can name, what it links, and that it receives."""
+"""An external package that depends on LongwireClient: its visible names, its link step, and a received message."""
 
 import pathlib
 import shutil
@@ -30,7 +30,7 @@ let package = Package(
 
 @pytest.fixture(scope="module")
 def consumer(tmp_path_factory):
-    """The Linux example, built as a package of its own, and beside it the app of test_client.py."""
+    """Builds the Linux example as a separate package, and the app of test_client.py beside it."""
     if shutil.which("swift") is None:
         pytest.skip("no Swift toolchain")
     folder = tmp_path_factory.mktemp("consumer")

@@ -1,4 +1,4 @@
-"""A machine whose clock was wrong at the gateway's start, and is set right."""
+"""A machine whose clock was wrong at the gateway's start, and is corrected."""
 
 import glob
 import json
@@ -14,7 +14,7 @@ STEP = 1_800
 
 
 class Shifted(Gateway):
-    """Runs with a clock of its own, as the file `clock` says; the monotonic clocks stay true."""
+    """A gateway whose wall clock follows the file `clock`; its monotonic clocks are correct."""
 
     def set_clock(self, seconds):
         (self.folder / "clock").write_text(f"{seconds:+d}\n")
@@ -24,7 +24,7 @@ class Shifted(Gateway):
             **os.environ, "SWIFT_BACKTRACE": "enable=no", "LD_PRELOAD": LIBRARY, "FAKETIME_NO_CACHE": "1",
             "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"), "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "DONT_FAKE_MONOTONIC": "1"}
-        # The library changes the environment of the first program that loads it, under which Swift loses its arguments.
+        # libfaketime changes the environment of the first program that loads it, after which Swift loses its arguments.
         words = ["sh", "-c", 'exec "$0" "$@"', binary("longwired"), "--config", str(self.config), *arguments]
         options = {"stdout": self._log, "stderr": subprocess.STDOUT, **options}
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder, **options)
@@ -50,7 +50,7 @@ def test_a_step_of_the_clock_blocks_no_authentication_and_is_told():
         assert done.returncode == 1 and clock["verdict"] == "problem", clock
         assert re.search(r" 1[78]\d\d\.\d+ s off", clock["found"]) and "restart" in clock["advice"], clock
         assert re.search(r"^longwire_clock_offset_seconds 1[78]\d\d", gateway.metrics(), re.MULTILINE)
-        # The remedy that it names.
+        # The remedy in its log.
         gateway.stop()
         gateway.start()
         assert "reason" not in readiness()

@@ -1,4 +1,4 @@
-"""Three gateways as one: any takes any call and any device, and a dead one's parts are served by the others."""
+"""Three gateways as one: each accepts any call and any device, and others take over the partitions of a dead one."""
 
 import contextlib
 import json
@@ -40,14 +40,14 @@ def shared(rig):
 
 @pytest.fixture
 def cluster(shared):
-    """The cluster of most tests, at rest: no part is on its way since the test before."""
+    """The cluster of most tests, after all partition moves of the previous test have ended."""
     eventually(shared.is_even, "an even share for each", 60.0)
     shared.wait_until_served()
     return shared
 
 
 def come_back(device, gateway, timeout=30.0, **fields):
-    """Connects through a gateway, again while the device's part changes hands."""
+    """Connects through a gateway, and retries while the device's partition changes its owner."""
     device.address = ("127.0.0.1", gateway.device)
     end = time.monotonic() + timeout
     while True:
@@ -62,7 +62,7 @@ def come_back(device, gateway, timeout=30.0, **fields):
 
 
 def devices(cluster, new_device, count=12, **fields):
-    """Devices registered through each gateway in turn; their parts are anywhere. Each has a `token` of its own."""
+    """Registers devices through each gateway in turn, each with its own `token`; their partitions are arbitrary."""
     token = fields.pop("token", None)
 
     def register(number):
@@ -73,7 +73,7 @@ def devices(cluster, new_device, count=12, **fields):
             try:
                 return new_device(cluster[number % len(cluster.gateways)], **fields)
             except Closed as closed:
-                # Its part may just be on its way to another gateway.
+                # The device's partition may just be moving to another gateway.
                 if closed.code != 202 or time.monotonic() > end:
                     raise
                 time.sleep(0.1)
@@ -106,14 +106,14 @@ def test_a_captured_registration_is_not_taken_by_the_next_owner_of_its_part(clus
     first = said_hello(cluster[0], captured)
     first.receive(pb.Welcome)
     first.close()
-    # The gateways deal registrations to parts by their proofs.
+    # The gateways assign registrations to partitions by their proofs.
     owners = cluster.owners()
     part = int.from_bytes(pb.Hello.FromString(captured[4:]).proof[:4], "big") % len(owners)
     heir = next(node for node in sorted(set(owners)) if node != owners[part])
     cluster[0].admin_call("POST", "/v1/cluster/move", {"part": part, "to": heir})
     eventually(lambda: cluster.owners()[part] == heir, "the part at its heir")
     for gateway in cluster.gateways:
-        # "moved" as long as a gateway still gives it away.
+        # "moved" as long as a gateway still hands the partition over.
         assert eventually(lambda: {202: None}.get(code := close_code(said_hello(gateway, captured)), code)) == 300
 
 
@@ -124,12 +124,12 @@ def test_any_gateway_takes_any_push_for_any_device(cluster, new_device):
         assert message["status"] == "successed_online"
         (got,) = device.receive_and_ack(1)
         assert got.payload == f"to {number}".encode()
-        # Asked of the third one.
+        # The query goes to the third gateway.
         cluster[(number + 2) % 3].ends_as(message["msgId"], "delivered")
 
 
 def register(device, timeout=30.0):
-    """Registers, again while the device's part changes hands."""
+    """Registers, and retries while the device's partition changes its owner."""
     end = time.monotonic() + timeout
     while True:
         try:
@@ -147,7 +147,7 @@ def test_devices_over_a_websocket_and_tls_are_relayed_to_their_owners(rig, tmp_p
     wire = lambda address, timeout: ws.Wire.to(address, timeout, tls=trusting)  # noqa: E731
     with Cluster(rig, count=2, limits=QUICK, certificate=(server.file, server.key)) as cluster, contextlib.ExitStack() as stack:
         made = []
-        # Parts are anywhere: of a dozen devices some are the other gateway's.
+        # Partitions are arbitrary: of a dozen devices some belong to the other gateway.
         for _ in range(12):
             device = longwire_client.Device("127.0.0.1", cluster[0].device_tls, APP["appId"], wire=wire)
             stack.callback(device.close)
@@ -211,7 +211,7 @@ def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluste
         return (report["accepted"], report["pending"]) == (9, 0)
 
     eventually(counted, "the report of the list")
-    # Of a single push, too, whichever gateway has it.
+    # A single push, too, whichever gateway owns it.
     single = cluster[0].push(cids[0], "single")["taskId"]
     targets[0].receive_and_ack(1)
     for gateway in cluster.gateways:
@@ -221,7 +221,7 @@ def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluste
     cluster[2].api("POST", "push/all", body)
     for device in targets:
         assert device.receive_and_ack(1)[0].payload == b"all"
-    # A device's part and its alias's part may be the asking gateway's own or another's: each mix of the two comes up.
+    # A device's partition and its alias's partition may be local or remote, so each combination occurs.
     for number, cid in enumerate(cids):
         cluster[number // 3].api("POST", "user/alias", {"data_list": [{"cid": cid, "alias": f"boss{number}"}]})
         for gateway in cluster.gateways:
@@ -246,7 +246,7 @@ def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(ri
             assert [one.payload for one in got] == [f"{number}.{step}".encode() for step in range(3)]
             for name in waiting[device.cid]:
                 survivors[(number + 1) % 2].ends_as(name, "deliveredOffline")
-        # The dead one comes back and gets its share.
+        # The killed gateway restarts and gets its share.
         cluster[1].start()
         eventually(lambda: len(set(cluster.owners())) == 3, "parts at the gateway that is back")
         cluster.wait_until_served()
@@ -254,7 +254,7 @@ def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(ri
             message = retried(lambda: cluster[1].push(device.cid, "again"))
             come_back(device, cluster[number % 3])
             assert [one.payload for one in device.receive_and_ack(1)] == [b"again"]
-            # Flagged, unless the device was still connected.
+            # Flagged as offline, unless the device was still connected.
             eventually(
                 lambda: cluster[0].trace(message["msgId"])["state"] in ("delivered", "deliveredOffline"), "the end")
 
@@ -267,7 +267,7 @@ def test_a_takeover_with_alerts_on_their_way_shows_each_once(rig, new_device):
             device.close()
         for device in targets:
             eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
-        # Apple answers when the dead gateway's parts have no owner yet.
+        # Apple answers when the dead gateway's partitions have no owner yet.
         apple.play({"rules": [{"delayMilliseconds": 1_000}]})
         with Sender(cluster[0], apple, None, {"requestMilliseconds": 8_000}, leaseSeconds=60, waitSeconds=1) as sender:
             messages = [
@@ -295,7 +295,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
         dead = by_node[owners[0]]
         others = [one for one in cluster if one is not dead]
         token = others[0].authenticate()
-        # A damaged entry at the end of the log of part 0; its owner dies.
+        # A damaged entry at the end of the log of part 0, whose owner is killed.
         log = f"{{lw:{cluster.name}:p0}}:log"
         epoch = rig.call("XREVRANGE", log, "+", "-", "COUNT", 1, key=log)[0][0].decode().split("-")[0]
         entry = f"{epoch}-{1 << 40}"
@@ -311,7 +311,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
         eventually(are_open, "owners of the other parts", 30.0)
 
         def reach(gateway, device, text):
-            """A push through a gateway, answered within some seconds; False: the device's part has no owner."""
+            """Pushes through a gateway for a few seconds; returns False if the device's partition has no owner."""
             try:
                 retried(lambda: gateway.push(device.cid, text), 5.0)
             except Refused:
@@ -323,7 +323,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
 
         served = [device for device in targets if reach(others[1], device, "first")]
         assert len(served) >= 6, f"{len(served)} of 12 devices are served; an eighth of all should not be"
-        # A gateway that starts now serves, too. It cannot know which earlier tokens are void, so it refuses them.
+        # A newly started gateway serves, too. It does not know which earlier tokens are void, so it refuses them.
         dead.start()
         eventually(lambda: len(set(cluster.owners(dead)) - {None}) == 3, "parts at the gateway that is back", 60.0)
         dead._token = None
@@ -333,7 +333,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
         assert refused.value.body["code"] == 10001, refused.value
         others[0].call("GET", f"/v2/{dead.app['appId']}/user/status/{served[0].cid}", headers={"token": token})
         assert cluster.owners()[0] is None
-        # Mended: part 0 is opened at the next try, and tells what it knows.
+        # After the repair the next attempt opens part 0, which has this information.
         rig.call("XDEL", log, entry, key=log)
         cluster.wait_until_served(120.0)
 
@@ -346,7 +346,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
                 return None
 
         eventually(is_good, "the earlier token as good")
-        # A report of a day needs the counts of every part.
+        # A daily report needs the counts of every partition.
         day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))
         report = retried(lambda: dead.api("GET", f"report/push/date/{day}"))
         assert report["code"] == 0, report
@@ -374,7 +374,7 @@ def test_a_foreign_fence_of_a_later_epoch_is_named_and_the_part_goes_on(rig, clu
     epoch = int(last(log).split("-")[0])
     entry = f"{epoch + 1_000}-0"
     rig.call("XADD", log, entry, "f", "123456", key=log)
-    # The owner comes upon it with its next group, and the part opens again under a still later epoch.
+    # The owner finds the entry with its next group, and the partition is opened again under a still later epoch.
     retried(lambda: cluster[2].push(device.cid, "after"))
     eventually(lambda: any(f"XDEL {log} {entry}" in one.log() for one in cluster), "the advice in the owner's log", 30)
     cluster.wait_until_served()
@@ -387,7 +387,7 @@ def test_a_foreign_fence_of_a_later_epoch_is_named_and_the_part_goes_on(rig, clu
 
 
 def sent_through(device, cluster, number, payload):
-    """Sends a message to the app's server until it is taken, under the same number, through any gateway that serves."""
+    """Sends an upstream message under the same number through any serving gateway until it is accepted."""
 
     def look():
         try:
@@ -403,7 +403,7 @@ def sent_through(device, cluster, number, payload):
 
 
 def test_feeds_hold_through_any_gateway_and_over_a_takeover(rig, new_device):
-    """Messages and events of devices of every part are read, and acked, through any gateway; a kill costs none of them."""
+    """Messages and events of all partitions are read and acked through any gateway, and a kill loses none."""
     with Cluster(rig, limits=QUICK, app={"upstream": {}, "events": {}}) as cluster:
         targets = devices(cluster, new_device, 6)
         items, events = [], []
@@ -423,7 +423,7 @@ def test_feeds_hold_through_any_gateway_and_over_a_takeover(rig, new_device):
         follow(cluster[2])
         for message in messages:
             retried(lambda: cluster[0].ends_as(message, "delivered"))
-        # The gateway that serves the app's home, wherever that is: each in turn.
+        # The gateway that serves the app's home, whichever it is.
         for victim in (0, 1):
             cluster[victim].kill()
             cluster.wait_until_served()
@@ -459,7 +459,7 @@ def test_a_planned_stop_hands_all_parts_over(rig, new_device):
 
 def test_a_drained_gateways_devices_come_back_through_the_others_and_nothing_is_lost(cluster, new_device):
     gateway, others = cluster[0], [cluster[1], cluster[2]]
-    # All of them come through the one that is drained; most of their parts are elsewhere.
+    # All devices connect through the drained gateway. Most of their partitions are elsewhere.
     targets = [retried(lambda: new_device(gateway)) for _ in range(15)]
     # Sent and not acked when their session ends.
     before = [retried(lambda: others[0].push(one.cid, "before")) for one in targets]
@@ -475,21 +475,21 @@ def test_a_drained_gateways_devices_come_back_through_the_others_and_nothing_is_
             with pytest.raises(Closed) as closed:
                 while True:
                     device.receive(timeout=30)
-            # A device whose part is elsewhere was relayed: its connection ends, and nothing tells it where to go.
+            # A device whose partition is elsewhere was relayed: its connection ends without an alternate.
             codes.append(closed.value.code)
             if closed.value.code is not None:
                 assert closed.value.close.alternate == f"127.0.0.1:{others[0].device}"
             ends.append(time.monotonic() - began)
-            # One that has gone gets a message meanwhile, and comes back through another gateway.
+            # A disconnected device gets a message during the drain, and reconnects through another gateway.
             during.append(retried(lambda: others[1].push(device.cid, "during")))
             come_back(device, others[number % 2])
-        # Fifteen at ten a second; reading them one after the other takes no longer than the drain.
+        # Fifteen at ten a second. Sequential reads take no longer than the drain.
         assert 0.8 < ends[-1] < 10, ends
         assert set(codes) <= {200, None}, codes
         output, _ = drain.communicate(timeout=30)
         assert drain.returncode == 0 and output.splitlines()[-1].startswith("no device is connected"), output
         assert gateway.admin_call("GET", "/v1/drain")["state"] == "drained"
-        # Its parts stay: it is empty of devices, and a member as before.
+        # Its partitions stay: it has no devices and is still a member.
         assert cluster.is_even()
         for number, (device, first, second) in enumerate(zip(targets, before, during)):
             assert [one.payload for one in device.receive_and_ack(2)] == [b"before", b"during"]
@@ -505,7 +505,7 @@ def test_a_drained_gateways_devices_come_back_through_the_others_and_nothing_is_
 
 
 def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_takes_them_back(new_device):
-    """The others hold their leases and have its parts; with its devices it would only look as if it served them."""
+    """The other gateways hold their leases and own its partitions, so it must not keep its devices."""
     with network.Loopback() as net:
         servers = [net.place(f"server-{number}") for number in range(6)]
         with WalledRig(net, servers) as own:
@@ -525,7 +525,7 @@ def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_ta
                         while True:
                             device.receive(timeout=40)
                     ends.add(closed.value.code)
-                # A part may have moved to the other gateway before.
+                # A partition may have moved to the other gateway before.
                 assert ends <= {200, 202, None}, ends
                 with pytest.raises(Refused) as page:
                     cut.call("GET", "/readyz", port=cut.admin)
@@ -558,7 +558,7 @@ def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
 
 
 def longwire(cluster, *words):
-    """Runs the command against the first gateway; exit code and output."""
+    """Runs the command against the first gateway; returns exit code and output."""
     admin = ["--admin", f"127.0.0.1:{cluster[0].admin}", "--admin-token", ADMIN_TOKEN]
     done = subprocess.run(
         [binary("longwire"), *words, *(admin if words[0] == "cluster" else [])], capture_output=True, text=True, timeout=60,
@@ -593,7 +593,7 @@ def test_parts_are_shown_moved_and_given_away_by_command(rig):
 
 
 def readiness(gateway):
-    """What /readyz says: HTTP status, word and reason."""
+    """Returns status, state and reason of /readyz."""
     try:
         status, body = 200, gateway.call("GET", "/readyz", port=gateway.admin)
     except Refused as refused:
@@ -602,7 +602,7 @@ def readiness(gateway):
 
 
 def figures(gateway):
-    """The samples of /metrics."""
+    """Returns the samples of /metrics."""
     lines = [line for line in gateway.metrics().splitlines() if line and not line.startswith("#")]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
@@ -650,7 +650,7 @@ def test_what_a_redis_server_says_drives_no_terminal(rig):
         try:
             cluster[0].launch()
             assert cluster[0].process.wait(30) == 78
-            # The failure is plain text, and not a line of the log.
+            # The error is plain text and not a log line.
             log = cluster[0].log()
             assert "\\u001b[H\\u001b[Jfine" in log and "\x1b" not in log, log
         finally:
@@ -672,7 +672,7 @@ def test_a_server_that_hides_its_settings_is_vouched_for_by_the_operator():
         done = subprocess.run([binary("longwire"), "redis", "check", hidden.servers[0].address], capture_output=True, text=True,
                               timeout=60, check=False)
         unread = [line for line in done.stdout.splitlines() if line.startswith("not checked: ")]
-        # One line for each server; the other two settings of the promise are read from INFO.
+        # One line for each server. The other two required settings are read from INFO.
         assert done.returncode == 0 and len(unread) == 2, done.stdout + done.stderr
         assert all("appendfsync is unknown" in line for line in unread), unread
         vouching = Cluster(hidden, count=1, limits=QUICK)
@@ -682,13 +682,13 @@ def test_a_server_that_hides_its_settings_is_vouched_for_by_the_operator():
 
 
 def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
-    """No server, a server that loads, a missing replica: not ready, with the reason, and no exit; then it serves."""
+    """A missing server, a loading one and a missing replica: not ready with the reason, no exit, and recovery."""
     with RedisRig(primaries=1, replicas=1, is_cluster=False) as small:
         for server in small.servers:
             server.kill()
         cluster = Cluster(small, count=1)
         gateway = cluster[0]
-        # The reason is that of the server that was asked last.
+        # The reason is that of the last server that was asked.
         gateway.sections["store"]["redis"]["nodes"] = [small.servers[0].address]
         try:
             gateway.launch()
@@ -707,7 +707,7 @@ def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
             small.servers[0].start()
             eventually(lambda: waits_for("connected replicas"), "a start that waits for a replica")
             assert gateway.process.poll() is None and "startWaits" in gateway.log()
-            # Each key delays the load; after every 1,024th one the server answers that it loads.
+            # Each key delays the load. After every 1,024th key the server replies that it is loading.
             with small.servers[0].connect() as connection:
                 for begin in range(0, 30_000, 1_000):
                     for number in range(begin, begin + 1_000):
@@ -744,7 +744,7 @@ def test_a_second_gateway_with_the_same_address_does_not_start(rig):
 
 
 def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
-    """While Redis is away publishes are refused, sessions stay, and all goes on by itself when it is back."""
+    """While Redis is unavailable publishes are refused and sessions stay; everything recovers automatically."""
     with RedisRig(primaries=1, replicas=1, is_cluster=False) as own, Cluster(own, limits=QUICK, count=1) as cluster:
         (gateway,) = cluster.gateways
         device = new_device(gateway)
@@ -767,7 +767,7 @@ def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
 
 
 def registration(app, part, parts):
-    """A registration whose device is of this part: gateways deal them by their proofs."""
+    """Returns a registration for a device of this partition; gateways assign registrations by their proofs."""
     while True:
         hello = pb.Hello(
             app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=uuid.uuid4().bytes)
@@ -777,7 +777,7 @@ def registration(app, part, parts):
 
 
 def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
-    """Far more devices of its own parts come meanwhile than may wait for it: the others are told when to come back."""
+    """More of its own devices arrive than may wait; those above the bound get a retry time."""
     limits = {**QUICK, "welcomeSliceMicroseconds": 100, "welcomeWaitMilliseconds": 8_000}
     # No replica takes over within the test.
     with RedisRig(node_timeout=120_000) as rig, Cluster(rig, limits=limits, count=1) as cluster, contextlib.ExitStack() as stack:
@@ -800,7 +800,7 @@ def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
             for number, welcome in enumerate(known):
                 hello = pb.Hello(app_id=app["appId"], cid=welcome.cid, timestamp=int(time.time() * 1000) + number + 1)
                 waiting.append(stack.enter_context(contextlib.closing(said_hello(gateway, prove(hello, welcome.device_secret)))))
-            # Devices of other parts stand behind all of them.
+            # Devices of other partitions are queued after all of them.
             for number in range(30):
                 one = said_hello(gateway, registration(app, others[number % len(others)], parts))
                 stack.enter_context(contextlib.closing(one))
@@ -808,7 +808,7 @@ def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
             eventually(lambda: watch.closed("overloaded") > 0, "devices that are told to come back")
         finally:
             silent.resume()
-        # Each of them was either told so, or is welcomed now.
+        # Each of them either got a retry time or is welcomed now.
         ends = [one.frame(timeout=20) for one in waiting]
         assert {type(end) for end in ends} == {pb.Close, pb.Welcome}
         closes = [end for end in ends if isinstance(end, pb.Close)]
@@ -817,7 +817,7 @@ def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
 
 
 class ShiftedClock(Gate):
-    """A proxy before a server whose clock seems to be `shift` seconds off: what looks like a time in a reply is moved."""
+    """A proxy before a server whose clock appears `shift` seconds off: timestamps in replies are changed."""
 
     shift = 0
 
@@ -828,7 +828,7 @@ class ShiftedClock(Gate):
 
 
 class ShiftedReplies:
-    """The server's side of a connection; the number of bytes stays."""
+    """The server's side of a connection; the number of bytes does not change."""
 
     def __init__(self, source, clock):
         self.source, self.clock = source, clock

@@ -1,4 +1,4 @@
-"""What bounds an app in a cluster: rates and quotas hold for all gateways together, also when their counter moves."""
+"""Limits of an app in a cluster: rates and quotas apply to all gateways together, also when their counter moves."""
 
 import subprocess
 import threading
@@ -21,12 +21,12 @@ def rig():
 
 
 def most(bound, rest, gateways):
-    """What nobody can exceed: the shares that were out at the other gateways when the bound was reached."""
+    """Returns the upper bound of grants: the bound plus the shares that other gateways held when it was reached."""
     return bound + (gateways - 1) * max(LEAST_SHARE, -(-rest // gateways))
 
 
 def used(gateway):
-    """The lists of this day, as a gateway reports them."""
+    """Returns the day's lists that a gateway reports."""
     return gateway.api("GET", "report/push/count")["data"]["gt"]["list"]["push_num"]
 
 
@@ -35,7 +35,7 @@ def create(gateway):
 
 
 def create_until_spent(gateway):
-    """Creates lists until the day's quota is used up; a refusal of the moment is tried again."""
+    """Creates lists until the day's quota is used up; retries temporary refusals."""
     count, end = 0, time.monotonic() + 60
     while time.monotonic() < end:
         try:
@@ -50,7 +50,7 @@ def create_until_spent(gateway):
 
 
 def at_once(gateways, work):
-    """Runs `work` for each gateway at the same time; the answers."""
+    """Runs `work` for all gateways concurrently; returns the results."""
     answers = []
     threads = [threading.Thread(target=lambda one=one: answers.append(work(one))) for one in gateways]
     for thread in threads:
@@ -62,13 +62,13 @@ def at_once(gateways, work):
 
 
 def owner(cluster):
-    """The gateway of part 0, which counts for all."""
+    """Returns the gateway of part 0, which counts for all."""
     node = cluster.owners()[0]
     return next(one for one in cluster.running if cluster.map_of(one)["node"] == node)
 
 
 def move_counter(cluster):
-    """Gives part 0 to another gateway by command, and returns that one."""
+    """Moves part 0 to another gateway by command, and returns that gateway."""
     counter = owner(cluster)
     heir = next(one for one in cluster if one is not counter)
     done = subprocess.run(
@@ -103,7 +103,7 @@ def test_a_daily_quota_holds_for_all_gateways_and_goes_on_when_its_counter_moves
         created = at_once(cluster.running, create_until_spent)
         total = 40 + sum(created)
         print(f"\n{total} of 60 lists of a day, {created} after the counter was killed")
-        # A list that was answered as busy counts, too.
+        # A list that was answered as busy may count, too.
         assert total <= most(60, 20, 3)
         eventually(lambda: [used(one) for one in cluster.running] == [used(cluster.running[0])] * 2, "one number")
         assert 60 <= used(cluster.running[0]) <= most(60, 20, 3)
@@ -112,13 +112,13 @@ def test_a_daily_quota_holds_for_all_gateways_and_goes_on_when_its_counter_moves
 def test_a_rate_of_a_minute_holds_for_all_gateways_together(rig):
     bound = 60
     with Cluster(rig, limits=QUICK, app={"push": {"listsPerMinute": bound}}) as cluster:
-        # All of it in one minute.
+        # All calls in one minute.
         while time.time() % 60 > 40:
             time.sleep(0.5)
         minute, granted, lock = int(time.time() / 60), [0], threading.Lock()
 
         def call(gateway):
-            """True when it was granted."""
+            """Returns whether the call was granted."""
             try:
                 create(gateway)
             except Refused as refused:
@@ -133,7 +133,7 @@ def test_a_rate_of_a_minute_holds_for_all_gateways_together(rig):
             while granted[0] < bound and time.monotonic() < end:
                 if not call(gateway):
                     time.sleep(0.01)
-            # And on, when it is used up.
+            # And more calls after the limit is reached.
             return [call(gateway) for _ in range(bound)]
 
         at_once(cluster.gateways, hammer)
@@ -167,7 +167,7 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
             return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}")["quotas"][quota]["used"]
 
         def push(gateway, number):
-            """True when it was accepted."""
+            """Returns whether the push was accepted."""
             body = gateway.push_body(devices[number % 6].cid, "x", ttl=600_000)
 
             def once():
@@ -181,7 +181,7 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
                 return True
             return retried(once)
 
-        # Each has heard of the others.
+        # Each gateway has received the others' counts.
         eventually(lambda: push(cluster[0], 0), "a first message")
         eventually(lambda: [use(one) for one in cluster] == [1] * 3, "one number", 10)
 
@@ -196,10 +196,10 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
             return count
         total = 1 + sum(at_once(cluster.gateways, hammer))
         print(f"\n{total} of {bound} queued messages at three gateways")
-        # Ten a second at most; what a gateway knows is half a second old, on a busy machine six times that.
+        # At most ten a second. A gateway's data is half a second old, on a busy machine six times that.
         assert bound <= total <= bound + 30, total
 
-        # The same for their bytes: a message of one character counts two or three blocks, at whichever gateway it is.
+        # The same for bytes: a message of one character counts two or three blocks at every gateway.
         def byte_counts():
             return {use(one, "queuedBytes") for one in cluster}
         eventually(lambda: len(byte_counts()) == 1 and 128 * total <= min(byte_counts()) <= 192 * total, "one number of bytes")
@@ -207,11 +207,11 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
         move_counter(cluster)
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number at the heir", 15)
         eventually(lambda: len(byte_counts()) == 1 and 128 * total <= min(byte_counts()) <= 192 * total, "their bytes there", 15)
-        # And what else the app has: the devices, and what stays of the messages.
+        # The app's other data: the devices, and the remains of the messages.
         stored = min(byte_counts()) + 6 * 512 + 256 * total
         eventually(lambda: {use(one, "storedBytes") for one in cluster} == {stored}, f"{stored} bytes stored", 15)
         assert not any(push(one, 0) for one in cluster)
-        # What ends makes room, wherever it was accepted.
+        # Ended messages make room, wherever they were accepted.
         for device in devices:
             retried(device.connect)
             device.receive_and_ack(cluster[0].view(device.cid)["queue"]["messages"])

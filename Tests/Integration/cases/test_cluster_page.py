@@ -1,7 +1,8 @@
-"""The steps of docs/use/Cluster.md, "Three machines, step by step", carried out block by block, in the page's order, on three loopback
+"""The steps of docs/use/Cluster.md, "Three machines, step by step", run block by block in the page's order, on three loopback
 addresses.
 
-Each block's text is the page's own but for addresses, ports and folders: machine 10.0.0.N is 127.0.0.N, and every port is a free one.
+Each block's text is the page's own except for addresses, ports and folders: machine 10.0.0.N is 127.0.0.N, and every port is a
+free one.
 """
 
 import contextlib
@@ -22,13 +23,13 @@ BLOCK = re.compile(r"^   ```(\w+) (\w+)\n(.*?)^   ```$", re.M | re.S)
 
 
 def blocks(page):
-    """The page's blocks with a name, without their indentation."""
+    """Returns the page's named blocks without their indentation."""
     text = (ROOT / "docs" / "use" / page).read_text()
     return {name: re.sub(r"^   ", "", body, flags=re.M) for _, name, body in BLOCK.findall(text)}
 
 
 class Site:
-    """Three machines as the page makes them: folders, servers and gateways."""
+    """Three machines set up as on the page: folders, servers and gateways."""
 
     def __init__(self, page, folder):
         self.blocks, self.folder, self.processes = blocks(page), folder, []
@@ -46,7 +47,7 @@ class Site:
             gateway.__exit__()
 
     def localize(self, text, machine=1):
-        """The block with this machine's own addresses, free ports and folders in place of the page's."""
+        """Returns the block with this machine's own addresses, free ports and folders in place of the page's."""
         def address(match):
             host, port = match.group(1), int(match.group(2))
             return f"127.0.0.{host}:{self.port(host, port)}"
@@ -69,7 +70,7 @@ class Site:
         for machine in (1, 2, 3):
             for port in (6379, 6380, 6381):
                 text = self.localize(self.blocks["redis"], machine).replace("redis/6379", f"redis/{port}")
-                # On one host the kernel would choose the address that a connection comes from.
+                # On one host the kernel would choose the source address of a connection.
                 own = f"port {self.port(machine, port)}\nbind-source-addr 127.0.0.{machine}"
                 text = re.sub(r"^port .*$", own, text, flags=re.M)
                 folder = self.folder / str(machine) / "redis" / str(port)
@@ -110,11 +111,11 @@ class Site:
         for machine in (1, 2, 3):
             gateway = Gateway()
             text = self.blocks["gateway"]
-            # The nodes of Redis are named by all machines' addresses, everything else by the machine's own.
+            # The list of Redis nodes has all machines' addresses, everything else has the machine's own.
             own = re.sub(r'listen: "10\.0\.0\.1:', f'listen: "10.0.0.{machine}:', text)
             gateway.config.write_text(self.localize(own, machine))
             gateway.config.chmod(0o600)
-            # "All three files" are the files that the page has made so far.
+            # "All three files" are the files that the page has created so far.
             (gateway.folder / "secrets").mkdir(exist_ok=True)
             files = re.findall(r"> (secrets/\w+)$", self.blocks["secrets"], re.M)
             assert len(files) == 3, files
@@ -137,7 +138,7 @@ def test_the_three_machines_of_the_page_work_as_written(page, tmp_path):
             "redis": site.configure_servers, "acl": site.start_servers, "secrets": site.write_secrets,
             "create": site.create_cluster, "gateway": site.start_gateways}
         for name in blocks(page):
-            # The blocks are the same in both languages; the gateways start once.
+            # The blocks are the same in both languages, so the gateways start once.
             if name != "gateway" or page == PAGES[0]:
                 steps[name]()
         if page != PAGES[0]:

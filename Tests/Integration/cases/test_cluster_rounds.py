@@ -1,4 +1,4 @@
-"""Crash rounds of three gateways with fixed seeds; `make cluster-rounds` plays many more, with every fault."""
+"""Crash rounds of three gateways with fixed seeds; `make cluster-rounds` runs more, with every fault."""
 
 import json
 import os
@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def play(tmp_path, *words):
-    """The report; a program of its own, since it goes to a namespace of its own."""
+    """Runs the rounds as a separate program, because it needs its own network namespace; returns the report."""
     report = tmp_path / "report.json"
     done = subprocess.run(
         [sys.executable, str(HERE.parent / "rigs/cluster_rounds.py"), "--json", str(report), *words], capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""The commands for people who look for a message or mend a queue, against a real gateway."""
+"""The commands for finding a message or repairing a queue, against a real gateway."""
 
 import json
 import os

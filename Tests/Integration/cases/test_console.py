@@ -1,4 +1,4 @@
-"""The console in a real browser: what a person sees and does, and what the page refuses to be used for."""
+"""The console in a real browser: displayed content, user actions, and protection against misuse."""
 
 import http.client
 import pathlib
@@ -23,7 +23,7 @@ def test_a_person_signs_in_and_sees_how_the_gateway_is(page, gateway, new_device
     gateway.push(device.cid, "one")
     device.receive_and_ack(1)
     page.shows("accepted")
-    # A plot has a line as soon as two pages came.
+    # A plot has a line once two pages of metrics were read.
     page.find("svg polyline.line-0")
     assert "demo" in page.text("table")
 
@@ -39,13 +39,13 @@ def test_apps_and_whether_they_are_served(page, gateway):
 
 
 def test_why_did_this_message_not_arrive(page, gateway, new_device):
-    """From a cid to the device, from its last refusal to the message, and there each step as a sentence."""
+    """Leads from a cid to the device, from its last refusal to the message, and to each step as a sentence."""
     device = new_device(gateway, token="cd" * 32)
     device.close()
     eventually(lambda: not gateway.view(device.cid)["connected"], "the device as absent")
     message = gateway.push(device.cid, "one", alert="Hello")
     (job,) = [job for job in gateway.lease(wait=5) if job["msgId"] == message["msgId"]]
-    # The vendor's word comes from outside: the page shows it and does not run it.
+    # The vendor's reason is untrusted text: the page displays it and does not run it.
     assert gateway.settle(job, "rejected", reason=MARKUP) == "recorded"
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")
@@ -74,7 +74,7 @@ def test_an_address_that_names_no_page_shows_one_all_the_same(page, place):
 
 
 def test_a_task_is_found_by_its_id_a_request_and_an_alias(page, gateway, new_device):
-    """A report by final state; the device shows its names and its newest messages, and what was refused."""
+    """Shows a report by final state; the device page has its names, its newest messages and refused publishes."""
     first, second = new_device(gateway), new_device(gateway)
     app = gateway.app["appId"]
     gateway.api("POST", "user/alias", {"data_list": [{"cid": first.cid, "alias": "console_alias"}]})
@@ -92,7 +92,7 @@ def test_a_task_is_found_by_its_id_a_request_and_an_alias(page, gateway, new_dev
     page.shows("on its way")
     page.shows("50 %")
     second.receive_and_ack(1)
-    # The page follows a task that goes on.
+    # The page updates while the task continues.
     page.shows("100 %")
     for name in ("console-list-1", "console_alias"):
         page.go(f"#/tasks/{app}/{name}")
@@ -208,7 +208,7 @@ def test_what_the_listener_serves_and_refuses(gateway):
     for path in ("/console/../admin-token", "/console/%2e%2e/x", "/console/none", "/console//", "/consolex", "/console/index.html/x"):
         assert ask(path)[0] == (200 if path == "/console//" else 404), path
     assert ask("/console", "POST")[0] == 405
-    # What another site may have the browser send carries no token, and its page may not read an answer.
+    # A request from another site has no token, and that site may not read the answer.
     status, headers, _ = ask(f"/v1/apps/{gateway.app['appId']}/push", "POST", Origin="http://evil.example", Cookie="a=b")
     assert status == 401 and headers["Access-Control-Allow-Origin"] is None
     status, headers, _ = ask("/v1/apps", "OPTIONS", Origin="http://evil.example")

@@ -1,4 +1,4 @@
-"""The console's pages of apps: made, changed and ended by hand, with the rights that the admin API asks for."""
+"""The console's app pages: creating, changing and deleting apps, with the permissions of the admin API."""
 
 import re
 
@@ -16,7 +16,7 @@ DISABLED = 203
 
 @pytest.fixture
 def app(page, gateway):
-    """The id of an app that a test makes; it is gone afterwards."""
+    """Returns the id of a test's app, which is deleted afterwards."""
     yield "shop"
     if any(one["appId"] == "shop" for one in gateway.admin_call("GET", "/v1/apps")["apps"]):
         gateway.admin_call("POST", "/v1/apps/shop/disable")
@@ -24,14 +24,14 @@ def app(page, gateway):
 
 
 def facts(page, selector="main"):
-    """The shown names with their values."""
+    """Returns the displayed names with their values."""
     return dict(page.driver.execute_script(
         "return [...document.querySelectorAll(arguments[0] + ' .facts > div')].map(one => "
         "[one.firstChild.innerText, (one.lastChild.querySelector('code') ?? one.lastChild).innerText])", selector))
 
 
 def made(page, app, **typed):
-    """Makes an app through the form; what the page showed of it, this once."""
+    """Creates an app through the form; returns the values displayed once."""
     page.go("#/apps")
     page.click("p.buttons button.main")
     page.type("form input", app)
@@ -59,10 +59,10 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
     phone.register(shown["appSecret"])
     page.click(f"a[href='#/apps/{app}']")
     assert '"com.example.shop"' in page.find("textarea").get_attribute("value")
-    # No page shows a secret again.
+    # No page displays a secret again.
     assert not any(shown[name] in page.driver.page_source for name in ("appSecret", "masterSecret"))
 
-    # What is no JSON is told at the field, and what the gateway does not take is told in its words.
+    # Invalid JSON is reported at the field, and a refusal by the gateway in the gateway's text.
     page.type("textarea", "{queue")
     page.click("form button.main")
     assert "no JSON object" in page.driver.execute_script("return document.querySelector('textarea').validationMessage")
@@ -71,7 +71,7 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
     page.shows("queue.messages: 0 is not allowed")
     page.type("textarea", '{"queue":{"messages":500}}')
     page.click("form button.main")
-    # The question names the change and nothing else: what is missing goes back to its default.
+    # The dialog shows exactly the change: missing keys return to their defaults.
     page.shows('{"apns":null,"queue":{"messages":500}}', "dialog")
     page.click("dialog button")
     assert gateway.admin_call("GET", f"/v1/apps/{app}")["settings"] == {"apns": {"topic": "com.example.shop"}}, "cancelled"
@@ -81,7 +81,7 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
     page.click("form button.main")
     page.shows("Nothing was changed")
 
-    # A new secret beside the old one, shown once.
+    # A new secret beside the old one, displayed once.
     do(page, "form.row button.main")
     page.shows("Keep them now", "[role=status]")
     new = facts(page, "[role=status]")["appSecret"]
@@ -113,7 +113,7 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
 def test_new_secrets_stay_until_the_reader_closes_them(page, gateway, app):
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")
-    # From here on the polls of the page fail.
+    # From here on the page's polls fail.
     page.driver.execute_script(
         "window.real = window.fetch; window.fetch = (to, ...more) => String(to).includes('/metrics')"
         " ? Promise.reject(new TypeError('gone')) : window.real(to, ...more)")
@@ -149,7 +149,7 @@ def test_the_quotas_of_an_app_and_what_is_used_of_them(page, gateway, app):
     page.go(f"#/apps/{app}")
 
     def rows():
-        # In one step: the page makes its rows anew now and again.
+        # In one step, because the page may rebuild its rows between two.
         return dict(page.driver.execute_script(
             "return [...document.querySelectorAll('main tbody tr')].map(row => "
             "[row.querySelector('code').innerText, [...row.querySelectorAll('td')].map(cell => cell.innerText)])"))
@@ -159,7 +159,7 @@ def test_the_quotas_of_an_app_and_what_is_used_of_them(page, gateway, app):
     page.until(lambda: rows().get("devices") == ["1", "2", "–", "0"], "the connected device")
     assert list(rows()) == list(limits)
     assert rows()["storedBytes"][0].endswith("B") and rows()["storedBytes"][1] == "1 TiB" and rows()["queuedBytes"][1] == "1 MiB", rows()
-    # The table follows, and says by colour how near the limit is.
+    # The table updates, and its color shows the distance to the limit.
     second = longwire_client.Device("127.0.0.1", gateway.device, app)
     second.register(secret)
     page.until(lambda: rows()["devices"][0] == "2", "the second device")

@@ -1,4 +1,4 @@
-"""SIGKILL at any instant: what was accepted arrives exactly once past the client, in order, with the right flag."""
+"""SIGKILL at any instant: accepted messages reach the app exactly once, in order, with the right flag."""
 
 import random
 import threading
@@ -8,18 +8,18 @@ from conftest import QUICK
 from gateway import Refused, eventually
 from longwire_client import Closed, Sender, pb
 
-# Live attempts must not time out by themselves here: then the flag would be right for another reason.
+# Live attempts must not time out here, because the flag would then be right for another reason.
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "unannouncedCloseDelayMilliseconds": 300}
 
 
 class App:
-    """What one device's app has seen: a client with a memory, and an ack that may be lost with the connection."""
+    """The messages that one device's app has seen: a client with memory, whose acks may be lost with the connection."""
 
     def __init__(self, device):
         self.device, self.shown = device, []
 
     def take(self, limit=None, timeout=2):
-        """Reads until `limit` messages, or until the gateway is gone or silent."""
+        """Reads up to `limit` messages, or until the gateway is gone or silent."""
         taken = 0
         try:
             while limit is None or taken < limit:
@@ -52,7 +52,7 @@ class App:
 
 
 def sent_to(devices, gateway, until):
-    """Publishes to all devices in rounds until `until` is set; per device what was answered, and what was attempted."""
+    """Publishes to all devices in rounds until `until` is set; returns the answered and the attempted messages per device."""
     accepted = {device.cid: [] for device in devices}
     attempted = {device.cid: [] for device in devices}
     sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
@@ -64,7 +64,7 @@ def sent_to(devices, gateway, until):
                 text = f"{number}"
                 attempted[device.cid].append(text)
                 frames.append({"cid": device.state.cid, "payload": text.encode(), "ttl_ms": 3_600_000})
-            # One at a time in a device's order, many devices at once; a result that does not come is no promise.
+            # Publishes are sequential per device and parallel over devices. A missing result is no promise.
             first = sender.request + 1
             sender.request += len(frames)
             sender.connection.send(
@@ -94,7 +94,7 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
     apps = here + gone
     devices = [app.device for app in apps]
 
-    # Half of the present devices read and ack while we publish; the others let it group up in their sockets.
+    # Half of the connected devices read and ack during the publishes. The others let messages accumulate in their sockets.
     stop = threading.Event()
 
     def read_on(app):
@@ -127,7 +127,7 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
         assert texts == sorted(texts, key=int), "in order"
         assert len(texts) == len(set(texts)), "once"
         assert set(accepted) <= set(texts), f"lost: {set(accepted) - set(texts)}"
-        # What was never answered may have been stored; nothing else may appear.
+        # Unanswered messages may have been stored; nothing else may appear.
         assert set(texts) <= set(attempted)
         assert len(set(texts) - set(accepted)) <= 1
     flags = {app.device.cid: dict(app.shown) for app in apps}
@@ -136,7 +136,8 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
     for app in here:
         assert all(live for _, live in result["accepted"][app.device.cid][:30]), "within the window: sent at once"
         fresh = [offline for _, offline in app.shown]
-        # Sent in the session before the kill: unflagged. Sent after the restart: the live attempt's session had ended.
+        # Messages sent in the session before the kill have no flag. For those sent after the restart the live attempt's session
+        # had ended.
         assert fresh == sorted(fresh), "first the fresh ones, then the flagged ones"
     assert all(gateway.view(app.device.cid)["queue"]["messages"] == 0 for app in apps)
 
@@ -184,7 +185,7 @@ def test_acked_never_comes_back_after_a_kill(own_gateway, new_device):
         gateway.ends_as(message["msgId"], "delivered")
     gateway.kill()
     gateway.start()
-    device.state.positions.clear()  # a client that forgot must not be sent them again
+    device.state.positions.clear()  # a client without its positions must not receive them again
     assert device.connect().backlog == 0
     for message in messages:
         assert gateway.trace(message["msgId"])["state"] == "delivered"

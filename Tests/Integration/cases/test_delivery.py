@@ -1,4 +1,4 @@
-"""Acks, windows, TTL, collapse, overflow, request ids and batches, as a device and a publisher see them."""
+"""Acks, windows, TTL, collapse, overflow, request ids and batches from the view of a device and a publisher."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ def test_ranges_settle_what_they_name_and_nothing_else(gateway, new_device):
 def test_position_in_hello_settles_what_a_lost_ack_meant(gateway, new_device):
     device = new_device(gateway)
     message = gateway.push(device.cid, "x")
-    device.state.positions[0] = device.receive().sequence  # processed and remembered; the ack never left
+    device.state.positions[0] = device.receive().sequence  # processed and remembered; the ack was never sent
     device.close()
     assert device.connect().backlog == 0
     gateway.ends_as(message["msgId"], "delivered")
@@ -54,7 +54,7 @@ def test_window_holds_back_and_acks_open_it(gateway, new_device):
         assert device.receive().payload == str(number).encode()
     with pytest.raises(TimeoutError):
         device.receive(timeout=0.2)
-    # Suspect by now or not, each ack lets the next ones through, in order.
+    # Whether suspect or not, each ack lets the next messages through in order.
     first = device.welcome and gateway.view(device.cid)["queue"]["nextSequence"] - 7
     device.ack(first + 2)
     assert device.receive().payload == b"3"
@@ -197,7 +197,7 @@ def test_concurrent_copies_of_a_request_make_one_message(gateway, new_device):
                 answer = gateway.call(
                     "POST", f"/v2/{gateway.app['appId']}/push/single/cid", body, headers={"token": token})
                 break
-            except Refused as refused:  # "the same request is under way": repeat to get its answer
+            except Refused as refused:  # "the same request is under way": a retry gets its result
                 assert refused.body["code"] == 30019
         ids.append(answer["longwire"]["messages"][0]["msgId"])
 

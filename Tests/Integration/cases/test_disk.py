@@ -1,7 +1,7 @@
-"""A failing disk under a real gateway: what publisher, device and operator see, and that nothing answered is lost.
+"""A failing disk under a real gateway: the effects for publishers, devices and operators, and no answered message is lost.
 
-The library of `shim/faults.c` stands in front of the C library; a control file tells it which calls fail. Senders and
-devices keep books: after a restart on a healthy disk each device has every answered message once, in order.
+The library of `shim/faults.c` is preloaded before the C library; a control file selects the calls that fail. Senders and devices
+keep records: after a restart on a healthy disk each device has every answered message once, in order.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from longwire_client import Closed, Device, Sender, pb
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "unannouncedCloseDelayMilliseconds": 300}
 SEGMENT_HEADER = 64
 RECORD_HEADER = 32
-# Variations that the Swift tests cover too, or nearly the same as their neighbours: not in every run.
+# Variations that the Swift tests also cover, or that are nearly the same as others: not in every run.
 THOROUGH = pytest.mark.skipif(os.environ.get("LONGWIRE_FAULTS") != "all", reason="only with LONGWIRE_FAULTS=all")
 
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory):
-    """The library, compiled with the compiler that the build needs anyway."""
+    """Compiles the library with the compiler that the build needs anyway."""
     library = tmp_path_factory.mktemp("shim") / "faults.so"
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
     source = pathlib.Path(__file__).parents[1] / "rigs/shim/faults.c"
@@ -37,7 +37,7 @@ def shim(tmp_path_factory):
 
 
 class FaultyGateway(Gateway):
-    """A gateway whose disk obeys `fault`."""
+    """A gateway whose disk follows `fault`."""
 
     def __init__(self, library, **options):
         super().__init__(**options)
@@ -49,13 +49,13 @@ class FaultyGateway(Gateway):
             return super().spawn(*arguments, **options)
 
     def fault(self, line=""):
-        """From the next call on; no line: the disk is well again."""
+        """Sets the fault from the next call on; an empty line ends all faults."""
         draft = self.folder / "fault.new"
         draft.write_text(line)
         draft.rename(self.control)
 
     def refused_start(self):
-        """Starts in vain; what it said."""
+        """Starts a gateway that must refuse to start; returns its output."""
         self.config.write_text(json.dumps(self.sections))
         process = self.spawn(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         output = process.communicate(timeout=30)[0]
@@ -68,14 +68,14 @@ class FaultyGateway(Gateway):
 
 @pytest.fixture
 def disk(shim):
-    """Makes gateways on a disk that can be told to fail."""
+    """Creates gateways on disks with injectable faults."""
     with contextlib.ExitStack() as stack:
         yield lambda limits=None, **options: stack.enter_context(
             FaultyGateway(shim, limits={**CALM, **(limits or {})}, **options))
 
 
 class Books:
-    """One device with its app's memory, and what its sender was promised."""
+    """One device with its app's memory, and the messages promised to its sender."""
 
     def __init__(self, gateway):
         self.device = Device("127.0.0.1", gateway.device, gateway.app["appId"])
@@ -85,7 +85,7 @@ class Books:
         self.end = None
 
     def publish_large(self, gateway, count):
-        """Messages that each fill more than a block of a table."""
+        """Publishes messages that each fill more than a block of a table."""
         sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
         for number in range(count):
             payload = str(number).ljust(12).encode() + b"x" * 15_000
@@ -96,7 +96,7 @@ class Books:
         sender.close()
 
     def read(self):
-        """Shows and acks until the connection ends."""
+        """Displays and acks until the connection ends."""
         try:
             while True:
                 self.take(timeout=60)
@@ -110,7 +110,7 @@ class Books:
         self.device.ack(message.sequence)
 
     def collect(self, gateway):
-        """Comes back and reads until the queue is empty."""
+        """Reconnects and reads until the queue is empty."""
         self.device.close()
         self.device.connect()
 
@@ -130,7 +130,7 @@ class Books:
 
 
 class Publisher(threading.Thread):
-    """Publishes to all devices in rounds, a message each, until the gateway is gone."""
+    """Publishes to all devices in rounds, one message each, until the gateway is gone."""
 
     def __init__(self, gateway, books, size=12):
         super().__init__(daemon=True)
@@ -167,7 +167,7 @@ class Publisher(threading.Thread):
 
 @contextlib.contextmanager
 def traffic(gateway, size=12):
-    """Two devices that read, two that are away, and a publisher at work."""
+    """Two devices that read, two that are offline, and an active publisher."""
     books = [Books(gateway) for _ in range(4)]
     readers = [threading.Thread(target=one.read, daemon=True) for one in books[:2]]
     for one in books[2:]:
@@ -184,7 +184,7 @@ def traffic(gateway, size=12):
 
 
 def settle(gateway, books):
-    """Everything answered arrives, once and in order."""
+    """Checks that every answered message arrives once and in order."""
     for one in books:
         one.collect(gateway)
         one.check()
@@ -204,10 +204,10 @@ def test_a_journal_that_cannot_be_written_ends_the_process_and_answers_nothing(d
     with traffic(gateway) as (books, publisher):
         gateway.fault(fault)
         assert gateway.process.wait(20) == 74
-        # It may rest between two rounds: an ack's batch can be the one that fails.
+        # The publisher may pause between two rounds, because an ack's batch may be the one that fails.
         eventually(lambda: publisher.end is not None, "the end of the publisher's connection")
     assert words in gateway.log() and str(gateway.data) in gateway.log()
-    # The publisher's last round was never answered; the connection just ended, and so did the devices'.
+    # The publisher's last round was never answered. Its connection ended without a frame, and so did the devices'.
     assert publisher.end is not None and publisher.refusals == []
     assert all(len(one.attempted) - len(one.answered) == 1 for one in books)
     assert all(isinstance(one.end, (Closed, OSError)) and getattr(one.end, "code", None) is None for one in books[:2])
@@ -339,7 +339,7 @@ def test_a_first_start_on_a_full_disk_is_refused(disk, shim):
 def test_a_data_folder_removed_under_a_gateway_ends_it(disk):
     gateway = disk(limits={"spillAfterSeconds": 1})
     with traffic(gateway):
-        # In one step: the gateway renames files in it meanwhile.
+        # In one step, because the gateway renames files in it concurrently.
         gone = gateway.data.rename(gateway.folder / "gone")
         shutil.rmtree(gone, ignore_errors=True)
         assert gateway.process.wait(60) == 74
@@ -347,7 +347,7 @@ def test_a_data_folder_removed_under_a_gateway_ends_it(disk):
 
 
 def last_record(image):
-    """The offsets of the first record and of the end of the last one, by their lengths."""
+    """Returns the offsets of the first record and of the end of the last one, from their lengths."""
     offset, last = SEGMENT_HEADER, SEGMENT_HEADER
     while (length := int.from_bytes(image[offset : offset + 4], "little")) > 0:
         last = offset
@@ -356,7 +356,7 @@ def last_record(image):
 
 
 def damage(gateway, what):
-    """Changes the only segment in use, and returns it."""
+    """Changes the only active segment and returns it."""
     (path,) = gateway.segments()
     with open(path, "r+b") as file:
         last, end = last_record(file.read(8 << 20))
@@ -368,11 +368,11 @@ def damage(gateway, what):
             file.seek(SEGMENT_HEADER + 45)
             file.write(bytes([byte ^ 1]))
         elif what == "torn":
-            # A write that was under way: bytes behind the last record.
+            # An interrupted write: bytes after the last record.
             file.seek(end)
             file.write(os.urandom(500))
         elif what == "shifted":
-            # Old records that stand where the file's last use ended: a copy of our own, of another generation.
+            # Old records from the file's previous use: a copy of the current ones with another generation.
             file.seek(SEGMENT_HEADER)
             record = bytearray(file.read(last - SEGMENT_HEADER))
             generation = int.from_bytes(record[12:16], "little")
@@ -450,7 +450,7 @@ def test_a_byte_flipped_in_a_table_is_noticed_where_it_is_read(disk):
     gateway.kill()
     for path in (gateway.data / "rows").glob("*.sst"):
         image = bytearray(path.read_bytes())
-        place = image.find(b"10".ljust(12) + b"x" * 9000)  # in the midst of the queue: a start does not look there
+        place = image.find(b"10".ljust(12) + b"x" * 9000)  # in the middle of the queue, which a start does not read
         if place >= 0:
             image[place + 8000] ^= 4
             path.write_bytes(image)

@@ -1,4 +1,4 @@
-"""`longwire drain`: a gateway is emptied of its devices at a pace, with progress, and may fill again."""
+"""`longwire drain`: disconnects a gateway's devices at a rate, with progress, and can be undone."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def readiness(gateway):
 
 
 def parting(device):
-    """The Close that a device gets; what is delivered before it stays un-acked."""
+    """Returns a device's Close; earlier deliveries stay unacked."""
     with pytest.raises(Closed) as closed:
         while True:
             device.receive(timeout=30)
@@ -38,7 +38,7 @@ def test_a_gateway_empties_itself_at_a_pace_and_fills_again(own_gateway, new_dev
     began = time.monotonic()
     drain = command(gateway, "--pace", "10/s", "--alternate", "gw2.example:7000")
     eventually(lambda: readiness(gateway) == "draining", "a drain")
-    # It is under way, and publishes go on.
+    # The drain is in progress, and publishes are still accepted.
     assert gateway.admin_call("GET", "/v1/drain")["connections"] > 20
     assert gateway.metrics().count("longwire_draining 1\n") == 1
     assert gateway.push(devices[0].cid, "kept for later")["status"].startswith("successed")
@@ -54,12 +54,12 @@ def test_a_gateway_empties_itself_at_a_pace_and_fills_again(own_gateway, new_dev
     assert "connections left, about" in lines[0] and lines[-1] == "no device is connected", lines
     left = [int(line.split()[0]) for line in lines[:-1]]
     assert len(left) >= 3 and left == sorted(left, reverse=True), lines
-    # A device that comes all the same is told to go, too.
+    # A device that connects anyway also gets a Close.
     with pytest.raises(Closed) as closed:
         devices[0].connect()
     assert closed.value.code == 200 and closed.value.close.alternate == "gw2.example:7000"
     assert gateway.admin_call("GET", "/v1/drain")["state"] == "drained"
-    # The gateway logs the end when it looks next, within a second; an undo would forestall it.
+    # The gateway logs the end at its next check, within a second. An undo would prevent the log line.
     eventually(lambda: "drainEnded" in gateway.log(), "the end of the drain in the log")
     undo = command(gateway, "--undo")
     assert undo.communicate(timeout=30)[0] == "devices may come again; 0 are connected\n"

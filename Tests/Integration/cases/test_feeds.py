@@ -1,4 +1,4 @@
-"""Messages from devices and events, as a business server follows them: in order, once, across kills, within bounds."""
+"""Upstream messages and events from the view of a business server: in order, once, across kills, within bounds."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ EVENTS = "/v1/apps/demo/events"
 
 
 def send(device, request, payload, **fields):
-    """One message and its result's code."""
+    """Sends one message; returns its result code."""
     device.connection.send(pb.Upstream(request=request, payload=payload, **fields))
     result = device.receive(pb.UpstreamResult)
     assert result.request == request
@@ -40,7 +40,7 @@ def ack(gateway, cursor, path=UPSTREAM, token=ADMIN_TOKEN):
 
 
 def drain(gateway, path=UPSTREAM, pages=1_000):
-    """What is unread, acked page by page; `pages` bounds it where senders go on and the end may never come."""
+    """Reads and acks all pages; `pages` bounds them while senders are active and the end may never come."""
     items = []
     for _ in range(pages):
         page = read(gateway, path, max=50)
@@ -52,7 +52,7 @@ def drain(gateway, path=UPSTREAM, pages=1_000):
 
 
 def metric(gateway, name):
-    """A sample of /metrics by its name and labels."""
+    """Returns a sample of /metrics by its name and labels."""
     return next(float(line.rsplit(" ", 1)[1]) for line in gateway.metrics().splitlines() if line.startswith(name + " "))
 
 
@@ -130,7 +130,7 @@ def test_a_reader_that_has_left_keeps_no_place(own_gateway):
         readers = []
 
         def stands():
-            # The look itself may have the one place when the reader comes, which is then refused and comes again.
+            # The state query may hold the only place when the reader arrives. The reader is then refused and retries.
             if not readers or select.select([readers[-1]], [], [], 0)[0]:
                 readers.append(stack.enter_context(socket.create_connection(("127.0.0.1", gateway.admin), timeout=10)))
                 readers[-1].sendall(
@@ -140,7 +140,7 @@ def test_a_reader_that_has_left_keeps_no_place(own_gateway):
     started = time.monotonic()
     eventually(lambda: waits(0), "its place", 20)
     assert time.monotonic() - started < 10
-    # One that is there waits as long as it asked for.
+    # A waiting reader waits for the requested time.
     started = time.monotonic()
     assert read(gateway, waitSeconds=3)["items"] == [] and time.monotonic() - started > 2
 
@@ -193,7 +193,7 @@ def test_bounds_refuse_and_an_ack_makes_room(own_gateway, new_device):
 
 
 def test_what_is_sent_at_once_is_taken_in_order_and_refused_in_order(own_gateway, new_device):
-    """Behind a message that is to come again, no later one is taken."""
+    """After a message refused as retryable no later one is accepted."""
     gateway = own_gateway(app={"upstream": {"maxItemsPerDevice": 40}})
     device = new_device(gateway)
     device.connection.send(*(pb.Upstream(request=number, payload=b"x") for number in range(1, 51)))
@@ -217,14 +217,14 @@ def test_none_overtakes_a_message_that_is_to_come_again(own_gateway, new_device)
     assert [item["request"] for item in drain(gateway)] == [3, 4]
     assert [send(device, number, b"x") for number in (5, 6, 7)] == [0, 0, 100]
     ack(gateway, "6")
-    # A session begins with whatever the device sends first.
+    # A session starts with any first message.
     device.close()
     device.connect()
     eventually(lambda: send(device, 8, b"x") == 0)
 
 
 def test_a_webhook_can_be_changed_by_a_reload(new_device):
-    """What was on its way to the old address goes to the new one."""
+    """Items in flight to the old address are sent to the new one."""
     old, new = Server(lambda page, server: 500), Server(lambda page, server: 200)
     gateway = Gateway(limits=QUICK)
     gateway._secret("feed", SECRET)
@@ -254,7 +254,7 @@ def test_an_app_without_the_feed_says_so(gateway, new_device):
 
 
 class Sender(threading.Thread):
-    """A device that sends numbered messages across kills: the same number until its result says taken."""
+    """A device that sends numbered messages across kills, each until its result is an acceptance."""
 
     def __init__(self, device, stop):
         super().__init__(daemon=True)
@@ -302,12 +302,12 @@ def test_no_accepted_message_is_lost_doubled_or_out_of_order_across_kills(own_ga
         got = [item["request"] for item in items if item["cid"] == sender.device.cid]
         assert got == sorted(set(got)), "in order, and none twice"
         assert set(sender.accepted) <= set(got) and len(sender.accepted) > 5
-        # At most the one whose result the last kill took.
+        # At most the one whose result was lost in the last kill.
         assert set(got) - set(sender.accepted) <= {sender.number}
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A business server's webhook; `answer(page)` gives a status, or None to hang."""
+    """A business server's webhook; `answer(page)` returns a status, or None to hang."""
 
     def __init__(self, answer):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -356,7 +356,7 @@ def webhook(gateway_options, server, secret_file, **feed):
 
 
 def test_a_webhook_gets_every_message_in_order_however_it_behaves(new_device):
-    """It hangs, fails, redirects and floods first; nothing of that is taken for an answer."""
+    """A webhook that hangs, fails, redirects and floods first; none of these counts as an answer."""
     faults = iter([None, 500, 302, "flood"])
     server = Server(lambda page, server: next(faults, 200))
     gateway = Gateway(limits=QUICK)
@@ -421,7 +421,7 @@ def test_events_tell_what_became_of_messages_and_devices(own_gateway, new_device
 
 
 def test_no_end_goes_untold_across_kills(own_gateway, new_device):
-    """An end that a trace shows has its event, whatever the kill met; each device's events keep their order."""
+    """Every final state in a trace has its event after any kill, and each device's events keep their order."""
     gateway = own_gateway(app={"events": {}})
     devices = [new_device(gateway) for _ in range(4)]
     ended, items = [], []
@@ -485,7 +485,7 @@ def test_events_are_posted_to_a_webhook(new_device):
 
 
 def wait_for_events(gateway):
-    """A long poll that the end of the gateway may cut off."""
+    """Starts a long poll that the end of the gateway may interrupt."""
     with contextlib.suppress(OSError, Refused, http.client.HTTPException):
         read(gateway, EVENTS, waitSeconds=30)
 

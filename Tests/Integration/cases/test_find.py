@@ -1,4 +1,4 @@
-"""From a complaint to its cause, by the admin API of a real gateway."""
+"""Finding the cause of a complaint through the admin API of a real gateway."""
 
 import urllib.parse
 
@@ -94,7 +94,7 @@ def test_a_refused_push_is_found_by_its_request_id_and_its_device(gateway, reque
 def test_purge_replay_and_disconnect(gateway):
     phone, cid = device(gateway)
     sent = [gateway.push(cid, f"message {number}")["msgId"] for number in range(100)]
-    # 32 are in flight: these stay, and whatever is acked meanwhile is not among the purged.
+    # 32 messages are in flight. They stay, and acked ones are not among the purged.
     result = ask(gateway, f"{{app}}/devices/{cid}/purge", method="POST")
     assert result == {"purged": 68, "left": 32}
     phone.receive_and_ack(32)

@@ -1,4 +1,4 @@
-"""`first_ack_wins`: of one person's devices the first that acks ends the message for the others."""
+"""`first_ack_wins`: the first of a user's devices that acks ends the message for the others."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ def gateway():
 
 
 def person(gateway, new_device, count, **fields):
-    """Devices of one alias, spread over the loops; `away`: not connected."""
+    """Returns devices of one alias on different loops; `away` devices are disconnected."""
     alias = "p" + uuid.uuid4().hex[:12]
     token = fields.pop("token", None)
     own = [{**fields, "token": f"{number:02x}{token}"} if token else fields for number in range(count)]
@@ -48,7 +48,7 @@ def test_the_first_ack_ends_the_message_for_the_persons_other_devices(gateway, n
     gateway.ends_as(messages[devices[0].cid], "delivered")
     for device in devices[1:]:
         assert gateway.ends_as(messages[device.cid], "revoked")["reason"] == "firstAckWins"
-    # Nobody is alerted any more, and nothing waits for those who come back.
+    # No alert is sent any more, and no message waits for devices that reconnect.
     assert not [job for job in gateway.lease() if job["msgId"] in messages.values()]
     devices[3].connect()
     assert devices[3].welcome.backlog == 0
@@ -75,11 +75,11 @@ def test_it_is_refused_where_it_means_nothing(gateway, new_device):
     assert refused.value.body["code"] == 20001 and "first_ack_wins" in refused.value.body["msg"]
 
 
-# How long after the ack: usually before it is on the disk, just behind that, and when all is over.
+# The delay after the ack: usually before it is on disk, just after that, and after everything has completed.
 @pytest.mark.parametrize("seconds", [0, 0.005, 0.02])
 def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gateway, new_device, seconds):
-    # Whatever was on disk by then: once the device is back, one message is delivered and the others end, told of by the
-    # alarm of the row that the ack wrote.
+    # Whatever is on disk at the kill: after the device has reconnected, one message is delivered and the others end. The alarm of
+    # the row that the ack wrote ends them.
     gateway = own_gateway(loops=3, limits={**QUICK, "taskPatienceMilliseconds": 500})
     alias, devices = person(gateway, new_device, 4)
     body, messages, first = push(gateway, alias)
@@ -97,7 +97,7 @@ def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gate
         return gateway.api("GET", f"report/push/task/{task}")["longwire"]["tasks"][task]
 
     eventually(lambda: states()["pending"] == 0, "the end of all four")
-    # An ack that was on its way to the disk is lost with the process; then the message is delivered again, as a queued one.
+    # An ack that was not yet on disk is lost with the process. The message is then delivered again as a queued one.
     ended = states()
     assert (ended["accepted"], ended["delivered"] + ended["deliveredOffline"], ended["revoked"]) == (4, 1, 3)
     gateway.ends_as(messages[devices[0].cid], "delivered" if ended["delivered"] else "deliveredOffline")

@@ -1,4 +1,4 @@
-"""Devices that connect and leave over and over are slowed; nobody is kept out, and nobody else notices."""
+"""Devices that repeatedly connect and disconnect are slowed, never locked out, and do not affect others."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from longwire_client import Closed, Connection, pb, prove
 
 
 def refusal(device):
-    """The Close that the device's Hello gets; None: it was welcome."""
+    """Returns the Close for the device's Hello, or None if it was welcomed."""
     try:
         device.connect()
     except Closed as closed:
@@ -37,9 +37,9 @@ def test_a_flapping_device_is_slowed_told_when_and_welcome_again(own_gateway, ne
     assert 0 < shown["slowedUntil"] - time.time() * 1_000 <= 2_100
     assert watch.grown("longwire_flapping_welcomes_total") == 1
     assert watch.grown("longwire_flapping_refusals_total") == 1
-    # A sum once a second.
+    # A summary once a second.
     eventually(lambda: "deviceFlaps" in gateway.log() and device.cid in gateway.log(), "the log line", 5)
-    # The neighbour comes and goes as it likes, and the device is back after its time.
+    # The other device connects as often as it likes, and the flapping one is admitted after its delay.
     neighbour.close()
     assert refusal(neighbour) is None
     assert "slowedUntil" not in gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}/devices/{neighbour.cid}")

@@ -1,7 +1,7 @@
-"""What Getui's server SDKs put on the wire, written anew: headers, charsets, verbs, tokens, bodies, connections.
+"""The requests of Getui's server SDKs, reproduced: headers, charsets, verbs, tokens, bodies, connections.
 
-The PHP client is a real one (php-curl), skipped where PHP is not installed. Java's, .NET's and curl's ways are played byte
-by byte over sockets.
+The PHP client is a real one (php-curl), skipped where PHP is not installed. Java's, .NET's and curl's requests are sent byte by
+byte over sockets.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Wire:
-    """One kept connection; a request is sent as bytes, its answer read whole."""
+    """One keep-alive connection; a request is sent as bytes, its answer read completely."""
 
     def __init__(self, gateway):
         self.socket = socket.create_connection(("127.0.0.1", gateway.http), timeout=TIMEOUT)
@@ -35,7 +35,7 @@ class Wire:
             self.socket.sendall(part.encode() if isinstance(part, str) else part)
 
     def answer(self, has_body=True):
-        """Status, headers (names in lower case) and body."""
+        """Returns status, headers (names in lower case) and body."""
         status = self.stream.readline().decode("latin-1")
         headers = {}
         while (line := self.stream.readline().rstrip(b"\r\n")):
@@ -54,7 +54,7 @@ class Wire:
 
 
 class Java:
-    """Apache's HttpClient as the Java SDK sets it up: kept connections, numbers as numbers, one renewal of the token."""
+    """Apache's HttpClient as the Java SDK configures it: keep-alive connections, numbers as numbers, one renewal of the token."""
 
     def __init__(self, gateway, base="/v2/"):
         self.gateway, self.base = gateway, base
@@ -75,7 +75,7 @@ class Java:
             f"Host: 127.0.0.1:{self.gateway.http}", "Connection: Keep-Alive",
             "User-Agent: Apache-HttpClient/4.5.13 (Java/17.0.15)", "Accept-Encoding: gzip,deflate",
         ]
-        # A path parameter goes out as it is, whatever it has in it.
+        # A path parameter is sent unchanged, whatever it contains.
         self.wire.send("\r\n".join(lines) + "\r\n\r\n", text or b"")
         status, headers, answer = self.wire.answer()
         assert status in (200, 400, 401, 403), (status, answer)
@@ -137,7 +137,7 @@ def test_javas_calls_succeed_over_one_connection(gateway, new_device):
     assert java.authentications == 1 and java.wire.answers == 16
 
 
-# What the data classes of Java's version 1.0.11 can say beside the message itself: the types and spellings are theirs.
+# The fields besides the message in the data classes of Java's version 1.0.11, with their types and spellings.
 JAVAS_SETTINGS = {
     "ttl": 3600000, "speed": 0, "custom_callback": "回执", "filter_notify_off": False, "active_days": 3, "need_backup": True,
     "lst": 60000, "active_push": True,
@@ -195,7 +195,7 @@ def test_every_field_of_javas_data_classes_is_taken(gateway, new_device):
     fields["push_channel"] = {"ios": {"type": "voip", "payload": "{}", "aps": {}}, "harmony": {"custom": {"HW": {
         "type": "voip_call", "payload": "{}"}}}, "android": {"ups": {"revoke": {"old_task_id": "RASL_1"}}}}
     assert says(transmission="call") == b"call"
-    # The SDK leaves out what is null: of a batch no `is_async`, of a stored message no audience.
+    # The SDK omits null values: a batch has no `is_async`, a stored message no audience.
     batch = java.call("POST", "/push/single/batch/cid", {"msg_list": [push(device.cid, **fields)]})
     assert len(batch["data"]) == 1 and device.receive_and_ack(1)[0].payload == b"hello"
     body = {"request_id": uuid.uuid4().hex, **fields, "push_message": {"transmission": "stored"}}
@@ -203,7 +203,7 @@ def test_every_field_of_javas_data_classes_is_taken(gateway, new_device):
 
 
 def test_javas_paths_are_percent_encoded_on_the_wire(gateway, new_device):
-    # Its path parameters are not encoded by the SDK; the HTTP client does it, in UTF-8, with commas left as they are.
+    # The SDK does not encode its path parameters. The HTTP client does, in UTF-8, with commas unchanged.
     device, java = new_device(gateway), Java(gateway)
     alias, tag = urllib.parse.quote("张三"), urllib.parse.quote("标签")
     assert java.call("POST", "/user/alias", {"data_list": [{"cid": device.cid, "alias": "张三", "alias_type": "类"}]})["code"] == 0
@@ -230,7 +230,7 @@ def test_the_calls_of_javas_newer_versions_succeed_and_test_devices_are_kept(own
     assert java.call("POST", "/user/test/cid/update", {"cid": second.cid, "remark": "zweites"})["code"] == 0
     assert java.call("POST", "/user/test/cid/delete", {"cid_list": [first.cid]})["code"] == 0
     assert java.call("POST", "/user/test/cid/add", {"cid_list": items[:1]})["data"]["success"] == [first.cid]
-    # What was answered is on disk.
+    # Answered calls are on disk.
     gateway.kill()
     gateway.start()
     java = Java(gateway)
@@ -279,7 +279,7 @@ def test_dotnets_bodies_carry_nulls_and_come_in_chunks(gateway, new_device):
         wire.send(f"{len(part):x}\r\n", part, "\r\n")
     wire.send("0\r\n\r\n")
     status, _, answer = wire.answer()
-    # The status must be one of Getui's three words: others make this SDK throw.
+    # The status must be one of Getui's three words, because others make this SDK throw.
     ((_, statuses),) = json.loads(answer)["data"].items()
     assert status == 200 and statuses == {device.cid: "successed_online"}
     wire.close()
@@ -301,7 +301,7 @@ def test_curl_waits_for_leave_to_send_a_large_body(gateway, new_device):
 
 
 def read(device, payloads):
-    """Acks what comes until the connection ends."""
+    """Acks messages until the connection ends."""
     with contextlib.suppress(Exception):
         while True:
             payloads += [message.payload for message in device.receive_and_ack(1, timeout=60)]
@@ -315,7 +315,7 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     device = new_device(gateway, token="c3d4")
     cid, app = device.cid, gateway.app
     words = [f"http://127.0.0.1:{gateway.http}{slash}", app["appId"], app["appKey"], app["masterSecret"], cid]
-    # The device acks all the while, as one in a person's hand does: an un-acked message would make it suspect.
+    # The device acks continuously, as a real one does, because an unacked message would make it suspect.
     payloads = []
     reader = threading.Thread(target=read, args=(device, payloads), daemon=True)
     reader.start()
@@ -325,7 +325,7 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     out = json.loads(run.stdout)
     codes = {name: answer["code"] for name, answer in out.items() if isinstance(answer, dict)}
     assert codes.pop("refused") == 10001
-    # Were it 10001, the SDK would authenticate for ever.
+    # With 10001 the SDK would authenticate again endlessly.
     assert codes.pop("wrongSecret") == 20001
     assert set(codes.values()) == {0}, codes
     ((_, statuses),) = out["single"]["data"].items()
@@ -347,6 +347,6 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     assert out["ofAlias"]["data"] == {"cid": [cid]}
     assert out["tagsOf"]["data"] == {cid: ["标签 b"]}
     assert out["tag"]["data"] == out["untag"]["data"] == {cid: "true"}
-    # The handle had POSTed to this URL before, and curl keeps the verb that was set last.
+    # The handle had POSTed to this URL before, and curl keeps the last verb.
     assert out["unblack"]["code"] == 0 and out["status"]["data"][cid]["status"] == "online"
     assert list(out["list"]["data"].values()) == [{cid: "successed_online"}]

@@ -1,4 +1,4 @@
-"""Peers that shut their sending half down behind their frames: all answers come before the connection ends."""
+"""Peers that close their sending half after their frames: all answers arrive before the connection ends."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory):
-    """One with TLS on both listeners, and feeds."""
+    """Runs a gateway with TLS on both listeners, and feeds."""
     root = authority(tmp_path_factory.mktemp("half-close"), "root")
     server = root.sign("server")
     options = {"certificate": (server.file, server.key), "app": {"upstream": {}}}
@@ -29,7 +29,7 @@ def gateway(tmp_path_factory):
 
 
 class Plain:
-    """A connection whose last bytes and end go out together."""
+    """A connection whose last bytes and FIN are sent together."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30.0)
@@ -44,7 +44,7 @@ class Plain:
 
 
 class Secure:
-    """The same over TLS: `close_notify` says the end, and the peer's bytes are read on."""
+    """The same over TLS: `close_notify` ends the sending half, and the peer's bytes are still read."""
 
     def __init__(self, port, context):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30.0)
@@ -86,14 +86,14 @@ class Secure:
 
 
 def open_to(gateway, port, kind):
-    """`kind` is "plain" or "tls"."""
+    """Opens a connection; `kind` is "plain" or "tls"."""
     if kind == "plain":
         return Plain(port)
     return Secure(port, ssl.create_default_context(cafile=str(gateway.root.file)))
 
 
 def answers(wire):
-    """All frames up to the gateway's end."""
+    """Returns all frames up to the gateway's end."""
     connection = Connection.__new__(Connection)
     connection.timeout, connection.buffer = 30.0, bytearray()
     connection.socket = type("Wire", (), {"recv": lambda _, count: wire.recv(count), "settimeout": lambda *_: None})()
@@ -152,7 +152,7 @@ def test_a_device_that_sends_no_more_gets_all_that_it_is_owed(gateway, new_devic
     assert sorted(kinds(frames)) == ["Pong", "UpdateResult", "UpstreamResult", "UpstreamResult", "Welcome"], frames
     assert kinds(frames)[0] == "Welcome"
     assert [frame.code for frame in frames if isinstance(frame, pb.UpstreamResult)] == [0, 0]
-    # The Pong said that the reports are recorded.
+    # The Pong confirmed that the reports are recorded.
     assert all("shown" in gateway.steps(message["msgId"]) for message in sent)
     eventually(lambda: not gateway.view(device.cid)["connected"], "the end of the session")
 

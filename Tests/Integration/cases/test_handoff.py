@@ -1,4 +1,4 @@
-"""The handoff queue: leases, lapses, retries, bad tokens, badges, and the hook."""
+"""The handoff queue: leases, expired leases, retries, bad tokens, badges, and the hook."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
 
 @pytest.fixture
 def away(new_device):
-    """Makes devices that are registered with a token and gone."""
+    """Creates registered, disconnected devices, each with a token."""
 
     def make(gateway, token="ab" * 32, **fields):
         device = new_device(gateway, token=token, **fields)
@@ -187,7 +187,7 @@ def test_leases_survive_a_kill(own_gateway, away):
 
 @pytest.fixture
 def hooked(own_gateway):
-    """A gateway with a hook whose receiver answers as the test says."""
+    """Creates a gateway with a hook whose receiver gives the test's answers."""
     receivers = []
 
     def make(answer):
@@ -260,7 +260,7 @@ def test_a_restart_while_the_hook_is_down_costs_no_attempt_and_no_lease(own_gate
     try:
         gateway.sections["hook"]["url"] = receiver.url
         gateway.start()
-        # The lease of the first attempt would have run for five minutes.
+        # The lease of the first attempt would have lasted five minutes.
         eventually(lambda: gateway.trace(message)["state"] == "handedOff", "acceptance by the hook", timeout=60)
         trace = gateway.trace(message)
         assert trace["attempts"] == 1 and "unsent" in [step["event"] for step in trace["steps"]]

@@ -1,4 +1,4 @@
-"""A store whose content went back: nothing that devices, consumers and senders remember settles what is accepted afterwards."""
+"""A restored store: state that devices, consumers and senders remember settles nothing that is accepted afterwards."""
 
 import contextlib
 import subprocess
@@ -15,7 +15,7 @@ from test_feeds import SECRET, UPSTREAM, Server, ack, read, send, webhook
 
 
 def receive_all(device, gateway, count):
-    """The payloads of the next `count` messages, once their acks are durable; then nothing more waits."""
+    """Returns the payloads of the next `count` messages once their acks are durable and the queue is empty."""
     got = device.receive_and_ack(count)
     for one in got:
         eventually(lambda id=one.msg_id.hex(): gateway.trace(id)["state"].startswith("delivered"), "the end of each")
@@ -34,7 +34,7 @@ def broadcast(gateway, text):
 
 
 def restore(gateway, source, target, word="restore"):
-    """Has the gateway go on with what a backup has; the store that it had is lost."""
+    """Replaces the gateway's store with a backup's content."""
     gateway.kill()
     code, text = store(word, source, target)
     assert code == 0, text
@@ -76,7 +76,7 @@ def test_what_is_accepted_after_a_restore_is_delivered_whatever_the_devices_reme
         assert gateway.ends_as(one["msgId"], "deliveredOffline")
         assert "sent" in gateway.steps(one["msgId"])
     assert len(set(casts)) == 3
-    # From here on positions count as ever.
+    # From here on positions count as usual.
     second = device.state.epoch
     gateway.push(device.cid, "later")
     message = device.receive()
@@ -167,7 +167,7 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
     assert gateway.settle(before, "accepted", vendorId="1") == "recorded"
     (again,) = gateway.lease(maximum=5, wait=20)
     assert again["jobId"] == after["jobId"] and again["leaseId"] != after["leaseId"]
-    # With a lease of the new history under way, the old one still settles and extends nothing.
+    # With a lease of the new history in force, the old one still settles and extends nothing.
     assert gateway.settle(after, "badToken") in ("stale", "unknownJob")
     assert gateway.extend(after) in ("stale", "unknownJob")
     assert gateway.settle(again, "accepted", vendorId="2") == "recorded"
@@ -182,7 +182,7 @@ def test_an_import_and_a_copy_begin_histories_of_their_own(own_gateway, new_devi
     assert gateway.stop() == 0
     data, file = gateway.folder / "data", tmp_path / "file"
     assert store("export", data, file)[0] == 0
-    # The store goes on; then the export comes in its place, twice, and a copy of it over that.
+    # The store is used further. Then the export replaces it, twice, and a copy of the folder replaces that.
     gateway.start()
     connect(device, gateway)
     for number in range(3):
@@ -223,7 +223,7 @@ def test_a_folder_that_was_copied_by_hand_is_noticed(own_gateway, new_device, tm
         gateway.push(device.cid, f"between {number}")
     assert len(receive_all(device, gateway, 3)) == 3
     gateway.stop()
-    if not born:  # a file system that does not say when a file was made: an operator has to
+    if not born:  # a file system without birth times, where an operator has to start another history
         (copy / "history").write_text("")
     move(gateway, copy)
     for number in range(6):
@@ -252,7 +252,7 @@ def test_a_loss_in_redis_begins_a_history_at_every_gateway_and_a_move_does_not(n
             for one in cluster:
                 assert come_back(device, one).queue_epoch == first
             assert not any("historyChanged" in one.log() for one in cluster)
-            # As after a failover to a replica that had nothing of it.
+            # As after a failover to a replica that had none of it.
             for part in range(4):
                 server.call("DEL", f"{{lw:{cluster.name}:p{part}}}:log")
 

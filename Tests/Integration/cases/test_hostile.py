@@ -1,4 +1,4 @@
-"""Hostile clients on the device and senders listeners, while well-behaved devices get their messages."""
+"""Hostile clients on the device and senders listeners, while correct devices get their messages."""
 
 import random
 import socket
@@ -17,7 +17,7 @@ from longwire_client import Closed, Connection, Device, Sender, encode, pb, prov
 
 DEVICES = 'longwire_connections{listener="device"}'
 BODY_LIMIT = 65_536
-# Live attempts must not time out because the machine is busy: the neighbours' messages must stay unflagged.
+# Live attempts must not time out on a busy machine, because the other devices' messages must stay unflagged.
 CALM = {
     **QUICK, "liveDeadlineMilliseconds": 600_000, "suspectSilenceMilliseconds": 600_000,
     "helloTimeoutMilliseconds": 1_500, "connectionsBeforeHello": 2_000}
@@ -40,13 +40,13 @@ def calm(certificate):
 
 
 def test_hellos_byte_by_byte_and_half_done_handshakes(own_gateway, new_device):
-    # Time enough for a busy machine to accept more than may shake hands at once.
+    # Enough time for a busy machine to accept more connections than may perform handshakes at once.
     calm = own_gateway(limits={**CALM, "helloTimeoutMilliseconds": 6_000})
     spy = new_device(calm)
     spy.close()
     with besieged(calm, new_device) as watch:
         slow = [raw(calm.device) for _ in range(50)]
-        # More than may shake hands at once; each has said one byte, or half a Hello, or nothing.
+        # More connections than may perform handshakes at once. Each has sent one byte, half a Hello, or nothing.
         hello = hello_frame(calm, spy)
         parts = (b"\x01", hello[: len(hello) // 2], b"")
         storm = [raw(calm.device, parts[index % 3]) for index in range(3_000)]
@@ -56,7 +56,7 @@ def test_hellos_byte_by_byte_and_half_done_handshakes(own_gateway, new_device):
                     one.sendall(bytes([byte]))
                 except OSError:
                     pass
-            time.sleep(0.02)  # their manners, not our synchronisation
+            time.sleep(0.02)  # the pace of these clients, not synchronization
         eventually(
             lambda: watch.closed("helloTimeout") + watch.closed("overloaded") >= 3_000, "the end of the storm",
             timeout=40)
@@ -70,7 +70,7 @@ def test_half_done_handshakes_over_tls(calm, new_device):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with besieged(calm, new_device) as watch:
-        # Silent, in the midst of a ClientHello, with rubbish for one, and with a handshake done but no Hello.
+        # Silent, within a ClientHello, with garbage instead of one, and with a completed handshake but no Hello.
         starts = (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x01\x00\x05hello", b"GET / HTTP/1.1\r\n\r\n")
         storm = [raw(calm.device_tls, starts[index % 4]) for index in range(600)]
         done = [context.wrap_socket(raw(calm.device_tls), server_hostname="localhost") for _ in range(60)]
@@ -99,14 +99,14 @@ def test_a_client_that_never_reads(calm, new_device):
         assert view["queue"]["inFlight"] <= 5, "64 KiB in flight, whatever waits"
         assert view["queue"]["bytes"] <= 4 << 20
         assert watch.grown("longwire_publishes_refused_total", reason="queueFull") == len(refused)
-        # It also asks for answers that it does not take; what it makes us keep is bounded all the same.
+        # The device also requests answers that it does not read. The gateway's memory for it stays bounded.
         mute.connection.socket.settimeout(2)
         try:
             for _ in range(40):
                 mute.connection.socket.sendall(encode(pb.Ping(nonce=1)) * 20)
         except OSError:
             pass
-    # Nothing of it is lost: it may come back and read.
+    # No message is lost: the device may reconnect and read.
     mute.close()
     mute.connect()
     assert mute.receive().payload == payload
@@ -152,7 +152,7 @@ def test_acks_of_what_was_never_sent(calm, new_device, ack, code):
         assert close_code(connection) == code
     else:
         assert survives(connection)
-    # Whatever it claimed, its message is still there.
+    # Whatever the device claimed, its message is still there.
     device.close()
     device.connect()
     assert device.receive_and_ack(1)[0].payload == b"kept"
@@ -191,7 +191,7 @@ def test_a_captured_hello(calm, own_gateway, new_device):
     captured = hello_frame(gateway, device, timestamp=int(time.time() * 1000) + 500)
     connection = said_hello(gateway, captured)
     connection.receive(pb.Welcome)
-    # On the same connection, beside it, after it, and to the gateway after a restart.
+    # On the same connection, on another one, afterwards, and on the gateway after a restart.
     assert code_after(connection, captured) == 410
     assert close_code(said_hello(gateway, captured)) == 300
     device.state.timestamp = int(time.time() * 1000) + 600
@@ -250,7 +250,7 @@ def test_a_captured_registration_or_sender_hello_is_taken_once(own_gateway):
         again.socket.sendall(captured)
         assert close_code(again) == 300
         first.close()
-    # The process that took them is gone; they are from before the start of the next one.
+    # The process that accepted them is gone, and they precede the start of the next one.
     gateway.kill()
     gateway.start()
     for captured, port in ((registration, gateway.device), (sender, gateway.senders)):
@@ -303,7 +303,7 @@ def test_hundreds_of_thousands_of_tiny_frames_in_one_write(calm, new_device):
 
 
 def repeated(kind):
-    """A body full of valid repeated fields, as far as this message has any."""
+    """Returns a body full of valid repeated fields, if this message has any."""
     if kind == pb.HELLO:
         return pb.Hello(positions=[pb.StreamPosition(stream=n) for n in range(9_000)]).SerializeToString()[:BODY_LIMIT]
     if kind == pb.ACK:
@@ -312,7 +312,7 @@ def repeated(kind):
         return pb.DeviceUpdate(tokens=[pb.VendorToken(token="ab")] * 9_000).SerializeToString()[:BODY_LIMIT]
     if kind == pb.WELCOME:
         return pb.Welcome(dropped=[pb.Dropped(reason="expired", count=1)] * 5_000).SerializeToString()[:BODY_LIMIT]
-    # One scalar over and over: the last counts.
+    # One scalar repeated: the last one counts.
     return (b"\x08" + varint(2**32 - 1)) * (BODY_LIMIT // 6)
 
 
@@ -385,7 +385,7 @@ def test_storms_of_connects_and_resets(calm, new_device):
             else:
                 one.close()
         for _ in range(200):
-            # A whole Hello, and gone before its Welcome.
+            # A complete Hello, and a disconnect before its Welcome.
             reset(raw(calm.device, hello_frame(calm, device, timestamp=int(time.time() * 1000))))
         eventually(
             lambda: watch.metrics()[DEVICES] <= watch.counts[DEVICES] + 4,
@@ -446,10 +446,10 @@ def test_a_sender_that_never_reads_its_results(calm, new_device):
         unknown = encode(pb.Publish(request=1, cid=b"\x01" * 16, payload=b"x"))
         refused = encode(pb.Publish(request=1, cid=device.state.cid, payload=b"x", collapse_key="k" * 65))
         try:
-            # Each is answered with some sixty bytes that nobody reads: far more than sockets and outbox hold.
+            # Each answer has some sixty bytes that the client does not read, far more in total than sockets and outbox hold.
             for _ in range(300):
                 sender.connection.socket.sendall((unknown + refused * 4) * 200)
         except OSError:
-            pass  # the gateway takes no more, or has hung up
+            pass  # the gateway reads no more, or has closed the connection
         sender.close()
         assert watch.grown("longwire_publishes_refused_total", reason="invalid") > 1_000

@@ -1,4 +1,4 @@
-"""Crowds of strangers: more connections than there are descriptors for, and bodies from nobody. Others go on."""
+"""Many unauthenticated connections and bodies, more than there are descriptors: other clients are not affected."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ PATIENT = {**QUICK, "helloTimeoutMilliseconds": 60_000, "httpRequestTimeoutSecon
 
 @pytest.fixture(autouse=True)
 def many_files():
-    """The crowd's own connections."""
+    """Raises the test's own limit of open files."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     yield
@@ -31,7 +31,7 @@ def limit(gateway, listener):
 
 
 def crowd(port, count, data=b""):
-    """`count` connections, of which some may be closed again by the other side."""
+    """Opens `count` connections; the other side may have closed some."""
     made = []
     for _ in range(count):
         with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def test_more_strangers_than_descriptors_cost_nobody_anything(own_gateway, new_d
     strangers = crowd(gateway.device, limits["device"] + 50) + crowd(gateway.http, limits["http"] + 50)
     strangers += crowd(gateway.http, 50, b"GET / HT") + crowd(gateway.senders, limits["senders"] + 20)
     strangers += crowd(gateway.admin, limits["admin"] + 20)
-    # Everybody with something to say is served, and what is said is durable and moves to the ordered store.
+    # All clients are served, and their messages are durable and move to the ordered store.
     before = Watch(gateway).metrics()
     app = gateway.app
     with contextlib.closing(Sender("127.0.0.1", gateway.senders, app["appId"], app["masterSecret"])) as sender:
@@ -109,7 +109,7 @@ def test_longest_idle_http_connections_make_room_and_requests_under_way_stay(own
 
 
 def begun(gateway, length, sent, *more, path="push/single/cid"):
-    """A request that has sent `sent` bytes of its body, as far as they were taken."""
+    """Starts a request and sends `sent` bytes of its body, as far as they were accepted."""
     one = raw(gateway.http, head(f"/v2/{gateway.app['appId']}/{path}", length, *more))
     one.settimeout(5)
     with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def test_bodies_of_strangers_and_oversized_ones_are_refused_at_the_head(own_gate
         threads[-1].start()
     for thread in threads:
         thread.join()
-    # An answer may have been cut off by what its client went on to send; most of them arrive.
+    # An answer may be cut off by bytes that its client still sends. Most of them arrive.
     said = []
     for one in storm:
         with contextlib.suppress(OSError, ValueError):
@@ -165,7 +165,7 @@ def test_bodies_under_way_are_bounded_together_and_by_address(own_gateway, new_d
     second = begun(gateway, 6 << 20, 6 << 20, token)
     assert b" 200 " in second.recv(100), "not JSON, but taken"
     second.close()
-    # From other addresses, up to the bound of all.
+    # From other addresses, up to the total bound.
     others = []
     for number in range(2, 6):
         one = socket.socket()
@@ -187,7 +187,7 @@ def test_bodies_under_way_are_bounded_together_and_by_address(own_gateway, new_d
 
 
 def from_address(last, port, data=b""):
-    """A connection of the address 127.0.0.`last` that has sent these bytes."""
+    """Opens a connection from the address 127.0.0.`last` and sends these bytes."""
     one = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(f"127.0.0.{last}", 0))
     one.sendall(data)
     return one
@@ -245,7 +245,7 @@ def test_a_burst_of_upstream_messages_takes_bounded_memory(own_gateway, new_devi
     for thread in threads:
         thread.join()
     assert {code for one in codes for code in one} <= {0, 100, 101, 102}
-    # Behind a message that is to come again none is taken.
+    # After a message refused as retryable no later one is accepted.
     assert all(one == sorted(one, key=bool) for one in codes), codes
     metrics = Watch(gateway).metrics()
     assert metrics["longwire_peer_refusals_total"] > 0
@@ -270,7 +270,7 @@ def test_strangers_use_up_no_authentications_and_voiding_counts(own_gateway):
     for token in tokens:
         path = f"/v2/{gateway.app['appId']}/auth/{token}"
         assert gateway.call("DELETE", path)["code"] == 0
-        # It is void already: nothing is written, and nothing counts.
+        # The token is already void: nothing is written or counted.
         assert gateway.call("DELETE", path)["code"] == 0
     with pytest.raises(Refused) as refused:
         gateway.authenticate()
@@ -278,7 +278,7 @@ def test_strangers_use_up_no_authentications_and_voiding_counts(own_gateway):
 
 
 def wait_out_minute():
-    """Returns when enough of this minute is left for some dozen calls."""
+    """Waits until enough of a minute is left for a few dozen calls."""
     left = 60 - time.time() % 60
     if left < 20:
         eventually(lambda: 60 - time.time() % 60 > 20, "the next minute")

@@ -1,4 +1,4 @@
-"""Hostile HTTP clients on the public and admin listeners, hooks and sender services that misbehave; others go on."""
+"""Hostile HTTP clients on the public and admin listeners, faulty hooks and sender services; others are not affected."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def head(path, length, *more):
 
 
 def answer_of(one, timeout=20):
-    """What comes until the peer ends the connection."""
+    """Returns the bytes up to the peer's end of the connection."""
     one.settimeout(timeout)
     data = b""
     with contextlib.suppress(ConnectionResetError):
@@ -49,10 +49,10 @@ def test_slow_bodies_and_half_headers(calm, new_device, listener):
             for one in storm[::4]:
                 with contextlib.suppress(OSError):
                     one.sendall(b" ")
-            time.sleep(0.02)  # their manners, not our synchronisation
-        # The neighbours' side of it: calls are still answered, and by the same listener.
+            time.sleep(0.02)  # the pace of these clients, not synchronization
+        # Other clients' calls are still answered, and by the same listener.
         assert calm.call("GET", "/healthz", port=port) is not None
-        # They end by themselves, one and all; nobody has to hang up on our side.
+        # The gateway closes all slow connections. The test closes none.
         eventually(lambda: watch.open_files() <= watch.descriptors + 60, "the end of the slow ones", timeout=40)
         for one in storm:
             one.close()
@@ -174,7 +174,7 @@ def test_senders_that_vanish_in_long_polls_cost_no_attempt(calm, new_device):
 
 
 class BadHook(threading.Thread):
-    """Answers each request with the next of `answers`: a function of the connection; then 200 for ever."""
+    """Answers each request with the next of `answers`, a function of the connection; then always with 200."""
 
     def __init__(self, answers):
         super().__init__(daemon=True)
@@ -213,7 +213,7 @@ class BadHook(threading.Thread):
 
 
 def hang(one):
-    return "keep"  # the next request on this connection never comes: the gateway gives it up
+    return "keep"  # the next request on this connection is never answered, and the gateway times out
 
 
 def say(text):
@@ -249,7 +249,7 @@ BAD_ANSWERS = {
 
 
 def test_a_hook_that_fails_in_every_way_costs_nobody_a_message(own_gateway, new_device):
-    """One receiver after the other, put in place by a reload, which also ends the backoff of the one before."""
+    """Uses one receiver after another, set by a reload, which also ends the previous one's backoff."""
     gateway = own_gateway(limits=CALM, hook={"url": "http://127.0.0.1:9/hook", "secret": SECRET})
     hooks = []
     try:
@@ -272,7 +272,7 @@ def test_a_hook_that_fails_in_every_way_costs_nobody_a_message(own_gateway, new_
 
 
 def use_hook(gateway, url):
-    """A reload: the new receiver is in force when the number of the configuration has risen."""
+    """Reloads with another hook; the new receiver is in use when the configuration's number has increased."""
     gateway.sections["hook"].update(url=url, timeoutSeconds=1)
     gateway.config.write_text(json.dumps(gateway.sections))
     version = Watch(gateway).metrics()["longwire_configuration_version"]

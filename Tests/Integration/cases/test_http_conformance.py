@@ -1,8 +1,8 @@
-"""HTTP/1.1 by the sections of RFC 9112 and RFC 9110: what each listener answers to requests at the edges.
+"""HTTP/1.1 by the sections of RFC 9112 and RFC 9110: the answers of each listener to edge cases.
 
 The cases are those of public conformance probes (Http11Probe's groups: request line, host, headers, line ends, body, length,
-chunks, smuggling, malformed input), written here by hand. A case is the bytes and the status; `TAKEN`: the API has the request, whatever
-it says of it; `None`: the gateway waits for more.
+chunks, smuggling, malformed input), rewritten by hand. A case has the bytes and the status. `TAKEN` means that the API gets the
+request, whatever its answer; `None` means that the gateway waits for more bytes.
 """
 
 import re
@@ -13,7 +13,7 @@ from gateway import ADMIN_TOKEN
 
 HOST = b"Host: x\r\n"
 TAKEN = "taken"
-# The push API has an answer of its own.
+# The push API has a different status.
 TOO_LARGE = {"http": 400, "admin": 413}
 
 
@@ -22,7 +22,7 @@ def get(lines=b"", target=b"/healthz", version=b"HTTP/1.1", method=b"GET", host=
 
 
 def post(lines, body=b""):
-    """A call with a body; the test fills in which."""
+    """Returns a call with a body; the test inserts the path."""
     return b"POST /@ HTTP/1.1\r\n" + HOST + lines + b"\r\n" + body
 
 
@@ -166,7 +166,7 @@ CASES = {
 
 
 def answers(data):
-    """(status, headers, body) of each answer in what came; interim ones have neither."""
+    """Returns (status, headers, body) of each answer; interim answers have neither headers nor body."""
     found = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -182,7 +182,7 @@ def answers(data):
 
 
 def exchange(port, request, until=None, timeout=10):
-    """What comes up to the end of the connection, or until `until` answers are whole."""
+    """Returns the bytes up to the end of the connection, or until `until` answers are complete."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as one:
         data = b""
         try:
@@ -197,7 +197,7 @@ def exchange(port, request, until=None, timeout=10):
 
 
 def filled(gateway, listener, request):
-    """The request, its body's call filled in."""
+    """Returns the request with its path inserted."""
     path, lines = b"/v2/" + gateway.app["appId"].encode() + b"/auth", b""
     if listener == "admin":
         path, lines = b"/v1/handoff/lease", b"Authorization: Bearer " + ADMIN_TOKEN.encode() + b"\r\n"
@@ -206,7 +206,7 @@ def filled(gateway, listener, request):
 
 @pytest.mark.parametrize("listener", ["http", "admin"])
 def test_requests_at_the_edges(gateway, listener):
-    """All cases at once, each on a connection of its own."""
+    """Sends all cases at once, each on a separate connection."""
     port = getattr(gateway, listener)
     open_ones = []
     for name, (request, status) in CASES.items():
@@ -285,7 +285,7 @@ def test_head_is_served_wherever_get_is(gateway, new_device, listener):
 def test_connections_go_on_and_end_as_they_say(gateway):
     ten = exchange(gateway.http, get() * 9 + get(b"Connection: close\r\n"))
     assert [status for status, _, _ in answers(ten)] == [200] * 10
-    # A connection of HTTP/1.0 ends, unless the client asks for more.
+    # A connection of HTTP/1.0 ends, unless the client asks for keep-alive.
     old = get(version=b"HTTP/1.0", host=b"")
     assert len(answers(exchange(gateway.http, old + old))) == 1
     kept = get(b"Connection: keep-alive\r\n", version=b"HTTP/1.0", host=b"")
@@ -303,7 +303,7 @@ def test_a_client_that_waits_to_be_told_to_go_on_is_told(gateway):
         assert one.recv(1_000).startswith(b"HTTP/1.1 100 ")
         one.sendall(b"{}")
         assert one.recv(1_000).startswith(b"HTTP/1.1 405 ")
-        # A request whose body is there already gets no such answer.
+        # A request whose body has already arrived gets no interim answer.
         one.sendall(get(b"Expect: 100-continue\r\nContent-Length: 2\r\n", method=b"PUT") + b"{}")
         assert one.recv(1_000).startswith(b"HTTP/1.1 405 ")
 

@@ -14,7 +14,7 @@ ALERT = {"ios": {"type": "notify", "aps": {"alert": {"title": "News", "body": "â
 
 
 def create(gateway, payload="news", **fields):
-    """A stored list message; its task id."""
+    """Stores a list message; returns its task id."""
     body = {"push_message": {"transmission": payload}, **fields}
     return gateway.api("POST", "push/list/message", body)["data"]["taskid"]
 
@@ -24,7 +24,7 @@ def send(gateway, task, cids, **fields):
 
 
 def report(gateway, task):
-    """The numbers of one task: Getui's, and every state by its name."""
+    """Returns the numbers of one task: Getui's, and every state by name."""
     answer = gateway.api("GET", f"report/push/task/{task}")
     return answer["data"][task], answer["longwire"]["tasks"][task]
 
@@ -37,7 +37,7 @@ def refusal(call):
 
 @pytest.fixture
 def away(new_device):
-    """A registered device that is not connected."""
+    """Returns a registered, disconnected device."""
 
     def make(gateway, **fields):
         device = new_device(gateway, **fields)
@@ -177,7 +177,7 @@ def test_a_killed_list_call_is_made_again_and_reaches_everyone_once(own_gateway,
                 answers.append(send(gateway, task, cids, request_id=request))
             except (OSError, Refused):
                 pass
-            except Exception:  # a connection that ended in the middle of the answer
+            except Exception:  # a connection that ended within the answer
                 pass
 
         caller = threading.Thread(target=call)
@@ -364,7 +364,7 @@ def test_reports_add_up_over_both_channels(own_gateway, new_device, away):
     send(gateway, task, [device.cid for device in live + alerted])
     for device in live:
         message = device.receive_and_ack(1)[0]
-    live[0].feedback(message.msg_id)  # another device's message: does not count
+    live[0].feedback(message.msg_id)  # another device's message, which does not count
     jobs = {job["cid"]: job for job in gateway.lease()}
     assert set(jobs) == {device.cid for device in alerted}
     for job in jobs.values():
@@ -425,7 +425,7 @@ def test_a_task_that_reached_nobody_has_a_report_all_the_same(own_gateway, new_d
     for task in tasks[1:]:
         gateway.api("DELETE", f"task/{task}")
     assert all(map(is_known, tasks))
-    # A broadcast whose time is over before a start of the gateway deals it out.
+    # A broadcast that expires before a start of the gateway creates its messages.
     short = {**cast, "request_id": uuid.uuid4().hex, "push_channel": ALERT, "settings": {"strategy": {"ios": 2}, "ttl": 1}}
     dealt = gateway.api("POST", "push/all", short)["data"]["taskid"]
     gateway.kill()
@@ -448,7 +448,7 @@ def test_a_report_survives_a_kill(own_gateway, new_device, away):
     gateway.kill()
     gateway.start()
     assert report(gateway, task) == before
-    # The first point is noted by the first second's tick.
+    # The tick of the first second records the first point.
     online = eventually(lambda: gateway.api("GET", "report/online_user")["data"]["online_statics"])
     assert all(int(moment) % 600_000 == 0 for moment in online)
 
@@ -499,7 +499,7 @@ def test_a_call_without_parameters_may_have_any_empty_body(gateway, body):
 
 def test_lists_as_getuis_sdks_write_them(gateway, new_device):
     device = new_device(gateway)
-    # PHP's: an audience of "all", empty objects as arrays, everything escaped.
+    # PHP's body: an audience of "all", empty objects as arrays, everything escaped.
     body = (
         b'{"request_id":"","audience":"all","settings":[],"push_channel":[],"task_name":"x",'
         b'"push_message":{"duration":"1590547347000-1590633747000","transmission":"\\u4f60\\u597d \\/"}}'
@@ -511,7 +511,7 @@ def test_lists_as_getuis_sdks_write_them(gateway, new_device):
 
 
 def test_lists_wait_for_room_where_single_pushes_would_be_refused(own_gateway, away):
-    """Twelve lists at once, with twelve times the bytes that may be uncommitted: portions wait, and nobody is refused."""
+    """Twelve lists at once with twelve times the bytes that may be uncommitted: portions wait, and no call is refused."""
     gateway = own_gateway(limits={**QUICK, "uncommittedBytes": 1 << 20})
     cids = [away(gateway).cid for _ in range(24)]
     payload = "\U0001f4e6" * 3_000  # 12 KB

@@ -1,4 +1,4 @@
-"""Prometheus' own tool and the files in deploy/ against the page of a real gateway."""
+"""Prometheus' own tool and the files in deploy/ against the metrics page of a real gateway."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ def promtool(*words, text=None):
 
 @pytest.fixture(scope="module")
 def page(gateway):
-    """A page with every sample that there can be before a message."""
+    """Returns a page with every sample that exists before the first message."""
     eventually(lambda: value(gateway.metrics(), "process_threads") > 0, "the first look at the process")
     return gateway.metrics()
 

@@ -1,4 +1,4 @@
-"""One app floods; the other's publishes are not refused, its deadlines are met, and the books agree."""
+"""One app floods; another app's publishes are not refused, its deadlines are met, and the counts agree."""
 
 import neighbour_party
 from conftest import QUICK
@@ -27,7 +27,7 @@ def test_a_flooding_app_costs_its_neighbour_no_publish_and_no_deadline():
 
 
 def test_an_app_that_floods_over_http_is_slowed_down_and_answered():
-    """Batches, one after the other: each request is answered, and the neighbour has its slice of each turn."""
+    """Sends consecutive batches: each request is answered, and the other app has its slice of each turn."""
     with neighbour_party.two_apps(limits={**QUICK}) as gateway:
         neighbour = neighbour_party.Neighbour(gateway, devices=4)
         absent = []

@@ -1,4 +1,4 @@
-"""What an operator does to a running gateway: limits, reloads and stops, each seen from outside."""
+"""Operator actions on a running gateway: limits, reloads and stops, each observed from outside."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ HOOK_SECRET = "whsec_" + "A" * 44
 
 
 def reload(gateway):
-    """Puts `gateway.sections` in force, and waits until it is."""
+    """Reloads with `gateway.sections` and waits until they are in effect."""
     before = gateway.call("GET", "/readyz")["configuration"]
     gateway.config.write_text(json.dumps(gateway.sections))
     gateway.process.send_signal(signal.SIGHUP)
@@ -64,7 +64,7 @@ def test_delivery_limits_change_at_a_reload(own_gateway, new_device):
 def test_connections_are_limited_over_all_loops(own_gateway, new_device):
     gateway = own_gateway(limits={"connections": 3, "senderConnections": 1}, loops=4)
     devices = [new_device(gateway) for _ in range(3)]
-    # Senders and devices take no places from each other.
+    # Senders and devices use separate places.
     another = lambda: Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])  # noqa: E731
     sender = another()
     assert closed_with(lambda: new_device(gateway)) == 201
@@ -97,7 +97,7 @@ def test_long_polls_are_limited(own_gateway):
     waiting = threading.Thread(target=lambda: answers.append(gateway.lease(wait=30)))
     waiting.start()
     eventually(lambda: "longwire_handoff_long_polls 1" in gateway.metrics(), "a waiting lease")
-    for _ in range(4):  # whichever loop takes them
+    for _ in range(4):  # whichever loop accepts them
         with pytest.raises(Refused) as refused:
             gateway.lease()
         assert (refused.value.status, refused.value.body["error"]["code"]) == (503, "unavailable")
@@ -148,7 +148,7 @@ def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     certificate, key = make_certificate(tmp_path, "first")
     gateway = own_gateway(certificate=(certificate, key))
     gateway.stop()
-    # Ours was held for the devices; the push API takes it, too, at any port.
+    # The test's own certificate was used for the devices. The push API uses it, too, on any port.
     (https,) = free_ports(1)
     gateway.sections["http"]["tls"] = {"listen": f"127.0.0.1:{https}", "certificate": str(certificate), "key": str(key)}
     gateway.start()
@@ -175,7 +175,7 @@ def test_every_listener_speaks_tls_and_renews_its_certificate(own_gateway, new_d
     trusting = ssl.create_default_context(cafile=str(certificate))
     trusting.check_hostname = False
 
-    # A native sender and an admin call over TLS, to the end.
+    # A native sender and an admin call over TLS, to completion.
     device = new_device(gateway)
     with contextlib.closing(
         Sender("127.0.0.1", ports["senders"], gateway.app["appId"], gateway.app["masterSecret"], tls=trusting)) as sender:
@@ -196,7 +196,7 @@ def test_every_listener_speaks_tls_and_renews_its_certificate(own_gateway, new_d
     for port in (*ports.values(), gateway.device_tls):
         eventually(lambda port=port: b"second" in certificate_of(port), f"the new certificate at {port}")
 
-    # Who speaks plain HTTP there, or gives the wrong trust, harms nobody.
+    # Plain HTTP on the TLS ports and a wrong trust anchor do no harm.
     for port in ports.values():
         with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -246,7 +246,7 @@ def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
             while True:
                 sender.connection.socket.sendall(frames * 10)
         except OSError:
-            pass  # the gateway hung up
+            pass  # the gateway closed the connection
 
     sending = threading.Thread(target=send)
     accepted = 0

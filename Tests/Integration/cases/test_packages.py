@@ -1,7 +1,7 @@
-"""The Debian packages: installed, started, upgraded, removed and purged in a root folder that has nothing else of Longwire's or Swift's.
+"""The Debian packages: installed, started, upgraded, removed and purged in a root folder without other Longwire or Swift files.
 
-The packages are made by deploy/debian/build.sh, as `make deb` makes them, from the programs that the other tests use. Those are
-linked against shared Swift libraries, which the packages bring along then; `make deb` links them in.
+The packages are built by deploy/debian/build.sh, as in `make deb`, from the programs of the other tests. These programs use
+shared Swift libraries, which the packages then include; `make deb` links them statically.
 """
 
 import configparser
@@ -32,7 +32,7 @@ PROGRAMS = ["longwire", "longwired", "longwire-apns"]
 
 
 def build(folder, *words):
-    """Runs deploy/debian/build.sh; the packages by name."""
+    """Runs deploy/debian/build.sh; returns the packages by name."""
     command = [str(HERE / "deploy/debian/build.sh"), "--binaries", os.path.dirname(binary("longwired")), "--fast"]
     done = subprocess.run([*command, "--output", str(folder), *words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -41,11 +41,11 @@ def build(folder, *words):
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """Two versions of each package: {version: {package: path}}."""
+    """Builds two versions of each package: {version: {package: path}}."""
     folder = tmp_path_factory.mktemp("packages")
     made = {"1.0.0": build(folder, "--version", "1.0.0"), "1.0.1": {}}
     for name, package in made["1.0.0"].items():
-        # The same programs once more, as a higher version.
+        # The same programs as a higher version.
         inside = folder / name
         subprocess.run(["dpkg-deb", "--raw-extract", str(package), str(inside)], check=True)
         control = inside / "DEBIAN/control"
@@ -59,7 +59,7 @@ def packages(tmp_path_factory):
 @pytest.mark.parametrize("code, isRestarted", [(0, True), (65, True), (78, False)])
 @pytest.mark.parametrize("package, verb", [("longwire", "restart"), ("longwire-apns", "try-restart")])
 def test_an_upgrade_restarts_unless_the_configuration_is_refused(tmp_path, package, verb, code, isRestarted):
-    """The script of the package alone, with what it calls put aside."""
+    """Runs only the package's script, with its commands replaced."""
     calls, tools = tmp_path / "calls", tmp_path / "tools"
     tools.mkdir()
     for name, ends in (("deb-systemd-helper", 0), ("deb-systemd-invoke", 0), ("systemctl", 0), ("runuser", code)):
@@ -89,7 +89,7 @@ def field(package, name):
 
 
 class Unit:
-    """A service file, as far as the test stands in for systemd."""
+    """A parsed service file; the test stands in for systemd."""
 
     def __init__(self, root, name):
         parser = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",))
@@ -101,7 +101,7 @@ class Unit:
 
 
 def start(root, name):
-    """Starts a service as its unit says and waits until it reports that it is ready; the process and its manager."""
+    """Starts a service by its unit and waits for its readiness; returns the process and its manager."""
     unit = Unit(root, name)
     assert unit.service["Type"] == "notify"
     (root.folder / "run/systemd").mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def stop(process, manager):
 
 
 def configure(root, ports, **more):
-    """Gives the installed configuration ports that are free here, as an administrator would edit the file."""
+    """Sets free ports in the installed configuration, as an administrator would edit the file."""
     file = root.folder / "etc/longwire/gateway.json5"
     text = file.read_text()
     for old, new in zip((7000, 7080, 7001, 7081), ports):
@@ -142,7 +142,7 @@ def mode(path):
 
 
 def names_of(root, path):
-    """Owner and group of a path by the root's own lists."""
+    """Returns owner and group of a path by the root's own lists."""
     users = {line.split(":")[2]: line.split(":")[0] for line in (root.folder / "etc/passwd").read_text().splitlines()}
     groups = {line.split(":")[2]: line.split(":")[0] for line in (root.folder / "etc/group").read_text().splitlines()}
     status = path.stat()
@@ -159,7 +159,7 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     root.install(*packages["1.0.0"].values())
     inside = root.folder
 
-    # What an installation leaves.
+    # The files that an installation leaves.
     assert root.status("longwire") == root.status("longwire-apns") == "install ok installed"
     assert root.run("dpkg", "--audit").stdout == "", "nothing is half installed"
     assert root.user("longwire")[5:] == ["/var/lib/longwire", "/usr/sbin/nologin"]
@@ -174,12 +174,12 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     assert not (wanted / "longwire-apns.service").is_symlink(), "the sender has no key yet"
     refused = root.run("cat", "/etc/longwire/gateway.json5", user="nobody", check=False)
     assert refused.returncode != 0 and "Permission denied" in refused.stderr
-    # Libraries come from the packages' dependencies and their own folder, and from nowhere else.
+    # Libraries are only from the packages' dependencies and their own folder.
     for program in PROGRAMS:
         missing = [line for line in root.run("sh", "-c", f"ldd $(realpath /usr/bin/{program})").stdout.splitlines() if "not found" in line]
         assert not missing, missing
 
-    # The first start, on the configuration as it was installed but for its ports.
+    # The first start uses the installed configuration, except for its ports.
     assert root.run("longwired", "--check", "--config", "/etc/longwire/gateway.json5", user="longwire").stdout == "The configuration is valid.\n"
     (inside / "etc/longwire/secrets/handoff").write_text("a-token-of-the-tests-for-apns\n")
     shutil.chown(inside / "etc/longwire/secrets/handoff", 0, int(root.user("longwire")[3]))
@@ -190,7 +190,7 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     process, manager = start(root, "longwired")
     log = (inside / "tmp/longwired.log").read_text()
     assert not [line for line in log.splitlines() if re.search(r"\b(WARNING|ERROR)\b", line) and "fewDescriptors" not in line], log
-    # It has started when it listens, and is ready some moments later.
+    # The service has started when it listens, and is ready moments later.
     health = ("longwire", "health", "--http", f"127.0.0.1:{ports[1]}")
     eventually(lambda: root.run(*health, user="nobody", check=False).returncode == 0, "readiness of the gateway")
     demo = json.loads((inside / "var/lib/longwire/demo.json").read_text())
@@ -244,7 +244,7 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     assert (inside / "etc/longwire/gateway.json5").read_text() == text
     assert (inside / "var/lib/longwire/demo.json").exists()
 
-    # Purged: what the packages brought and made is gone; what the administrator put there is not.
+    # Purged: the packages' own files are gone, and the administrator's stay.
     root.run("dpkg", "--purge", "longwire", "longwire-apns")
     assert root.status("longwire") == "" or "not-installed" in root.status("longwire")
     assert not (inside / "var/lib/longwire").exists()
@@ -255,7 +255,7 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
 
 
 def start_second(root, name):
-    """A second service beside a first: its manager's socket takes the first one's place."""
+    """Starts a second service beside a first; its manager's socket replaces the first one's."""
     (root.folder / "run/systemd/notify").rename(root.folder / "run/systemd/first")
     process, manager = start(root, name)
 
@@ -276,7 +276,7 @@ def test_equal_programs_give_equal_packages(packages, tmp_path):
 
 
 def test_lintian_finds_no_error(packages, tmp_path):
-    """Looks at all but the programs, which would take most of its time; `make deb` has it look at them, too."""
+    """Checks everything except the programs, which would take most of the time; `make deb` checks them, too."""
     if not shutil.which("lintian"):
         pytest.skip("lintian is not installed")
     for name, package in packages["1.0.0"].items():
@@ -297,7 +297,7 @@ def test_lintian_finds_no_error(packages, tmp_path):
 
 @pytest.mark.parametrize("name", ["longwired", "longwire-apns"])
 def test_units_are_sound_and_hardened(name, tmp_path):
-    # systemd-analyze looks for the program too.
+    # systemd-analyze also looks for the program.
     unit = tmp_path / f"{name}.service"
     unit.write_text((UNITS / unit.name).read_text().replace(f"/usr/bin/{name} ", f"{binary(name)} "))
     verified = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60)
@@ -316,7 +316,7 @@ def test_settings_of_the_kernel_are_ones_that_it_has():
             assert path.exists() or name.startswith("net.core"), f"{name}: no such setting"
 
 
-# Manual and completions: they are made from --help, and these tests say what "from" means.
+# Manual pages and completions are generated from --help. These tests define the relation.
 
 
 @functools.cache
@@ -327,7 +327,7 @@ def help_text(program, words=()):
 
 
 def command_lines():
-    """Every command of `longwire`, as its overview lists them."""
+    """Returns every command of `longwire` in its overview."""
     listed = help_text("longwire").split("Commands:\n")[1].split("\n\n")[0]
     return [tuple(re.match(r"  (\S+(?: \S+)*?)  +\S", line)[1].split()) for line in listed.splitlines() if re.match(r"  \S", line)]
 
@@ -360,7 +360,7 @@ def test_the_manual_page_says_what_help_says(program, manual):
     for text in texts:
         missing = options_in(text) - options_in(shown)
         assert not missing, missing
-        # Words, not only names: each word of the help stands in the page.
+        # All words, not only names: each word of the help is in the page.
         words = set(re.findall(r"[A-Za-z]{4,}", text))
         assert not (lost := words - set(re.findall(r"[A-Za-z]{4,}", shown)) - {"Usage", "Commands", "Arguments"}), lost
 
@@ -412,11 +412,11 @@ def test_completions_for_zsh_are_sound(manual, program):
         assert options_in(help_text(program, words)) & options_in(text)
 
 
-# What a unit allows its program to do, and what the program does
+# The system calls that a unit allows, and those of its program
 
 
 def expand(names):
-    """System calls of groups and names, as systemd understands them."""
+    """Expands groups and names of system calls as systemd does."""
     done = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, text=True, timeout=60, check=True)
     groups, group = {}, None
     for line in done.stdout.splitlines():
@@ -431,7 +431,7 @@ def expand(names):
 
 
 def allowed_by(unit):
-    """The calls that the unit's SystemCallFilter= lines leave, in their order."""
+    """Returns the calls that remain after the unit's SystemCallFilter= lines, applied in order."""
     allowed = set()
     for line in re.findall(r"^SystemCallFilter=(.*)$", (UNITS / unit).read_text(), re.M):
         names = expand(line.lstrip("~").split())
@@ -458,7 +458,7 @@ def test_the_unit_allows_every_system_call_that_the_program_makes(program, tmp_p
             device.register(gateway.app["appSecret"])
             device.close()
             eventually(lambda: gateway.push(device.state.cid.hex(), "x" * 1_000, alert="A"))
-            # Until it has left the journal for RocksDB.
+            # Until the program has moved the journal to RocksDB.
             eventually(lambda: re.search(r"^longwire_store_spilled_rows_total [1-9]", gateway.metrics(), re.M))
         child = int(traced.read_text().split(maxsplit=1)[0])
         os.kill(child, signal.SIGHUP)
@@ -481,7 +481,7 @@ def test_the_unit_allows_every_system_call_that_the_program_makes(program, tmp_p
     assert families <= set(re.search("^RestrictAddressFamilies=(.*)$", (UNITS / f"{program}.service").read_text(), re.M)[1].split())
 
 
-# Configurations that are shipped
+# Shipped configurations
 
 
 def test_the_configurations_of_image_compose_and_kubernetes_are_valid(tmp_path):

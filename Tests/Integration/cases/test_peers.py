@@ -1,4 +1,4 @@
-"""The pure parts of `Tests/Benchmarks/peers.py`: ratios, goals, the table, and what happens without a peer."""
+"""The pure parts of `Tests/Benchmarks/peers.py`: ratios, goals, the table, and a run without peers."""
 
 import json
 import pathlib

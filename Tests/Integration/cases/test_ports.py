@@ -1,4 +1,4 @@
-"""The ports that tests listen at: nothing else takes one between its choice and its use."""
+"""The tests' ports: no other process takes one between its choice and its use."""
 
 import contextlib
 import socket
@@ -26,7 +26,7 @@ def test_processes_side_by_side_have_different_ports():
         subprocess.Popen(words, cwd=HERE / "parties", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
         lists = [[int(word) for word in one.stdout.readline().split()] for one in running]
-        # While the others hold their blocks: a block is free again when its process has ended.
+        # The other processes hold their blocks at this time. A block is free again after its process has ended.
         own = free_ports(10)
     finally:
         for one in running:

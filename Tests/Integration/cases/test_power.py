@@ -1,4 +1,4 @@
-"""Power failures under load, and proof that the rig notices a sync that was not made. `make power` plays many more."""
+"""Power failures under load, and proof that the rig detects a missing sync. `make power` runs more."""
 
 import json
 import random
@@ -12,7 +12,7 @@ SEED = 1
 
 @pytest.fixture(scope="module")
 def recorded():
-    """One load, for all tests of this file."""
+    """Records one load for all tests of this file."""
     with power.Rig(SEED) as rig:
         rig.record(seconds=8)
         yield rig
@@ -44,7 +44,7 @@ def test_twenty_failures_lose_nothing_that_was_answered(recorded):
 
 
 def test_without_syncs_a_failure_loses_only_what_was_young():
-    """Durability `os`: a start goes on with the state of a recent moment, whole, and says so."""
+    """With durability `os` a start continues with a complete state of a recent moment, and reports that."""
     with power.Rig(SEED, "os") as rig:
         rig.record(seconds=4)
         assert not rig.cut(6), power.described(rig)
@@ -88,7 +88,7 @@ def test_the_secrets_that_a_first_start_has_told_outlast_a_failure(tmp_path):
 
 
 PLANTED = {
-    # name: (whose syncs are lost, rules that show it)
+    # name: (the files whose syncs are lost, rules that reveal it)
     "a segment": (lambda node: "/segment-" in node.name, "ext4"),
     "a spilled table": (lambda node: node.name.endswith(".sst"), "ext4"),
     "the tables' list": (lambda node: "MANIFEST-" in node.name, "ext4"),
@@ -111,7 +111,7 @@ def test_a_sync_that_is_never_made_is_noticed(recorded, name):
 
 
 def test_one_commit_that_is_not_synced_is_noticed(recorded):
-    """The commit that stood last when an answer came: without it that answer is lost."""
+    """Loses the last commit before an answer, so that the answer is lost."""
     load, chance = recorded.load, random.Random(f"{SEED} one")
     disk, syncs = Disk(load.root), []
     for record in load.log.records():

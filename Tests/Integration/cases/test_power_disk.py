@@ -1,4 +1,4 @@
-"""The rules by which `power_disk.py` lets a disk lose what was not synced, on folders that a small process makes."""
+"""The rules by which `power_disk.py` loses unsynced data, on folders that a small process creates."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def recorded(tmp_path, library):
-    """Runs a process with the shim; its folder and its log."""
+    """Runs a process with the shim; returns its folder and its log."""
 
     def run(code):
         root, log = tmp_path / "disk", Log(tmp_path / "log", 1 << 28)
@@ -48,7 +48,7 @@ def fed(root, log, until=None):
 
 
 def outcomes(root, log, rules, modes=MODES, tries=400):
-    """Every set of names with contents that a failure at the end may leave, as far as `tries` tries find it."""
+    """Returns the sets of names with contents that a failure at the end may leave, as far as `tries` attempts find them."""
     disk, found = fed(root, log), set()
     for seed in range(tries):
         chance = random.Random(seed)
@@ -95,7 +95,7 @@ for step in range(600):
     assert disk.whole().differences(root) == []
     kinds = ("rename", "link", "unlink", "truncate", "allocate", "write", "syncEnds")
     assert min(disk.counts[kind] for kind in kinds) > 5
-    # What the instants in between leave can be made, and is what was meant.
+    # The states of the intermediate instants can be created and have the intended content.
     records = list(log.records())
     for seed in range(60):
         chance = random.Random(seed)

@@ -1,8 +1,8 @@
-"""Plays the client's algorithm as docs/use/Protocol.md prints it, against a gateway that loses acks and connections.
+"""Runs the client's algorithm from docs/use/Protocol.md against a gateway that loses acks and connections.
 
-The page's block `python stream` is executed as it stands. The gateway here keeps the rules of Proto/README.md: a session
-begins with the oldest un-acked message and ascends, within a window; an Ack settles what this session sent, a Hello's
-positions settle what they name.
+The page's block `python stream` is executed unchanged. The gateway here follows the rules of Proto/README.md. A session starts
+with the oldest unacked message and continues in ascending order within a window. An Ack settles messages of this session; a
+Hello's positions settle the covered ones.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ class Lost(Exception):
 
 
 class Play:
-    """One device and its queue; every choice follows from the seed."""
+    """One device and its queue; every choice depends on the seed."""
 
     def __init__(self, stream_type, seed, message_count=600):
         self.stream_type, self.random = stream_type, random.Random(seed)
@@ -83,7 +83,7 @@ class Play:
                 self.stored = (stream.position, list(stream.ranges))
                 if is_calm or self.random.random() < 0.7:
                     self.settle(stream.position, stream.ranges[:RANGES], sent)
-        # The connection breaks. What was shown is stored; what is in work is forgotten and comes again.
+        # The connection breaks. Shown messages are stored; the one in progress is dropped and sent again.
         self.stored = (stream.position, list(stream.ranges))
 
     def run(self):
@@ -102,7 +102,7 @@ def test_the_algorithm_on_the_page_loses_and_repeats_nothing(seed):
 
 
 def test_a_rule_that_raises_the_position_to_the_highest_range_is_found():
-    """The play can fail: this rule covered messages that lay between the ranges of an earlier session."""
+    """The test can fail: this rule covered messages between the ranges of an earlier session."""
 
     class Faulty(page_stream()):
         def processed(self, sequence):

@@ -1,4 +1,4 @@
-"""Every way to publish asks the app's quotas: while its queues are full, each of them is refused and says why."""
+"""Every way to publish checks the app's quotas: while its queues are full, each is refused with the reason."""
 
 import contextlib
 import pathlib
@@ -13,12 +13,12 @@ from neighbour_party import two_apps
 
 API = pathlib.Path(__file__).resolve().parents[3] / "docs/use/openapi.yaml"
 
-# What makes no message: a stored message goes to the devices of later calls.
+# Creates no message: a stored message is sent to the devices of later calls.
 MAKES_NONE = {"/v2/{appId}/push/list/message"}
 
 
 def publishing_calls():
-    """Each documented POST of a path that pushes."""
+    """Returns each documented POST of a publishing path."""
     paths = re.findall(r"^  (/\S+):\n((?:    .*\n|\n)+)", API.read_text(), re.MULTILINE)
     return {
         path for path, operations in paths
@@ -30,7 +30,7 @@ def message(audience, **fields):
 
 
 def calls(cid, task, scheduled):
-    """One call of each path, or several."""
+    """Yields one or more calls of each path."""
     condition = {"key": "custom_tag", "values": ["red"], "opt_type": "and"}
     tagged = {"cid_by_tag": [{"cid": cid, "tag": ["red"], "op_type": 0}]}
     yield "/v2/{appId}/push/single/cid", message({"cid": [cid]})
@@ -81,7 +81,7 @@ def test_no_front_publishes_past_a_full_queue():
             return None
 
         with contextlib.closing(Sender("127.0.0.1", gateway.senders, app["appId"], app["masterSecret"])) as sender:
-            # None of them is refused for anything else.
+            # Each call is accepted, so later refusals are due to the quota.
             asked = list(calls(cid, task, scheduled))
             assert {path for path, _ in asked} | MAKES_NONE == publishing_calls()
             gateway.push(cid, "x", ttl=600_000)
@@ -97,7 +97,7 @@ def test_no_front_publishes_past_a_full_queue():
             (result,) = sender.publish([{"cid": device.state.cid, "payload": b"x"}])
             assert result.code == 6 and "quota queuedMessages" in result.reason, result
             assert gateway.view(cid)["queue"]["messages"] == before
-            # What makes no message goes on.
+            # Calls that create no message are still accepted.
             assert stored(gateway)
             device.connect()
             device.receive_and_ack(before)
@@ -111,7 +111,7 @@ def test_no_front_publishes_past_a_full_queue():
                         device.receive_and_ack(1, timeout=0.15)
                 return used() == 0
 
-            # Each of them was refused for the quota alone.
+            # The quota alone was the reason for each refusal.
             for path, body in calls(cid, task, scheduled):
                 eventually(is_empty, "room")
                 told = refusal(path, body)

@@ -1,4 +1,4 @@
-"""Quotas of an app: each is held over all loops, named by its refusal, and changed without a restart."""
+"""Quotas of an app: each applies over all loops, is named by its refusal, and can change without a restart."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ def devices():
 
 
 def refused(call):
-    """The refusal's body; None: it was accepted."""
+    """Returns the refusal's body, or None if the call was accepted."""
     try:
         call()
     except Refused as refusal:
@@ -51,7 +51,7 @@ def refused(call):
 
 
 def all_at_once(gateway, threads):
-    """Runs them so that what they send is all there before the gateway reads the first of it."""
+    """Runs the threads so that all their input has arrived before the gateway reads the first of it."""
     gateway.process.send_signal(signal.SIGSTOP)
     try:
         for thread in threads:
@@ -79,7 +79,7 @@ def test_devices_are_held_over_both_loops_and_a_connected_one_may_come_again(dev
     with held(devices=6) as gateway:
         watch = Watch(gateway)
         made = [devices(gateway) for _ in range(6)]
-        # What the other loop has is 50 ms old at most.
+        # The other loop's counts are at most 50 ms old.
         time.sleep(0.1)
         with pytest.raises(Closed) as closed:
             devices(gateway)
@@ -87,7 +87,7 @@ def test_devices_are_held_over_both_loops_and_a_connected_one_may_come_again(dev
         assert closed.value.close.retry_after_min_ms == 30_000
         assert watch.grown("longwire_quota_refusals_total", kind="devices") == 1
         assert shown(gateway)["devices"] == {"limit": 6, "used": 6, "refused": 1}
-        # A new connection of one that is connected, the neighbour's devices, and one in the place of another.
+        # A new connection of a connected device, another app's devices, and a device in a freed place.
         made[0].connect()
         assert made[0].ping().nonce == 1
         for _ in range(8):
@@ -101,7 +101,7 @@ def test_devices_are_held_over_both_loops_and_a_connected_one_may_come_again(dev
         made[1].close()
         eventually(is_welcome, "the free place", 10)
         reload(gateway, devices=8)
-        # Each loop is told of the reload for itself.
+        # Each loop applies the reload separately.
         eventually(is_welcome, "the higher quota", 10)
         words = [binary("longwire"), "app", "show", gateway.app["appId"], "--admin", f"127.0.0.1:{gateway.admin}",
                  "--admin-token", ADMIN_TOKEN, "--json"]
@@ -118,7 +118,7 @@ def test_publishes_a_second_by_http_and_by_frames_name_the_quota(devices):
         names = [body for body in bodies if body]
         assert names and all(body["code"] == 30906 and "quota publishesPerSecond" in body["msg"] for body in names), names
         assert len(names) >= 5 and bodies.count(None) >= 20, len(names)
-        # A second's worth is there again.
+        # A second's worth is available again.
         time.sleep(1.1)
         with contextlib.closing(Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])) as sender:
             results = sender.publish([{"cid": device.state.cid, "payload": b"x"} for _ in range(100)])
@@ -160,7 +160,7 @@ def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(d
         while count < 40 and not (body := refused(lambda: gateway.push(made[count % 6].cid, "x", ttl=600_000))):
             count += 1
             time.sleep(0.03)
-        # Each part tells what it has every 50 ms.
+        # Each partition reports its counts every 50 ms.
         assert 10 <= count <= 14 and body["code"] == 30906 and "quota queuedMessages" in body["msg"], (count, body)
         gateway.stop()
         gateway.start()
@@ -168,7 +168,7 @@ def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(d
         assert refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000))["code"] == 30906
         everybody = {"request_id": "f" * 20, "audience": "all", "push_message": {"transmission": "y"}}
         assert refused(lambda: gateway.api("POST", "push/all", everybody))["code"] == 30906
-        # The admin API's change is another way; here what was queued ends.
+        # The admin API's change is another way. Here the queued messages end.
         for device in made:
             device.connect()
             waiting = gateway.view(device.cid)["queue"]["messages"]
@@ -186,7 +186,7 @@ def test_queued_bytes_are_held_with_few_messages_over_a_kill_until_the_device_ac
         while count < 20 and not (body := refused(lambda: gateway.push(device.cid, large, ttl=600_000))):
             count += 1
             time.sleep(0.08)
-        # Four of 3,000 bytes with what else a message counts; each part tells what it has every 50 ms.
+        # Four of 3,000 bytes with their overhead. Each partition reports its counts every 50 ms.
         assert 4 <= count <= 6 and body["code"] == 30906 and "quota queuedBytes" in body["msg"], (count, body)
         used = shown(gateway)["queuedBytes"]["used"]
         assert 12_000 <= used == sum_of_queue(gateway) <= count * 3_200, used
@@ -197,7 +197,7 @@ def test_queued_bytes_are_held_with_few_messages_over_a_kill_until_the_device_ac
         gateway.start()
         eventually(lambda: shown(gateway)["queuedBytes"]["used"] == used, "the queue as it was")
         assert "quota queuedBytes" in refused(lambda: gateway.push(device.cid, "x", ttl=600_000))["msg"]
-        # Another quota is in force at once.
+        # Another quota applies at once.
         reload(gateway, queuedBytes=used + 4_000)
         eventually(lambda: refused(lambda: gateway.push(device.cid, large, ttl=600_000)) is None, "the higher quota")
         reload(gateway, queuedBytes=used)
@@ -212,7 +212,7 @@ def test_what_an_app_has_on_disk_is_held_for_publishes_and_new_devices(devices):
     with held(storedBytes=1 << 30) as gateway:
         watch = Watch(gateway)
         known = devices(gateway)
-        # Forty messages have come and gone: what finds and traces them stays.
+        # Forty messages were delivered. Their request ids and traces stay.
         for number in range(40):
             gateway.push(known.cid, str(number), ttl=600_000)
         known.receive_and_ack(40)
@@ -226,12 +226,12 @@ def test_what_an_app_has_on_disk_is_held_for_publishes_and_new_devices(devices):
         while count < 20 and not (body := refused(lambda: gateway.push(known.cid, "x" * 1_000, ttl=600_000))):
             count += 1
             time.sleep(0.08)
-        # Each counts its queue's bytes and what stays of it; each part tells what it has every 50 ms.
+        # Each counts its queue's bytes and its remains. Each partition reports its counts every 50 ms.
         assert 3 <= count <= 5 and body["code"] == 30906 and "quota storedBytes" in body["msg"], (count, body)
         with pytest.raises(Closed) as closed:
             devices(gateway)
         assert closed.value.code == 201 and "quota storedBytes" in closed.value.close.reason, closed.value
-        # A device that the app has may come, over a kill too, and the neighbour's register.
+        # A registered device may connect, also after a kill, and another app's devices may register.
         devices(gateway, NEIGHBOUR)
         full = used()
         gateway.process.kill()
@@ -242,7 +242,7 @@ def test_what_an_app_has_on_disk_is_held_for_publishes_and_new_devices(devices):
         assert "quota storedBytes" in refused(lambda: gateway.push(known.cid, "x", ttl=600_000))["msg"]
         with pytest.raises(Closed):
             devices(gateway)
-        # What the queue had is free again, and the rest is not.
+        # The queue's bytes are free again, and the others are not.
         known.receive_and_ack(count)
         eventually(lambda: used() == 512 + (40 + count) * 256, "an empty queue")
         reload(gateway, storedBytes=1 << 30)
@@ -252,7 +252,7 @@ def test_what_an_app_has_on_disk_is_held_for_publishes_and_new_devices(devices):
 
 
 def sum_of_queue(gateway):
-    """What the metrics say of the app's queued bytes, over both loops."""
+    """Returns the app's queued bytes in the metrics, summed over both loops."""
     return sum_of_app(gateway, "queued_bytes")
 
 
@@ -298,7 +298,7 @@ def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices)
                 answers.append(device.connect())
             except Closed as closed:
                 answers.append(closed)
-        # No record is in memory, and all Hellos are there before the first is read.
+        # No record is in memory, and all Hellos have arrived before the first is read.
         threads = [threading.Thread(target=come, args=(device,)) for device in made]
         all_at_once(gateway, threads)
         refusals = [answer for answer in answers if isinstance(answer, Closed)]
@@ -307,7 +307,7 @@ def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices)
         assert all(one.close.retry_after_min_ms == 30_000 for one in refusals)
         eventually(lambda: shown(gateway)["devices"] == {"limit": 4, "used": 4, "refused": 8}, "the count")
         assert watch.grown("longwire_quota_refusals_total", kind="devices") == 8
-        # Those who were sent away left nothing behind that counts.
+        # Refused devices left nothing that counts.
         for device in made:
             device.close()
         eventually(lambda: shown(gateway)["devices"]["used"] == 0, "the devices' ends")
@@ -315,7 +315,7 @@ def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices)
 
 
 def test_a_registration_that_is_refused_after_all_leaves_no_device():
-    """New devices race for the last place at two loops: each loop has let one in before the other one's counts."""
+    """New devices race for the last place at two loops: each admits one before it knows the other's count."""
     with held(devices=1) as gateway:
         watch = Watch(gateway)
         answers, made = [], []
@@ -329,7 +329,7 @@ def test_a_registration_that_is_refused_after_all_leaves_no_device():
                 answers.append(closed)
 
         surplus, rounds = 0, 0
-        # Which rounds have such a race is the kernel's choice.
+        # The kernel decides in which rounds such a race occurs.
         while surplus < 2 and rounds < 25:
             rounds += 1
             threads = [threading.Thread(target=come) for _ in range(12)]

@@ -1,4 +1,4 @@
-"""Display receipts: what a service extension reports over HTTPS while its app is dead."""
+"""Display receipts: reports of a service extension over HTTPS while its app does not run."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from gateway import Refused, eventually
 
 @pytest.fixture
 def away(new_device):
-    """Makes devices that are registered with a token and gone."""
+    """Creates registered, disconnected devices, each with a token."""
 
     def make(gateway, token="ab" * 32, **fields):
         device = new_device(gateway, token=token, **fields)
@@ -42,7 +42,7 @@ def send(gateway, body, proof):
 
 
 def report(gateway, device, *events, **fields):
-    """What the gateway says of each event of a proven call."""
+    """Returns the gateway's result for each event of an authenticated call."""
     body = body_of(device, *events, **fields)
     return send(gateway, body, prove(gateway, device, body))["data"]["results"]
 
@@ -152,5 +152,5 @@ def test_an_apps_receipts_of_a_minute_are_bounded(own_gateway, away):
             return refused.body["code"] == 10005
         return False
 
-    # The minute may turn in between, once.
+    # The minute may change in between, once.
     assert any(is_refused() for _ in range(5))

@@ -1,4 +1,4 @@
-"""The rig of real redis-servers: it forms what it says, breaks what it is told to, and leaves nothing behind."""
+"""The rig of real redis-servers: it forms the configured topology, injects faults, and leaves nothing behind."""
 
 import pathlib
 import socket

@@ -1,4 +1,4 @@
-"""A Pong says that the reports before its Ping are recorded: in a burst, and across a kill right behind it."""
+"""A Pong confirms that the reports before its Ping are recorded: in a burst, and across a kill right after it."""
 
 import pytest
 from conftest import QUICK
@@ -7,7 +7,7 @@ from longwire_client import encode, pb
 
 
 def burst(device, messages, nonce):
-    """Reports all messages as shown, and a Ping behind them, in one write; returns when the Pong is there."""
+    """Reports all messages as shown, followed by a Ping, in one write; returns when the Pong has arrived."""
     reports = [pb.Feedback(kind=pb.Feedback.SHOWN, msg_id=message.msg_id) for message in messages]
     device.connection.socket.sendall(b"".join(map(encode, [*reports, pb.Ping(nonce=nonce)])))
     assert device.receive(pb.Pong).nonce == nonce
@@ -23,7 +23,7 @@ def test_a_burst_of_reports_of_messages_on_disk_is_recorded_whole(own_gateway, n
     for number in range(200):
         gateway.push(device.cid, f"message {number}")
     messages = device.receive_and_ack(200)
-    # A restart leaves the journal in the database: each report reads its message's trace from there.
+    # A restart moves the journal to the database, so each report reads its message's trace from there.
     gateway.stop()
     gateway.start()
     device.connect()

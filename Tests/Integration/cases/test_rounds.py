@@ -1,4 +1,4 @@
-"""Crash rounds with a fixed seed, and proof that the audit notices what it is there to notice."""
+"""Crash rounds with a fixed seed, and proof that the audit detects violations."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_rounds_over_redis_lose_repeat_and_reorder_nothing():
 
 
 def books():
-    """Two messages to one device, published, shown and acked as they should be."""
+    """Returns records of two messages to one device, correctly published, shown and acked."""
     lines, traces = [], {}
     for number, message in enumerate(MESSAGES, 1):
         identity = {"id": f"request-{number}", "cid": CID, "publisher": 0, "n": number}

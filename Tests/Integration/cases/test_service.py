@@ -1,4 +1,4 @@
-"""What a service manager and a terminal see of the programs: readiness, watchdog, reload, stop; and a terminal that closes."""
+"""The programs under a service manager and on a terminal: readiness, watchdog, reload, stop, and a closed terminal."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def is_open(port):
 
 
 def sender_files(folder, gateway_port):
-    """A configuration of longwire-apns with a key of its own; the file and the admin port."""
+    """Writes a configuration of longwire-apns with its own key; returns the file and the admin port."""
     key, token, (port,) = folder / "key.p8", folder / "token", free_ports(1)
     subprocess.run(
         ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", str(key)],
@@ -41,7 +41,7 @@ def sender_files(folder, gateway_port):
 
 
 def configured_gateway():
-    """A gateway that is configured and not started; its journal is small, since it starts often here."""
+    """A configured gateway that is not started; its journal is small, because it starts often here."""
     gateway = Gateway(limits=QUICK | {"drainSeconds": 0, "journalBytes": 16_777_216})
     gateway.config.write_text(json.dumps(gateway.sections))
     gateway.config.chmod(0o600)
@@ -64,7 +64,7 @@ def running(program, arguments, environment, folder):
 
 @pytest.fixture(params=["longwired", "longwire-apns"])
 def service(request, tmp_path):
-    """Program, arguments, a port that it listens on, and the thread that its watchdog is about."""
+    """Returns the program, its arguments, a port that it listens on, and the thread that its watchdog monitors."""
     if request.param == "longwired":
         gateway = configured_gateway()
         yield "longwired", ["--config", str(gateway.config)], gateway.admin, "loop-1"
@@ -99,7 +99,7 @@ def test_the_watchdog_is_about_the_event_loop_and_not_about_a_timer(service, tmp
             manager.expects("READY=1")
             manager.expects("WATCHDOG=1")
             with standing_still(threads(process.pid)[loop]):
-                # One question may have been answered before the loop stood still.
+                # One request may have been answered before the loop stopped.
                 manager.hears_within("WATCHDOG=1", 1.2)
                 assert not manager.hears_within("WATCHDOG=1", 2.2)
             manager.expects("WATCHDOG=1")
@@ -126,7 +126,7 @@ def test_without_a_service_manager_nothing_is_told_and_a_wrong_socket_harms_noth
 
 
 def in_a_terminal(words, folder):
-    """Starts the words on a terminal of their own, in front; the process and the terminal's other end."""
+    """Starts a command in the foreground of a new terminal; returns the process and the terminal's other end."""
     child, terminal = pty.fork()
     if child == 0:
         try:
@@ -146,14 +146,14 @@ def drain(terminal):
 
 
 def ended(child):
-    """The exit code of a child, None while it runs."""
+    """Returns the exit code of a child, or None while it runs."""
     pid, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if pid else None
 
 
 @contextlib.contextmanager
 def reaped(child):
-    """No process of the test's stays behind."""
+    """Ensures that no process of the test stays."""
     box = {}
 
     def look():
@@ -176,7 +176,7 @@ def test_a_terminal_that_closes_leaves_nothing_on_the_ports(service, tmp_path):
     child, terminal = in_a_terminal([binary(program), *arguments], tmp_path)
     with reaped(child) as (has_ended, box):
         eventually(lambda: drain(terminal) or is_open(port), "its listener")
-        # A reload from elsewhere is none of the terminal's.
+        # A reload from another source does not concern the terminal.
         os.kill(child, signal.SIGHUP)
         assert not has_ended() and is_open(port)
         os.close(terminal)
@@ -224,7 +224,7 @@ def test_a_fake_apple_ends_with_its_terminal(tmp_path):
 
 
 def trial(folder, **options):
-    """A gateway without a configuration: on the default ports."""
+    """Runs a gateway without a configuration, on the default ports."""
     return subprocess.Popen([binary("longwired")], cwd=folder, stdin=subprocess.DEVNULL, **options)
 
 
@@ -241,7 +241,7 @@ def test_a_trial_whose_readers_left_stops_and_a_first_start_warns_of_nothing(tmp
             text += piece
         lines = text.decode().splitlines()
         assert not [line for line in lines if "WARNING" in line or "ERROR" in line], lines
-        # As when the SSH session ends that started it without a terminal.
+        # As at the end of an SSH session that started it without a terminal.
         os.close(reading)
         assert process.wait(60) == 0
     finally:

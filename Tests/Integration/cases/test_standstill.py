@@ -1,4 +1,4 @@
-"""A gateway that was stopped finds its deadlines over: it reads what came meanwhile before it judges."""
+"""A paused gateway finds its deadlines expired: it reads pending input before it enforces them."""
 
 import signal
 import socket
@@ -8,11 +8,11 @@ import time
 from gateway import eventually
 from longwire_client import pb
 
-STOPPED = 6.0  # longer than the deadlines below, and than the loop calls a standstill
+STOPPED = 6.0  # longer than the deadlines below, and than the loop's threshold for a stall
 
 
 def stopped(gateway, during):
-    """Stops the gateway's process for a while, in which its peers go on."""
+    """Pauses the gateway's process for a while, in which its peers continue."""
     gateway.process.send_signal(signal.SIGSTOP)
     try:
         during()
@@ -50,7 +50,7 @@ def test_an_ack_that_came_while_the_gateway_stood_still_spares_the_alert(own_gat
     message = gateway.push(device.cid, "x", alert="A")
     deliver = device.receive(pb.Deliver)
     leased = []
-    # A sender service waits for jobs all the time.
+    # A sender service constantly waits for jobs.
     sender = threading.Thread(target=lambda: leased.extend(gateway.lease(wait=10)))
     sender.start()
     stopped(gateway, lambda: device.ack(deliver.sequence))

@@ -1,4 +1,4 @@
-"""`longwire store copy` between the embedded engine and real Redis servers, with what a working gateway leaves behind."""
+"""`longwire store copy` between the embedded engine and real Redis servers, with the data of a used gateway."""
 
 import hashlib
 import subprocess
@@ -26,7 +26,7 @@ def copy(source, target, *words):
 
 
 def tables(text):
-    """The line of each table: rows, bytes and digest."""
+    """Returns the line of each table: rows, bytes and digest."""
     return {line.split(":")[0]: line for line in text.splitlines() if ", digest " in line}
 
 
@@ -73,12 +73,12 @@ def test_everything_of_a_gateway_goes_to_redis_and_comes_back(rig, new_device, o
     assert all(there[name].split()[1] != "0" for name in kinds), text
     refused = copy(gateway.folder / "data", url(rig, "copy"))
     assert refused[0] == 1 and "is not empty" in refused[1], refused
-    # Back without a gateway in between: the same rows, in other parts.
+    # Copied back without a gateway in between: the same rows, in other partitions.
     code, text = copy(url(rig, "copy"), tmp_path / "back")
     assert code == 0 and tables(text) == there, text
 
     def checks(gateways, some):
-        """Every gateway knows the names and the request id; some of the devices get what waited, in order and once."""
+        """Every gateway knows the names and the request id; some devices get their pending messages in order and once."""
         for gateway in gateways:
             assert gateway.api("GET", "user/cid/alias/chief")["data"]["cid"] == [cids[0]]
             assert gateway.api("POST", "push/single/cid", again)["data"] == first, "a request id that the first one knew"
@@ -103,7 +103,7 @@ def test_everything_of_a_gateway_goes_to_redis_and_comes_back(rig, new_device, o
         cluster.wait_until_served()
         checks(cluster.gateways, range(0, 12, 2))
         assert [one.stop() for one in cluster] == [0, 0]
-    # An embedded gateway goes on from what the cluster left.
+    # An embedded gateway continues with the cluster's data.
     code, text = copy(url(rig, "copy"), tmp_path / "after")
     assert code == 0 and "the stores are the same" in text, text
     home = own_gateway(limits=QUICK)
@@ -134,7 +134,7 @@ def test_half_a_copy_is_known_and_refused_until_it_is_made_anew(own_gateway, new
         assert code == 1 and "OOM" in text, text
         for server in rig.servers:
             server.call("CONFIG", "SET", "maxmemory", "0")
-        # A process that was cut off in the middle leaves this.
+        # A process that was interrupted leaves this mark.
         rig.servers[0].call("HSET", "{lw:half}:c", "copy", "to", "copyNonce", "1", "copyUntil", "1", "copyOther", "x")
         cluster = Cluster(rig, count=1, limits=QUICK)
         gateway = cluster[0]
@@ -176,7 +176,7 @@ def test_a_damaged_row_or_log_stops_an_export_and_wrong_settings_an_import(own_g
         server.call("XADD", "{lw:good:p0}:log", "900000-1", "b", b"not a group of records")
         code, text = copy(url(rig, "good"), tmp_path / "d")
         assert code == 1 and "900000-1" in text and "is damaged" in text, text
-        # The source can be read again as soon as it is mended: what failed has taken its mark back.
+        # The source is readable again once it is repaired, because the failed copy has removed its mark.
         server.call("XDEL", "{lw:good:p0}:log", "900000-1")
         assert copy(url(rig, "good"), tmp_path / "e")[0] == 0
         server.call("CONFIG", "SET", "appendfsync", "everysec")
@@ -209,7 +209,7 @@ def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_ga
     told = ends.stderr.read().decode()
     assert ends.wait(60) == 0 and given.returncode == 0, told + given.stdout + given.stderr
     assert tables(told) == tables(given.stdout) and tables(told)["meta"].split()[1] != "0", told
-    # Out of Redis as a file, and into a folder.
+    # From Redis to a file, and into a folder.
     back = subprocess.run([*tool, "export", url(rig, "pipe"), tmp_path / "file"], capture_output=True, text=True, timeout=120)
     assert back.returncode == 0 and tables(back.stderr) == tables(told), back.stderr
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
@@ -218,7 +218,7 @@ def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_ga
     checked = subprocess.run([*tool, "check", tmp_path / "back", "--text"], capture_output=True, text=True, timeout=120)
     assert checked.returncode == 0 and "nothing is damaged" in checked.stdout, checked.stdout
 
-    # A pipe that breaks: no gateway starts on what came of it, and an import with --replace makes it good.
+    # A broken pipe: no gateway starts on the result, and an import with --replace repairs it.
     cut = subprocess.run(
         [*tool, "import", "-", tmp_path / "cut"], input=(tmp_path / "file").read_bytes()[:-20], capture_output=True,
         timeout=120)
@@ -238,7 +238,7 @@ def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_ga
 
 
 def test_of_a_running_gateway_a_backup_is_restored_and_exported(own_gateway, new_device, tmp_path):
-    """As docs/use/Operations.md says under "Export and import"; the backup itself is read by no export."""
+    """Follows docs/use/Operations.md under "Export and import"; an export does not read the backup directly."""
     gateway = own_gateway(limits=QUICK)
     device = new_device(gateway)
     device.close()

@@ -1,4 +1,4 @@
-"""Reconnect storms: more devices come at once than a loop takes up in a turn. Sessions go on, and all devices are back."""
+"""Reconnect storms: more devices connect at once than a loop admits in a turn. Sessions stay, and all devices reconnect."""
 
 import concurrent.futures
 import contextlib
@@ -13,7 +13,7 @@ from gateway import eventually
 from hostile import Watch, besieged, raw
 from longwire_client import Closed, Connection, pb
 
-# Slices so short that some hundred devices are a storm.
+# Slices so short that a few hundred devices are a storm.
 NARROW = {**QUICK, "welcomeSliceMicroseconds": 100, "helloTimeoutMilliseconds": 60_000}
 
 
@@ -29,7 +29,7 @@ def certificate(tmp_path_factory):
 
 @contextlib.contextmanager
 def held(gateway):
-    """Connections that are made meanwhile wait in the kernel: at the end they all come at once."""
+    """Pauses the gateway: connections made during the pause wait in the kernel and are accepted at once afterwards."""
     os.kill(gateway.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -38,7 +38,7 @@ def held(gateway):
 
 
 def last_word(connection):
-    """The Close that a connection ends with; None where it just ends, or still waits."""
+    """Returns a connection's Close, or None if it ended without one or still waits."""
     try:
         frame = connection.frame(timeout=0.2)
         assert isinstance(frame, pb.Close), frame
@@ -48,7 +48,7 @@ def last_word(connection):
 
 
 def coming_again(new_device):
-    """Makes devices that come again when they are sent away: a loop that still pays for the one before has no room yet."""
+    """Creates devices that reconnect after a refusal, because a loop with debt has no room yet."""
 
     def make(gateway):
         end = time.monotonic() + 10
@@ -69,19 +69,19 @@ def test_who_cannot_wait_is_told_when_to_come_back_and_sessions_go_on(own_gatewa
         with held(gateway):
             crowd = [Connection("127.0.0.1", gateway.device) for _ in range(600)]
         words = [close for one in crowd if (close := last_word(one))]
-        # A handful was taken up in the first turns of the two loops; their time for a Hello may be over by now.
+        # A few were admitted in the first turns of the two loops. Their timeout for a Hello may have expired.
         assert {close.code for close in words} <= {103, 201}
         closes = [close for close in words if close.code == 201]
         assert len(closes) > 100, len(closes)
         windows = sorted((close.retry_after_min_ms, close.retry_after_max_ms) for close in closes)
         assert windows[0][0] >= 1_000 and windows[-1][1] <= 60_500, (windows[0], windows[-1])
-        # The slots follow each other: these hundreds do not come back in one wave.
+        # The slots are consecutive, so these hundreds do not reconnect in one wave.
         assert all(most > least for least, most in windows)
         assert watch.grown("longwire_newcomers_sent_away_total") >= len(closes)
         assert watch.grown("longwire_newcomers_waited_total") == 0
         for one in crowd:
             one.close()
-        # Who comes at another time is welcome.
+        # A device that connects later is welcomed.
         assert coming_again(new_device)(gateway).ping().nonce == 1
     eventually(lambda: "stormEnded" in gateway.log(), "the end of the storm in the log")
     assert "stormBegan" in gateway.log()

@@ -1,4 +1,4 @@
-"""The main job: live, offline with a handoff job, and the return."""
+"""The main use case: live, offline with a handoff job, and the reconnect."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def test_whole_story(gateway, new_device):
     trace = gateway.ends_as(live["msgId"], "delivered")
     assert [step["event"] for step in trace["steps"]][:2] == ["accepted", "sent"]
 
-    # Away: queued, and due for the vendor at once.
+    # Offline: queued, and due for the vendor at once.
     device.close()
     eventually(lambda: not gateway.view(device.cid)["connected"], "the device as absent")
     away = [gateway.push(device.cid, text, alert=text) for text in ("two", "three", "four")]
@@ -42,7 +42,7 @@ def test_whole_story(gateway, new_device):
         assert gateway.settle(job, "accepted", vendorId="v") == "recorded"
         assert gateway.settle(job, "accepted", vendorId="v") == "recorded", "a result may be repeated"
 
-    # Back, from a tap on the second of them: the others in order, flagged, with the time of the alert.
+    # Reconnected by a tap on the second one: the others arrive in order, flagged, with the time of the alert.
     welcome = device.connect(opened=[bytes.fromhex(away[1]["msgId"])])
     assert welcome.backlog == 2
     back = device.receive_and_ack(2)
@@ -54,7 +54,7 @@ def test_whole_story(gateway, new_device):
     gateway.ends_as(away[2]["msgId"], "deliveredOffline")
     assert gateway.view(device.cid)["queue"]["messages"] == 0
 
-    # And again: acked and opened ones never come back.
+    # Connected again: acked and opened messages are never sent again.
     assert device.connect().backlog == 0
     last = gateway.push(device.cid, "five")
     assert [one.payload for one in device.receive_and_ack(1)] == [b"five"]

@@ -1,4 +1,4 @@
-"""Loops with descriptor tables of their own: one process holds more connections than its limit of open files."""
+"""Loops with separate descriptor tables: one process holds more connections than its limit of open files."""
 
 import resource
 
@@ -11,7 +11,7 @@ from hook_receiver import Receiver
 CALM = {**QUICK, "liveDeadlineMilliseconds": 600_000, "suspectSilenceMilliseconds": 600_000}
 LIMIT = 200
 LOOPS = 6
-# More than one table has room for, and what six hold with a margin for the chance by which connections are spread.
+# More than one table holds, and as many as six hold with a margin for random spreading.
 DEVICES = 420
 SECRET = "whsec_bG9uZ3dpcmUtdGVzdC1ob29rLXNlY3JldA=="
 

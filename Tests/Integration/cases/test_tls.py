@@ -1,4 +1,4 @@
-"""Certificates out of their time, of others and for other purposes; client certificates; the bound of handshakes."""
+"""Expired, foreign and misused certificates; client certificates; the bound on handshakes."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """An authority with an intermediate, what they signed, and a stranger's."""
+    """An authority with an intermediate, their certificates, and those of another authority."""
 
     class Made:
         folder = tmp_path_factory.mktemp("certificates")
@@ -56,7 +56,7 @@ def trusting(made, client=None):
 
 
 def shake(port, context):
-    """A handshake and a byte behind it, since with TLS 1.3 a refusal comes after the client's last word."""
+    """Performs a handshake and reads a byte, because with TLS 1.3 a refusal follows the client's last message."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
         with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
             secure.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
@@ -84,25 +84,25 @@ def test_check_tells_what_clients_would_refuse_and_what_is_unwise(own_gateway, m
     for one, words in ((made.expired, "has expired"), (made.future, "is not valid yet"), (made.for_clients, "is not for servers")):
         text, code = check(one.files())
         assert code == 65 and f"http.tls, {one.file}: the certificate {words}" in text, text
-    # A chain whose intermediate has ended is refused by every client.
+    # Every client refuses a chain with an expired intermediate.
     old = authority(made.folder, "old-middle", issuer=made.root, dates=EXPIRED)
     leaf = old.sign("under-old")
     text, code = check({**leaf.files(), "certificate": str(leaf.chain(old))})
     assert code == 65 and "the chain's certificate /CN=old-middle has expired" in text, text
-    # An old cross-signature of a root that clients have hurts nobody behind a good intermediate.
+    # An expired cross-signature of a trusted root does no harm beside a valid intermediate.
     cross = authority(made.folder, "cross", issuer=made.stranger, dates=EXPIRED, of=made.root)
     text, code = check({**made.below.files(), "certificate": str(made.below.chain(made.middle, cross))})
     assert code == 0 and "warning: http.tls" in text and "the chain's certificate /CN=root has expired; no client" in text, text
     text, code = check({**made.below.files(), "certificate": str(made.below.chain(made.middle))})
     assert code == 0 and "if /CN=root is the root that clients have, ignore this" in text, text
-    # An authority of clients that has ended lets none of its clients in.
+    # An expired authority admits none of its clients.
     gone = authority(made.folder, "gone", dates=EXPIRED)
     text, code = check({**made.server.files(), "certificate": str(made.server.chain(made.root)), "clientAuthorities": str(gone.file)})
     assert code == 65 and "clientAuthorities' /CN=gone has expired" in text, text
     text, code = check({**made.server.files(), "certificate": str(made.server.chain(made.root)),
                         "clientAuthorities": str(gone.chain(made.root))})
     assert code == 0 and "clientAuthorities' /CN=gone has expired" in text, text
-    # Without its intermediate, or its private root, a certificate serves only those who have that already.
+    # Without its intermediate or private root a certificate is only useful for clients that already have these.
     text, code = check(made.below.files())
     assert code == 0 and "does not have the certificate of the issuer, /CN=middle" in text, text
     text, code = check({**made.below.files(), "certificate": str(made.below.chain(made.middle, made.root))})
@@ -134,7 +134,7 @@ def test_a_worse_certificate_is_refused_at_a_reload_and_a_start_goes_on_with_it(
         gateway.process.send_signal(signal.SIGHUP)
         eventually(lambda words=words: f"{words}; the certificate in force stays" in gateway.log(), words)
         assert ssl.get_server_certificate(("127.0.0.1", gateway.device_tls), timeout=10) == in_force
-    # A start after the date must not take away what still works: plain listeners, and clients that do not look.
+    # A start after the expiry must keep everything that still works: plain listeners, and clients that do not verify.
     gateway.stop()
     put(made.expired)
     gateway.start()
@@ -160,7 +160,7 @@ def test_a_worse_certificate_is_refused_at_a_reload_and_a_start_goes_on_with_it(
 
 @pytest.fixture(scope="module")
 def strict(made):
-    """Every listener asks for a client's certificate; the admin's wants a name, too."""
+    """Runs a gateway whose listeners all require a client certificate; the admin listener also requires a name."""
     gateway = Gateway(limits=QUICK)
     gateway.tls = dict(zip(("device", "http", "senders", "admin"), free_ports(4)))
     for name, port in gateway.tls.items():
@@ -183,7 +183,7 @@ def test_only_clients_with_a_good_certificate_get_in_and_need_their_credentials_
         assert device.receive_and_ack(1)[0].payload == b"by certificate"
     assert b"200" in shake(strict.tls["http"], good)
     assert b"200" in shake(strict.tls["admin"], trusting(made, made.other_client)), "by its alternative name"
-    # The certificate comes beside the token, not in its place.
+    # The certificate is required in addition to the token.
     request = urllib.request.Request(f"https://127.0.0.1:{strict.tls['admin']}/v1/apps")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(request, timeout=10, context=good)
@@ -198,10 +198,10 @@ def test_other_clients_are_refused_and_the_log_says_who_and_why(strict, made, na
         before = counted(strict, "clientCertificate")
         with pytest.raises((ssl.SSLError, ConnectionError)):
             assert shake(strict.tls[listener], context)
-            raise ConnectionResetError  # an end without a word
+            raise ConnectionResetError  # an end without an alert
         eventually(lambda: counted(strict, "clientCertificate") == before + 1, "the count")
         told = re.compile(rf"clientCertificateRefused listener={listener} address=127\.0\.0\.1:\d+ reason=.*{why}")
-        # The log lets 20 lines of a kind through in ten seconds.
+        # The log writes at most 20 lines of a kind in ten seconds.
         assert told.search(strict.log()) or "repeatsLeftOut" in strict.log() or listener == "admin", (listener, strict.log()[-2000:])
     assert strict.is_ready()
 
@@ -241,7 +241,7 @@ def test_the_tool_is_a_device_with_a_certificate(strict, made, tmp_path):
     without = run("--timeout", "5")
     assert '"registered"' not in without.stdout and "certificate required" in without.stdout, (without.stdout, without.stderr)
     assert "--cert FILE" in without.stderr and "--ca FILE" not in without.stderr and "--tls out" not in without.stderr, without.stderr
-    # By the environment, as all commands have it.
+    # By environment variables, as for all commands.
     words = [word for word in words if word not in ("--ca", str(made.root.file))]
     environment = {**os.environ, "LONGWIRE_CA": str(made.root.file), "LONGWIRE_CERT": str(made.client.file),
                    "LONGWIRE_KEY": str(made.client.key)}
@@ -349,7 +349,7 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-    # Its listener's certificate is judged as the gateway's are.
+    # Its listener's certificate is checked like the gateway's.
     good = sections["admin"]["tls"]["certificate"]
     for one, code in ((made.server, 0), (made.expired, 65)):
         sections["admin"]["tls"].update(one.files())
@@ -373,7 +373,7 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
 
 
 def hello_of_a_client():
-    """A ClientHello as Python's OpenSSL writes it."""
+    """Returns a ClientHello as Python's OpenSSL writes it."""
     out = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -409,7 +409,7 @@ def test_a_crowd_waits_for_its_handshakes_and_sessions_go_on(narrow, new_device,
             one.settimeout(0)
             with contextlib.suppress(OSError):
                 if one.recv(10_000):
-                    one.close()  # the server has answered: its turn has come
+                    one.close()  # the server has answered, so its turn has come
         crowd = [one for one in crowd if one.fileno() >= 0]
     took = time.monotonic() - began
     assert not crowd and took > 0.5, (len(crowd), took)
@@ -441,7 +441,7 @@ def test_handshakes_that_stand_still_make_room_and_end(narrow, made):
     gateway = narrow(tlsHandshakesAtOnce=4)
     still = [raw(gateway.https) for _ in range(4)]
     eventually(lambda: "longwire_tls_handshakes_under_way 4" in gateway.metrics(), "the four")
-    # The next ones wait until the oldest has stood still for a second.
+    # The next handshakes wait until the oldest has been stalled for a second.
     began = time.monotonic()
     assert b"200" in shake(gateway.https, trusting(made))
     assert 0.5 < time.monotonic() - began < 4

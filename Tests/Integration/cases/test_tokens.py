@@ -1,4 +1,4 @@
-"""One device token is one app on one phone: it belongs to the device that registered it last."""
+"""A device token identifies one app on one phone: it belongs to the device that registered it last."""
 
 from gateway import eventually
 from longwire_client import pb
@@ -42,7 +42,7 @@ def test_a_push_to_the_earlier_device_does_not_show_on_the_phone_and_says_why(ow
     assert (view["fallback"], view["fallbackReason"]) == ("none", "tokenMoved")
     later = gateway.push(first.cid, "later", alert="B")
     assert (later["fallback"], later["fallbackReason"]) == ("none", "noToken")
-    # It is the phone's app again that has it, and then the message comes by the connection.
+    # The first device owns the token again, and the message then arrives over its connection.
     first.connect(tokens=[pb.VendorToken(token=TOKEN)])
     eventually(lambda: not gateway.view(second.cid)["tokens"], "the way back")
     assert gateway.view(first.cid)["fallback"] == "available"

@@ -56,9 +56,9 @@ def test_nothing_of_make_cluster_outlives_its_terminal(tmp_path, end, shown):
             gateways.close()
             gateways.process.wait(30)
         else:
-            # It has no last words, and no time to remove its folders.
+            # SIGKILL leaves no time to remove its folders.
             gateways.process.kill()
             gateways.wait()
-    # The kernel tells a process of its parent's end a moment later.
+    # The kernel signals the parent's end to its children a moment later.
     eventually(lambda: cluster_tour.processes(tmp_path) == [], "the end of all processes", 10)
     assert cluster_tour.remains(tmp_path) == [] or end == "kill"

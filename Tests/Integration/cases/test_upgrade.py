@@ -1,8 +1,8 @@
-"""The last release, this one, and the last one again on the same data: nothing accepted is lost on the way up or down.
+"""The last release, this one, and the last one again on the same data: no accepted message is lost by upgrade or downgrade.
 
-LONGWIRE_PREVIOUS_BIN names the folder of the last release's programs (`make upgrade` builds them from a git ref). Without it
-this release stands in for both, which tries the rig and the restarts alone. That each released format is read is tried by the
-stored fixtures (ReleasedFormatTests).
+LONGWIRE_PREVIOUS_BIN names the folder of the last release's programs (`make upgrade` builds them from a git ref). Without it this
+release stands in for both, which tests only the rig and the restarts. The stored fixtures (ReleasedFormatTests) test that each
+released format can be read.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ DATA_ERROR = 74
 
 @pytest.fixture
 def use(monkeypatch):
-    """Chooses the programs: "old" or "new"."""
+    """Selects the programs: "old" or "new"."""
     folders = {"new": os.path.dirname(binary("longwired"))}
     folders["old"] = os.environ.get("LONGWIRE_PREVIOUS_BIN") or folders["new"]
 
@@ -59,7 +59,7 @@ def test_old_new_and_old_again_on_one_folder(use, new_device, how):
                 sent[device.cid].append((answer["msgId"], name.encode()))
 
         def drain(some):
-            """Each gets what waited for it, in order and once."""
+            """Checks that each device gets its pending messages in order and once."""
             for device in some:
                 device.connect()
                 waiting = sent[device.cid]
@@ -101,7 +101,7 @@ def test_old_new_and_old_again_on_one_folder(use, new_device, how):
         is_whole()
         drain(devices[:4])
         publish("from new", devices[4:])
-        # Jobs that the old one leased are leased again, by the same ids.
+        # Jobs that the old release leased are leased again with the same ids.
         again = set()
 
         def leased_again():
@@ -115,7 +115,7 @@ def test_old_new_and_old_again_on_one_folder(use, new_device, how):
 
         use("old")
         if form(gateway) != before:
-            # The format was raised: the old one says so and touches nothing, and a backup is the way back.
+            # The format is newer: the old release reports that and changes nothing, and a backup is the way back.
             done = gateway.spawn(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             text = done.communicate(timeout=60)[0].decode()
             assert done.returncode == DATA_ERROR and "has format" in text, text

@@ -1,4 +1,4 @@
-"""Aliases, tags, blacklist, badge and what is asked about users, over real sockets and several loops."""
+"""Aliases, tags, blacklist, badge and user queries, over real sockets and several loops."""
 
 import contextlib
 import http.client
@@ -198,7 +198,7 @@ def test_a_kill_in_the_midst_of_binds_loses_no_bound_alias(own_gateway, new_devi
     members = {alias: cids(gateway, alias) for alias in aliases}
     for cid, possible in answered.items():
         holds = alias_of(gateway, cid)
-        # The last answered bind, or the one that was under way.
+        # The last answered bind, or the one in flight.
         assert holds in possible
         assert [alias for alias in aliases if cid in members[alias]] == [holds]
 
@@ -335,7 +335,7 @@ def test_an_alias_is_read_from_disk_when_it_has_left_memory(own_gateway, new_dev
     bind(gateway, *((device.cid, alias) for device in devices))
     gateway.api("PUT", "user/custom_tag/batch/cold", {"cid": [device.cid for device in devices]})
     for _ in range(3):
-        # Past the spill a bind still finds what is there, and a new one joins.
+        # After the rows moved to disk a bind still finds the existing devices and adds a new one.
         gateway.stop()
         gateway.start()
         eventually(gateway.is_ready, "readiness")

@@ -1,4 +1,4 @@
-"""The console's page that is a device, in a real browser: over its WebSocket, with its own coding of the frames."""
+"""The console's device page in a real browser: over its WebSocket, with its own frame codec."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 
 @pytest.fixture
 def page(page):
-    """The console, signed in."""
+    """Returns the console after sign-in."""
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")
     return page
@@ -30,13 +30,13 @@ def kept(page):
 
 
 def rows(page):
-    """The shown messages, newest first: sequence, payload, flags."""
+    """Returns the displayed messages, newest first: sequence, payload, flags."""
     return page.driver.execute_script(
         "return [...document.querySelectorAll('main tbody tr')].map(row => [1, 2, 3].map(cell => row.children[cell].innerText))")
 
 
 def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
-    """From the form that sends to the page that is a device, and by its own button."""
+    """Leads from the form that sends to the device page through the form's own button."""
     page.go("#/send")
     page.click("a[href^='#/device/']")
     cid = become_device(page)
@@ -48,7 +48,7 @@ def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
     gateway.push(cid, "from a server")
     page.until(lambda: len(rows(page)) == 2, "the second message")
     assert rows(page)[0][1:] == ["from a server", "live"]
-    # Acked at once, and in order.
+    # Acked at once and in order.
     eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the acks")
     assert kept(page)["positions"]["0"] == 2
     page.go(f"#/send/demo/{cid}")
@@ -72,7 +72,7 @@ def test_what_came_while_it_was_away_is_flagged_and_nothing_comes_twice(page, ga
     page.go("#/device/demo")
     page.until(lambda: len(rows(page)) == 2, "the message that waited")
     assert rows(page) == [["2", "two", "offline"], ["1", "one", "live"]]
-    # Acks that were lost: the gateway sends again what the page knows, and the page acks it without a word.
+    # Lost acks: the gateway sends the messages again, and the page acks them without displaying them.
     page.click("p.buttons button:nth-of-type(1)")
     eventually(lambda: not gateway.view(cid)["connected"], "the device as absent")
     gateway.push(cid, "three")
@@ -84,7 +84,7 @@ def test_what_came_while_it_was_away_is_flagged_and_nothing_comes_twice(page, ga
     page.click("p.buttons button:nth-of-type(1)")
     eventually(lambda: not gateway.view(cid)["connected"], "the device as absent")
     assert gateway.view(cid)["queue"]["messages"] == 1, "its ack was lost"
-    # A client that forgot its position is sent the message again; this one's Hello names it, so it is settled there.
+    # A client without its position would receive the message again. This one's Hello covers it, so it is settled there.
     page.driver.execute_script("""
         WebSocket.prototype.send = WebSocket.prototype.realSend;
         const kept = JSON.parse(localStorage.getItem("longwire.device.demo"));
@@ -104,7 +104,7 @@ def test_it_says_when_it_is_in_the_background(page, gateway):
     eventually(lambda: gateway.view(cid)["state"] == "foreground", "the foreground")
     page.until(lambda: [row[1] for row in rows(page)] == ["quietly"], "the message, once")
     eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "its ack")
-    # By keyboard alone: the arrow key of the group.
+    # With the keyboard only: the arrow key of the group.
     page.find("input[value=foreground]").send_keys(Keys.ARROW_RIGHT)
     eventually(lambda: gateway.view(cid)["state"] == "background", "the background again")
 
@@ -158,7 +158,7 @@ def test_a_page_that_the_browser_does_not_trust_says_so(page):
     page.shows("only on a page that it trusts")
 
 
-# The coding, against protobuf's own.
+# The codec compared with protobuf's own
 
 NAMES = {
     "app_id": "appId", "queue_epoch": "queueEpoch", "application_state": "applicationState", "heartbeat_seconds": "heartbeatSeconds",
@@ -197,7 +197,7 @@ import('/console/frames.js').then(({encode, fromHex}) => {
 
 
 def sample(kind, seed):
-    """A message with most fields set, from a seed."""
+    """Returns a message with most fields set, from a seed."""
     draw = random.Random(seed)
     message = kind()
     for field in kind.DESCRIPTOR.fields:
@@ -225,7 +225,7 @@ def sample(kind, seed):
 
 
 def expected(message, name):
-    """What the page's coding makes of a message: every field that it knows, with its default."""
+    """Returns the page's decoding of a message: every known field, with its default."""
     known = {
         field.name: field for field in message.DESCRIPTOR.fields
         if not (name == "hello" and field.name in ("keeps_running", "badge", "tokens", "opened", "replay_opened", "window"))
@@ -254,7 +254,7 @@ def test_the_coding_agrees_with_protobuf(page):
 
     messages = [(name, sample(kind, f"{name} {seed}")) for name, kind in SAMPLES.items() for seed in range(4)]
     stream = b"".join(longwire_client.encode(message) for _, message in messages)
-    # A type that is not known here, and an unknown field, are told apart from what is.
+    # An unknown type and an unknown field are distinguished from known ones.
     stream += bytes([12, 0, 0, 2, 8, 1]) + bytes([5, 0, 0, 7, 8, 3, 0xA2, 6, 2, 65, 66])
     found = page.driver.execute_async_script(DECODE, list(stream))
     assert found[:-2] == [[name, expected(message, name)] for name, message in messages]
@@ -263,7 +263,7 @@ def test_the_coding_agrees_with_protobuf(page):
         if name in ("hello", "ack", "ping", "pong", "deviceUpdate", "close"):
             text = bytes(page.driver.execute_async_script(ENCODE, name, expected(message, name)))
             assert longwire_client.MESSAGES[text[0]] is SAMPLES[name] and int.from_bytes(text[1:4], "big") == len(text) - 4
-            # Of a Hello, an Ack and a DeviceUpdate the page writes the fields that it knows.
+            # The page writes the fields that it knows of a Hello, an Ack and a DeviceUpdate.
             assert expected(SAMPLES[name].FromString(text[4:]), name) == expected(message, name), name
     # The state is optional, so its zero is written.
     zero = bytes(page.driver.execute_async_script(ENCODE, "deviceUpdate", {"request": 1, "applicationState": 0}))

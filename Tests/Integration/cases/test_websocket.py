@@ -1,8 +1,8 @@
-"""Devices over a WebSocket: the rules of a device hold, and a client that breaks a WebSocket's rules is told which.
+"""Devices over a WebSocket: the rules for devices apply, and a client that violates the WebSocket protocol gets the code.
 
 The table has the cases of the public Autobahn suite (its groups 1 to 7, 9 and 10; 12 and 13 are compression, which is never
-agreed on). Its published release does not run on Python 3, and it wants an echo server, so the cases stand here by hand. A case
-of text ends with 1003: messages are binary.
+negotiated). The suite's published release does not run on Python 3 and needs an echo server, so the cases are handwritten here. A
+case of text ends with 1003, because messages are binary.
 """
 
 import os
@@ -23,7 +23,7 @@ from websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, closing, fr
 
 @pytest.fixture
 def web_device():
-    """Makes registered devices that are connected through a WebSocket; closes their connections at the end."""
+    """Creates registered devices connected through a WebSocket; closes their connections at the end."""
     made = []
 
     def make(gateway, port=None, tls=None, **fields):
@@ -40,7 +40,7 @@ def web_device():
 
 
 def hello():
-    """A registration's frame."""
+    """Returns a registration's frame."""
     return longwire_client.prove(
         pb.Hello(app_id=APP["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=os.urandom(16)),
         APP["appSecret"].encode())
@@ -62,7 +62,7 @@ def test_a_device_over_a_websocket_is_a_device(gateway, web_device):
     device.connect()
     message = device.receive_and_ack(1)[0]
     assert message.payload == b"later" and message.offline
-    # A plain connection of the same device takes over, and the close's code says why.
+    # A plain connection of the same device replaces it, and the close code has the reason.
     wire, plain = device.connection.socket, longwire_client.Device("127.0.0.1", gateway.device, APP["appId"], state=device.state)
     plain.connect()
     with pytest.raises(Closed) as closed:
@@ -107,7 +107,7 @@ def test_over_tls_it_is_one_too(own_gateway, web_device, tmp_path):
 
 
 def test_frames_may_be_cut_anywhere(gateway):
-    """Many messages for one frame, a message for many frames, fragments, and pings between."""
+    """Many messages for one frame, one message for many frames, fragments, and pings in between."""
     greeting = hello()
     one = ws.WebSocket(gateway.device)
     for byte in greeting:
@@ -125,7 +125,7 @@ def test_frames_may_be_cut_anywhere(gateway):
 
 
 CASES = {
-    # 1: messages. Text in each length of head; binary that is no frame of ours ends with our own code.
+    # 1: messages. Text with each length encoding. Binary that is not a valid frame ends with our own code.
     **{f"1.1.{count}": (frame(TEXT, b"*" * count), 1003) for count in (0, 125, 126, 127, 128, 65_535, 65_536)},
     **{f"1.2.{count}": (frame(BINARY, b"\xfe" * count), 4410 if count else None) for count in (0, 125, 126, 127, 128, 65_535, 65_536)},
     # 2: pings and pongs.
@@ -162,7 +162,7 @@ CASES = {
     "5.19 pings around many fragments": (
         frame(BINARY, b"", final=False) + frame(PING, b"1") + frame(CONTINUATION, b"", final=False) * 9 + frame(PING, b"2") + frame(CONTINUATION),
         None, [b"1", b"2"]),
-    # 6: text, valid and not: it is refused before it is looked at.
+    # 6: text, valid and invalid. It is refused without a check of its content.
     **{f"6 {name}": (frame(TEXT, text), 1003) for name, text in {
         "valid": "Hello-µ@ßöäüàá-UTF-8!!".encode(), "cut off": "µ".encode()[:1], "surrogates": b"\xed\xa0\x80", "overlong": b"\xc0\xaf",
         "beyond": b"\xf4\x90\x80\x80"}.items()},
@@ -182,14 +182,14 @@ CASES = {
        for code in (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999)},
     **{f"7.9.{code} a bad code": (frame(CLOSE, closing(code)), 1002)
        for code in (0, 999, 1004, 1005, 1006, 1016, 1100, 2000, 2999, 5000, 65_535)},
-    # 9 and 10: size. Nothing is gathered, so the first bytes decide.
+    # 9 and 10: size. Messages are not buffered, so the first bytes decide.
     "9.1 text of a MiB": (frame(TEXT, b"*" * (1 << 20)), 1003),
     "9.2 binary of a MiB": (frame(BINARY, b"\xfe" * (1 << 20)), 4410),
     "9.4 fragments of a MiB": (frame(BINARY, b"\1\x10\0\0", final=False) + frame(CONTINUATION, b"*" * 1024, final=False) * 1024, 4411),
     "9 a length of 2 to the 63rd, less one": (b"\x82\xff\x7f" + b"\xff" * 7 + b"\0\0\0\0\xfe\0\0\0", 4410),
     "9 a length with its highest bit": (b"\x82\xff\x80" + b"\0" * 7 + b"\0\0\0\0", 1002),
     "10.1.1 auto-fragmentation": (b"".join(frame(BINARY if place == 0 else CONTINUATION, b"\xfe" * 1300, final=False) for place in range(50)), 4410),
-    # Beside the suite.
+    # Besides the suite.
     "a frame that is not masked": (frame(BINARY, b"\1\0\0\0", mask=None), 1002),
     "a ping that is not masked": (frame(PING, mask=None), 1002),
     **{f"a length in {bits} bits": (frame(BINARY, b"\1", length=bits), 1002) for bits in (16, 64)},
@@ -206,7 +206,7 @@ def test_rules_of_rfc_6455(gateway, name):
         for piece in [sent] if isinstance(sent, bytes) else sent:
             one.raw(piece)
         if code is None:
-            # It goes on: a ping is answered, and an orderly close is closed.
+            # The connection stays open: a ping is answered, and a normal close completes.
             one.send(PING, b"alive?")
             one.send(CLOSE, closing(1000))
     except (BrokenPipeError, ConnectionResetError):
@@ -217,7 +217,7 @@ def test_rules_of_rfc_6455(gateway, name):
         raise AssertionError("the gateway keeps the connection") from None
     assert closed == (1000 if code is None else code)
     assert answered == (pongs[0] if pongs else []) + ([b"alive?"] if code is None else [])
-    # Our own Close stands before the WebSocket's, with the same meaning.
+    # Our own Close precedes the WebSocket's, with the same meaning.
     if closed > 4_000 and data:
         assert pb.Close.FromString(data[4:]).code == closed - 4_000
     one.close()
@@ -236,18 +236,18 @@ def test_requests_that_are_none_are_answered_with_why(gateway):
         with pytest.raises(ws.Refused) as refused:
             ws.WebSocket(gateway.device, request=text)
         assert refused.value.status in (400, 414, 431)
-    # What would come before the answer cannot be told from another request.
+    # Bytes before the answer are indistinguishable from another request.
     with pytest.raises(ws.Refused) as refused:
         ws.WebSocket(gateway.device, request=ws.head() + frame(PING))
     assert refused.value.status == 400
-    # Compression is offered by every browser and never agreed on; the subprotocol is.
+    # Compression, which every browser offers, is never negotiated, but the subprotocol is.
     one = ws.WebSocket(gateway.device, Sec_WebSocket_Extensions="permessage-deflate", Sec_WebSocket_Protocol="longwire.v1")
     assert one.headers["sec-websocket-protocol"] == "longwire.v1"
     one.close()
 
 
 def request(*lines, path="/v1/device", host="x", method="GET", version="HTTP/1.1"):
-    """A request whose header lines are given one by one."""
+    """Returns a request with the given header lines."""
     key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
     return "\r\n".join([f"{method} {path} {version}", f"Host: {host}", key, *lines, "", ""]).encode()
 
@@ -268,7 +268,7 @@ REQUESTS = {
     "extensions in two lines": (request(*WANTED, "Sec-WebSocket-Extensions: a", "Sec-WebSocket-Extensions: b"), 101),
     "words in lower case": (request("upgrade: WEBSOCKET", "connection: upgrade", "sec-websocket-version: 13"), 101),
     "empty elements": (request("Upgrade: ,websocket,", "Connection: , Upgrade", "Sec-WebSocket-Version: 13"), 101),
-    # Headers that a request must have once.
+    # Headers that a request must have exactly once.
     "no Upgrade": (request(*WANTED[1:]), 426),
     "no Connection": (request(WANTED[0], WANTED[2]), 426),
     "no version": (request(*WANTED[:2]), 426),
@@ -286,7 +286,7 @@ REQUESTS = {
 
 
 def answer_to(port, data):
-    """Status, headers and body of what comes back."""
+    """Returns status, headers and body of the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as one:
         one.sendall(data)
         head = b""
@@ -331,7 +331,8 @@ def test_the_consoles_origin_is_its_host_with_the_port_that_the_scheme_implies(g
 
 
 def test_the_gateways_half_ends_behind_the_clients_close(gateway):
-    """A client that sees the end of the stream before it has answered the close reports an abnormal end (RFC 6455, section 7.1.1)."""
+    """A client that reads the end of the stream before it has answered the close reports an abnormal end (RFC 6455, section
+    7.1.1)."""
     with socket.create_connection(("127.0.0.1", gateway.device), timeout=10) as one:
         one.sendall(request(*WANTED))
         assert one.recv(4_096).startswith(b"HTTP/1.1 101 ")
@@ -351,7 +352,7 @@ def test_the_consoles_door_is_for_its_own_page(gateway):
             ws.WebSocket(gateway.admin, path="/console/device", **({"Origin": origin} if origin else {}))
         assert refused.value.status == 403
     origin = f"http://127.0.0.1:{gateway.admin}"
-    # No token is asked for, and none gives a right: what is spoken here is a device's protocol.
+    # No token is required or grants a right: the connection carries a device's protocol.
     one = ws.WebSocket(gateway.admin, path="/console/device", Origin=origin, Authorization=f"Bearer {ADMIN_TOKEN}")
     one.send(BINARY, longwire_client.prove(pb.Hello(app_id=APP["appId"], registration=True, timestamp=int(time.time() * 1000),
                                                     nonce=b"12345678"), ADMIN_TOKEN.encode()))
@@ -363,12 +364,12 @@ def test_the_consoles_door_is_for_its_own_page(gateway):
 
 
 def test_silence_floods_and_a_reader_that_does_not_read(gateway, web_device):
-    # The Hello is due as soon as on a plain connection, with or without the request.
+    # The timeout of the Hello is that of a plain connection, with or without the request.
     begun = time.monotonic()
     one = ws.WebSocket(gateway.device)
     data, _, code = one.end(15)
     assert code == 4103 and pb.Close.FromString(data[4:]).code == 103 and time.monotonic() - begun < 8
-    # Control frames are frames: they use up the same allowance, before the Hello a small one.
+    # Control frames use the same budget, which is small before the Hello.
     one = ws.WebSocket(gateway.device)
     one.raw(frame(PING) * 70)
     assert one.end()[2] == 4414
@@ -381,7 +382,7 @@ def test_silence_floods_and_a_reader_that_does_not_read(gateway, web_device):
         assert closed.value.code == 414
         device.connect()
         wire = device.connection.socket.websocket
-    # Pings whose answers are not read fill the outbox, or use up the allowance; either ends it.
+    # Pings with unread answers fill the outbox or exceed the budget. Either ends the connection.
     deadline = time.monotonic() + 20
     with pytest.raises((BrokenPipeError, ConnectionResetError, TimeoutError)):
         while time.monotonic() < deadline:
@@ -401,7 +402,7 @@ def test_origins_and_the_switch_change_by_reload(own_gateway):
 
 
 def test_through_a_balancer_the_client_is_known(own_gateway):
-    """A PROXY header stands below a WebSocket as it stands below plain frames."""
+    """A PROXY header precedes a WebSocket as it precedes plain frames."""
     gateway = own_gateway(device={})
     gateway.sections["device"] = {"listen": f"127.0.0.1:{gateway.device}", "balancers": ["127.0.0.1"]}
     gateway.stop()
@@ -410,5 +411,5 @@ def test_through_a_balancer_the_client_is_known(own_gateway):
     afar = header + socket.inet_aton("203.0.113.9") + socket.inet_aton("127.0.0.1") + struct.pack(">HH", 4000, 7000)
     one = ws.WebSocket(gateway.device, before=afar)
     one.send(BINARY, hello())
-    # From afar a registration needs TLS.
+    # A registration from a remote address needs TLS.
     assert one.end()[2] == 4403

@@ -1,4 +1,4 @@
-"""The sender and the fake Apple as processes, and a second Apple of another make (h2)."""
+"""The sender and the fake Apple as processes, and a second fake Apple with another library (h2)."""
 
 import http.client
 import json
@@ -21,7 +21,7 @@ from gateway import HANDOFF_TOKEN, binary, eventually, free_ports
 class FakeApple:
     """`with FakeApple() as apple:` runs `longwire-apns fake` until the end of the block.
 
-    `words` stand before its command line; without `records` it writes down nothing.
+    `words` precede its command line; without `records` it records nothing.
     """
 
     def __init__(self, script=None, words=(), records=True):
@@ -90,7 +90,7 @@ class FakeApple:
         return json.loads(text)
 
     def requests(self):
-        """What came so far, oldest first."""
+        """Returns the requests so far, oldest first."""
         if not self.record.exists():
             return []
         return [json.loads(line) for line in self.record.read_text().splitlines()]
@@ -99,7 +99,7 @@ class FakeApple:
 class Sender:
     """`with Sender(gateway, apple) as sender:` runs longwire-apns until the end of the block."""
 
-    words = ()  # what stands before its command line
+    words = ()  # the words before its command line
 
     def __init__(self, gateway, apple, hook=None, apple_section=None, **gateway_section):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-sender-")
@@ -179,7 +179,7 @@ class Sender:
             connection.close()
 
     def ask(self, method, path, body=None, token=None):
-        """A call of the back end's paths; status and JSON."""
+        """Makes a call to the back end's paths; returns status and JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
         try:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -190,7 +190,7 @@ class Sender:
             connection.close()
 
     def metric(self, name):
-        """A sample's value; `name` with its labels."""
+        """Returns a sample's value; `name` includes its labels."""
         for line in self.get("/metrics")[1].splitlines():
             if line.startswith(f"longwire_apns_{name} "):
                 return float(line.split()[-1])
@@ -198,19 +198,19 @@ class Sender:
 
 
 class OtherApple:
-    """Apple as another library plays it: h2 over Python's own TLS, one thread a connection.
+    """A fake Apple with another library: h2 over Python's TLS, one thread per connection.
 
-    `answer(token, count)` gives status and body of the count-th request for a token; a status of None resets the stream, and a
-    status of "goodbye" says goodbye with a last stream below this one.
+    `answer(token, count)` returns status and body of the count-th request for a token. A status of None resets the stream. A
+    status of "goodbye" sends a GOAWAY whose last stream is below this one.
     """
 
     def __init__(
         self, apple, answer=lambda token, count: (200, b""), streams=100, asks_for_certificate=False, deaf=0, delay=0.0
     ):
-        # The certificate and the key of a fake are at hand.
+        # Uses the certificate and the key of an existing fake.
         self.folder, self.certificate, self.key = apple.folder, apple.certificate, apple.key
         self.answer, self.streams = answer, streams
-        # The first `deaf` connections get settings and are read no further; each answer takes `delay` seconds.
+        # The first `deaf` connections get settings and are then not read. Each answer takes `delay` seconds.
         self.deaf, self.delay = deaf, delay
         self.taken, self.counts, self.headers = [], {}, []
         self._lock, self._threads, self._open = threading.Lock(), [], []
@@ -218,7 +218,7 @@ class OtherApple:
         self._context.load_cert_chain(apple.certificate, apple.folder / "key.pem")
         self._context.set_alpn_protocols(["h2"])
         if asks_for_certificate:
-            # Takes the fake's own certificate, and no other one.
+            # Trusts only the fake's own certificate.
             self._context.verify_mode = ssl.CERT_REQUIRED
             self._context.load_verify_locations(apple.certificate)
 
@@ -263,11 +263,11 @@ class OtherApple:
                     is_deaf, self.deaf = self.deaf > 0, max(0, self.deaf - 1)
                 self._talk(stream, is_deaf)
         except (OSError, ssl.SSLError, h2.exceptions.ProtocolError):
-            pass  # the sender left
+            pass  # the sender disconnected
 
     def _talk(self, stream, is_deaf):
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
-        # Before the preface: a later change would count only once the sender has acknowledged it.
+        # Before the preface, because a later change would apply only after the sender's acknowledgement.
         bound = {h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: self.streams}
         connection.local_settings = h2.settings.Settings(client=False, initial_values=bound)
         connection.initiate_connection()
@@ -318,11 +318,11 @@ class OtherApple:
 
 
 class FaultyProxy:
-    """A TCP proxy in front of an Apple whose first connections break: an Apple for `Sender`, too.
+    """A TCP proxy in front of an Apple whose first connections break; it can act as an Apple for `Sender`.
 
-    `faults` names what becomes of each connection, in the order of their arrival; later ones are left alone. `("cut", n)` ends it
-    once `n` bytes went through, `("reset", n)` resets it, `("stall", n)` passes nothing more and says nothing, `("delay", s)` holds
-    each piece back for `s` seconds. Bytes of both directions count.
+    `faults` has the fault of each connection in the order of arrival; later ones have none. `("cut", n)` closes it after `n`
+    bytes, `("reset", n)` resets it, `("stall", n)` forwards no more and stays silent, `("delay", s)` delays each piece by `s`
+    seconds. Bytes of both directions count.
     """
 
     def __init__(self, apple, faults):
@@ -360,7 +360,7 @@ class FaultyProxy:
         try:
             one.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it was shut already
+            pass  # it was already shut down
 
     def _accept(self):
         while True:
@@ -387,7 +387,7 @@ class FaultyProxy:
                 with self._lock:
                     self.cuts += way.breaks_first()
                 if way.kind == "stall":
-                    self._stopping.wait()  # both ends stay open, and nothing moves
+                    self._stopping.wait()  # both ends stay open, and no byte is forwarded
                     return
                 if way.kind == "reset":
                     for one in (way.near, way.far):
@@ -402,7 +402,7 @@ class FaultyProxy:
 
 
 class _Way:
-    """One connection through the proxy; `pass_through` says which bytes still go."""
+    """One connection through the proxy; `pass_through` returns the bytes to forward."""
 
     def __init__(self, near, far, kind, size):
         self.near, self.far, self.kind, self.size = near, far, kind, size
@@ -417,14 +417,14 @@ class _Way:
             return passed, self._left == 0
 
     def breaks_first(self):
-        """1 for the direction that broke it, 0 for the other one."""
+        """Returns 1 for the direction that broke it, 0 for the other one."""
         with self._lock:
             is_first, self._is_told = not self._is_told, True
             return int(is_first)
 
 
 def settled(sender, jobs):
-    """Waits until the sender has reported `jobs` outcomes and holds nothing."""
+    """Waits until the sender has reported `jobs` outcomes and holds no job."""
 
     def look():
         kinds = ("accepted", "retry", "rejected", "badToken", "unsent")

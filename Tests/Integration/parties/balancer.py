@@ -3,8 +3,8 @@
     with Balancer(gateways, ("device", "http")) as balancer:
         balancer.ports["device"]
 
-It asks each gateway's /readyz, as docs/use/Cluster.md tells operators to. Where none is ready it takes those that answer at all.
-A connection stays with its gateway until one of them ends it.
+It polls each gateway's /readyz, as docs/use/Cluster.md advises operators. Without a ready gateway it uses those that answer at
+all. A connection stays with its gateway until one of them ends it.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Balancer:
 
     @staticmethod
     def _look(gateway):
-        """True: ready; False: it answers, but is not; None: no answer."""
+        """Returns True if ready, False if it answers but is not ready, None without an answer."""
         connection = http.client.HTTPConnection(gateway.host, gateway.http, timeout=ANSWER_SECONDS)
         try:
             connection.request("GET", "/readyz")
@@ -74,7 +74,7 @@ class Balancer:
             threading.Thread(target=self._serve, args=(near, name), daemon=True).start()
 
     def _connect(self, name):
-        """A connection to the next gateway that takes one, the ready ones first."""
+        """Connects to the next gateway that accepts, ready ones first."""
         first = next(self.turn)
         order = [(first + step) % len(self.gateways) for step in range(len(self.gateways))]
         for wanted in (True, False, None):
@@ -113,7 +113,7 @@ class Balancer:
                 sink.sendall(piece)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            # A reset is passed on as one, and wakes the other way.
+            # A reset is forwarded as a reset, and wakes the other direction.
             for one in (source, sink):
                 with contextlib.suppress(OSError):
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven as a person would: through chromedriver and Selenium, both Debian's."""
+"""A headless Chromium, driven like a user through chromedriver and Selenium, both from Debian."""
 
 import contextlib
 import math
@@ -13,7 +13,7 @@ WAIT = 20
 
 
 class Page:
-    """The console of one gateway in a window of its own."""
+    """The console of one gateway in its own window."""
 
     def __init__(self, driver, gateway):
         self.driver, self.gateway = driver, gateway
@@ -25,7 +25,7 @@ class Page:
         self.driver.execute_script("location.hash = arguments[0]", place)
 
     def find(self, selector):
-        """The first such element, once it is there."""
+        """Returns the first such element once it exists."""
         return self.until(lambda: next(iter(self.all(selector)), None), selector)
 
     def all(self, selector):
@@ -57,7 +57,7 @@ class Page:
         self.click(".sign-in button.main")
 
     def complaints(self):
-        """What the browser's own log has against the page: errors of scripts, and what the policy of the page forbade."""
+        """Returns the errors in the browser's log: script errors and violations of the page's content policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")
                 if "the server responded" not in entry["message"] and not entry["message"].startswith("chrome://")]
 
@@ -86,11 +86,11 @@ class Page:
 
 @contextlib.contextmanager
 def browser(language="en-US", dark=False, width=1280, height=1000):
-    """A Chromium with a profile of its own, which goes with it."""
+    """Runs a Chromium with a temporary profile."""
     with tempfile.TemporaryDirectory(prefix="longwire-browser-", ignore_cleanup_errors=True) as folder:
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
-        # No sandbox within the sandbox of a container; nothing but the gateway's own page is opened.
+        # No sandbox, because a container may forbid it. Only the gateway's own page is opened.
         for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--lang={language}",
                          f"--window-size={width},{height}", f"--user-data-dir={folder}", "--no-first-run",
                          "--disable-background-networking", "--disable-component-update", "--no-proxy-server",

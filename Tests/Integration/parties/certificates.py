@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the openssl command: authorities, and what they sign, with any dates and purposes."""
+"""Certificates for tests from the openssl command: authorities and their certificates, with any dates and purposes."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ def openssl(*words):
 
 
 class Certificate:
-    """A certificate and its key as PEM files; with `can_sign` an authority that makes others."""
+    """A certificate and its key as PEM files; with `can_sign` it is an authority."""
 
     def __init__(self, folder, name, issuer=None, dates=VALID, purpose=None, names="DNS:localhost,IP:127.0.0.1", can_sign=False,
                  of=None):
@@ -30,7 +30,7 @@ class Certificate:
             f"[x]\nbasicConstraints=critical,CA:{'TRUE' if can_sign else 'FALSE'}\n{usage}{alternates}")
         request = place / "request.pem"
         if of:
-            # The subject and the key of another, to be signed by someone else.
+            # The subject and the key of another certificate, to be signed by another authority.
             self.key.write_bytes(of.key.read_bytes())
             openssl("req", "-new", "-key", self.key, "-subj", f"/CN={of.name}", "-out", request)
         else:
@@ -45,7 +45,7 @@ class Certificate:
         return Certificate(self.folder, name, issuer=self, **fields)
 
     def chain(self, *others):
-        """A file with this certificate and then the others'."""
+        """Returns a file with this certificate followed by the others."""
         path = self.folder / f"{self.name}-chain.pem"
         path.write_text("".join(one.file.read_text() for one in (self, *others)))
         return path

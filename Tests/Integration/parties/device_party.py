@@ -1,7 +1,7 @@
-"""Devices of a crash round: they connect, read, ack late or in part, go to the background, vanish and come back.
+"""Devices of a crash round: they connect, read, ack late or partially, enter the background, vanish and reconnect.
 
-What a device's disk would hold (its position and what its app was shown) outlives every connection. The order is a real
-client's: shown, remembered, then acked.
+The state on a device's disk (its position and the messages shown by its app) survives every connection. The order is a real
+client's: shown, stored, then acked.
 """
 
 import random
@@ -14,7 +14,7 @@ from party import Book, Orders, setup
 from longwire_client import Closed, Device, pb
 
 MOVED = 202  # Close: another gateway takes the device over
-RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close that sends a reset instead of an end
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close that sends a reset
 
 
 class Phone(threading.Thread):
@@ -26,8 +26,8 @@ class Phone(threading.Thread):
         self.token = f"{number:04x}" * 16
         self.unacked = {0: 0, 1: 0}  # by stream
         self.visited = 0  # gateway time of the connection's Welcome
-        self.since, self.left = 0, None  # start of the unbroken presence, ms; how and when the last visit ended
-        self.greeted = 0  # ms, not after the last Hello's timestamp
+        self.since, self.left = 0, None  # start of the unbroken presence, ms; type and time of the last visit's end
+        self.greeted = 0  # ms, at most the last Hello's timestamp
 
     def register(self):
         while True:
@@ -35,7 +35,7 @@ class Phone(threading.Thread):
                 self.device.register(self.plan["app"]["appSecret"], tokens=[pb.VendorToken(token=self.token)])
                 break
             except Closed as closed:
-                # Its part is just being taken by a gateway.
+                # A gateway is just taking over the device's partition.
                 if closed.code != MOVED:
                     raise
                 time.sleep(0.05)
@@ -43,7 +43,7 @@ class Phone(threading.Thread):
         self.book.write("registered", cid=self.cid, token=self.token)
         self.device.close()
 
-    # One visit after the other
+    # One visit after another
 
     def run(self):
         while self.orders.wait_while("wait") != "quit":
@@ -67,14 +67,14 @@ class Phone(threading.Thread):
             application_state=state, keeps_running=state == pb.BACKGROUND and self.chance.random() < 0.5,
             tokens=[pb.VendorToken(token=self.token)])
         self.unacked, self.visited = {0: 0, 1: 0}, welcome.server_time
-        # A visit on top of the last one, or soon after its sudden end, goes on with it as far as flags are concerned.
+        # A visit on top of the last one, or soon after its sudden end, continues it for the offline flag.
         if not self.left or self.left[0] not in ("silent", "end", "reset") or time.monotonic() - self.left[1] > 0.5:
             self.since = welcome.server_time
         habit = "each" if draining else self.chance.choice(("each", "late", "part", "never", "each"))
         end = time.monotonic() + (3600 if draining else 0.2 + self.chance.random() * 1.5)
         while time.monotonic() < end and self.orders.mode in ("go", "drain"):
             if (self.orders.mode == "drain") != draining:
-                break  # come back with other manners
+                break  # reconnect with another behavior
             self.read(habit)
             if not draining and self.chance.random() < 0.02:
                 self.sleep_and_wake()
@@ -93,19 +93,19 @@ class Phone(threading.Thread):
         elif way == "reset":
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         elif way == "silent":
-            time.sleep(0.3)  # neither reads nor answers; the next visit comes on top of this session
+            time.sleep(0.3)  # neither reads nor answers; the next visit starts on top of this session
             self.left = way, time.monotonic()
             return
         self.device.close()
 
     def sleep_and_wake(self):
-        """Background with the socket open, then back; what is read up to the result is dropped by `update`."""
+        """Enters the background with an open socket and returns; `update` drops deliveries up to the result."""
         self.device.update(application_state=pb.BACKGROUND)
         time.sleep(self.chance.random() * 0.6)
-        # With the token, which ends a quarantine: else a long run would come to have no vendor channel.
+        # With the token, which ends a quarantine. Otherwise a long run would end without a vendor channel.
         self.device.update(application_state=pb.FOREGROUND, tokens=[pb.VendorToken(token=self.token)])
         self.unacked = {0: 0, 1: 0}
-        self.since = int(time.time() * 1000) - 1_000  # the two clocks are the same machine's, within this
+        self.since = int(time.time() * 1000) - 1_000  # the two clocks are on the same machine, within this tolerance
 
     # Messages
 
@@ -120,7 +120,7 @@ class Phone(threading.Thread):
         line = {"cid": self.cid, "stream": stream, "seq": message.sequence, "msg": message.msg_id.hex(),
                 "visit": self.visited}
         if message.sequence <= positions.get(stream, 0):
-            # Covered by the position: acked again and not shown, which is the client's half of "once".
+            # Covered by the position: acked again and not shown, as a client must do for exactly-once display.
             self.book.write("covered", **line)
             self.unacked[stream] += 1
         elif message.sequence % 211 == 0:
@@ -145,7 +145,7 @@ class Phone(threading.Thread):
             self.ack(behind=1)
 
     def ack(self, behind=0):
-        """Everything up to the positions; with `behind`, all but the last few sequences of each."""
+        """Acks everything up to the positions; with `behind` all but the last few sequences of each."""
         ack = pb.Ack()
         for stream, position in self.device.state.positions.items():
             ack.positions.add(stream=stream, sequence=max(0, position - behind))

@@ -1,4 +1,4 @@
-"""A real longwired process in a folder of its own, and the HTTP calls that tests make to it."""
+"""A real longwired process in a temporary folder, and the tests' HTTP calls to it."""
 
 import contextlib
 import hashlib
@@ -20,11 +20,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 APP = {"appId": "demo", "appKey": "demoKey", "appSecret": "demo-app-secret", "masterSecret": "demo-master-secret"}
 ADMIN_TOKEN = "integration-admin-token-1"
 HANDOFF_TOKEN = "integration-handoff-token-1"
-TIMEOUT = 60.0  # the bound of every wait: generous, since it only matters when something is broken
+TIMEOUT = 60.0  # the bound of every wait, which only matters for failures
 
 
 def binary(name):
-    """A built program: in LONGWIRE_BIN_DIR (or LONGWIRE_BIN), else in .build/debug."""
+    """Returns a built program's path: in LONGWIRE_BIN_DIR (or LONGWIRE_BIN), else in .build/debug."""
     folder = os.environ.get("LONGWIRE_BIN_DIR") or os.environ.get("LONGWIRE_BIN") or HERE.parents[2] / ".build/debug"
     path = pathlib.Path(folder).resolve() / name
     if not path.exists():
@@ -33,7 +33,7 @@ def binary(name):
 
 
 def eventually(look, what="a condition", timeout=TIMEOUT):
-    """Looks again and again until the answer is true, and returns it."""
+    """Polls until the result is true, and returns it."""
     end = time.monotonic() + timeout
     while True:
         answer = look()
@@ -45,13 +45,13 @@ def eventually(look, what="a condition", timeout=TIMEOUT):
 
 
 def wait_out_midnight():
-    """Sleeps while the day is about to end (UTC), for tests of what is counted by the day."""
+    """Sleeps while the day (UTC) is about to end, for tests of daily counts."""
     while time.time() % 86_400 > 86_400 - 60:
         time.sleep(1)
 
 
 def full_pipe():
-    """A pipe that takes nothing more; its ends."""
+    """Returns the ends of a full pipe."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -84,7 +84,7 @@ class Gateway:
         self.place, self.host = place, place.host if place else "127.0.0.1"  # a place of network.py
         self.app = {**APP, "apns": {"topic": "com.example.demo"}, **(app or {})}
         self.process, self._token, self._log = None, None, None
-        self.files = files  # the limit of open files that it starts with
+        self.files = files  # its initial limit of open files
         for name, token in (("admin", ADMIN_TOKEN), ("handoff", HANDOFF_TOKEN)):
             self._secret(name, token)
         self.sections = {
@@ -95,7 +95,7 @@ class Gateway:
             "store": {"path": str(self.folder / "data"), "durability": "fsync"},
             "loops": 2,
             "loopTables": os.environ.get("LONGWIRE_TEST_TABLES", "shared"),
-            # Tests let a device come and go faster than any that is well.
+            # Tests reconnect devices faster than the damping of flapping devices allows.
             "limits": {"drainSeconds": 0, "flappingConnects": 0, **(limits or {})},
             "apps": [self.app],
             "credentials": [
@@ -135,7 +135,7 @@ class Gateway:
     # The process
 
     def start(self):
-        """Starts on the same data folder as before, if there was one, and waits until it is ready."""
+        """Starts on the existing data folder, if any, and waits until it is ready."""
         self.launch()
         eventually(self.is_ready, "readiness of the gateway", self.start_timeout)
         return self
@@ -149,7 +149,7 @@ class Gateway:
         self._token = None
 
     def spawn(self, *arguments, **options):
-        """One longwired on this gateway's configuration; its output goes to the log unless `options` say otherwise."""
+        """Runs longwired on this gateway's configuration; its output goes to the log unless `options` redirect it."""
         words = [binary("longwired"), "--config", str(self.config), *arguments]
         if self.place:
             words = self.place.words(words)
@@ -170,12 +170,12 @@ class Gateway:
             return False
 
     def kill(self):
-        """SIGKILL: no last words, no flush."""
+        """Sends SIGKILL, which allows no flush."""
         self.process.kill()
         self.process.wait(TIMEOUT)
 
     def stop(self):
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(TIMEOUT)
 
@@ -185,7 +185,7 @@ class Gateway:
     # HTTP
 
     def call(self, method, path, body=None, port=None, headers=None, raw=None, timeout=TIMEOUT):
-        """The JSON of a 2xx answer; Refused for any other."""
+        """Returns the JSON of a 2xx answer; raises Refused for any other."""
         connection = http.client.HTTPConnection(self.host, port or self.http, timeout=timeout)
         try:
             data = raw if raw is not None else None if body is None else json.dumps(body).encode()
@@ -204,7 +204,7 @@ class Gateway:
         return answer
 
     def credentials(self):
-        """What asks for a token."""
+        """Returns the body of a token request."""
         stamp = str(int(time.time() * 1000))
         sign = hashlib.sha256((self.app["appKey"] + stamp + self.app["masterSecret"]).encode()).hexdigest()
         return {"appkey": self.app["appKey"], "timestamp": stamp, "sign": sign}
@@ -213,7 +213,7 @@ class Gateway:
         return self.call("POST", f"/v2/{self.app['appId']}/auth", self.credentials())["data"]["token"]
 
     def api(self, method, path, body=None, **options):
-        """A call of the push API, authenticated."""
+        """Makes an authenticated call to the push API."""
         self._token = self._token or self.authenticate()
         headers = {"token": self._token}
         return self.call(method, f"/v2/{self.app['appId']}/{path}", body, headers=headers, **options)
@@ -226,7 +226,7 @@ class Gateway:
 
     @staticmethod
     def push_body(cid, payload, alert=None, badge=None, request_id=None, **settings):
-        """One message; `settings` are Getui's (ttl, strategy, collapse_key)."""
+        """Returns the body for one message; `settings` are Getui's (ttl, strategy, collapse_key)."""
         if "strategy" in settings:
             settings["strategy"] = {"default": settings["strategy"]}
         body = {
@@ -241,7 +241,7 @@ class Gateway:
         return body
 
     def push(self, cid, payload, **fields):
-        """Publishes one message; what the gateway says of it: msgId, taskId, channel, fallback …, and `status`."""
+        """Publishes one message; returns the gateway's result: msgId, taskId, channel, fallback …, and `status`."""
         answer = self.api("POST", "push/single/cid", self.push_body(cid, payload, **fields))
         message = answer["longwire"]["messages"][0]
         return {**message, "status": answer["data"][message["taskId"]][cid], "answer": answer}
@@ -253,7 +253,7 @@ class Gateway:
         return self.admin_call("POST", "/v1/handoff/lease", body, token=HANDOFF_TOKEN)["jobs"]
 
     def settle(self, job, outcome, **fields):
-        """The gateway's verdict on one result."""
+        """Returns the gateway's verdict on one result."""
         result = {"jobId": job["jobId"], "leaseId": job["leaseId"], "outcome": outcome, **fields}
         answer = self.admin_call("POST", "/v1/handoff/results", [result], token=HANDOFF_TOKEN)
         return answer["results"][0]["verdict"]
@@ -281,7 +281,7 @@ class Gateway:
         return trace
 
     def view(self, cid):
-        """The device as the admin API shows it."""
+        """Returns the admin API's view of the device."""
         return self.admin_call("GET", f"/v1/apps/{self.app['appId']}/devices/{cid}")
 
     def metrics(self):

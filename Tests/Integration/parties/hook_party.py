@@ -1,6 +1,6 @@
-"""The hook's receiver of a crash round: takes batches, refuses them, hangs, answers rubbish or half an answer.
+"""The hook's receiver of a crash round: accepts batches, refuses them, hangs, sends garbage or half an answer.
 
-On "drain" it is honest, and settles by the API whatever it was ever sent, as an answer 202 allows it to.
+On "drain" it behaves correctly, and settles every received job through the API, as an answer 202 allows.
 """
 
 import json
@@ -38,7 +38,7 @@ class Handler(socketserver.StreamRequestHandler):
 
     def answer(self, way, jobs):
         if way == "hang":
-            time.sleep(2.5)  # beyond the hook's timeout: the answer comes to nobody
+            time.sleep(2.5)  # beyond the hook's timeout, so the answer is lost
         elif way == "drop":
             return
         status, text = 200, b""
@@ -69,13 +69,13 @@ class Party:
         with self.lock:
             for job in jobs:
                 self.book.write("leased", msg=job["msgId"], lease=job["leaseId"], attempt=job["attempt"], hook=name)
-                # Only now is the vendor told, as far as this receiver is concerned.
+                # Only now does this receiver send the job to the vendor.
                 self.book.write("outcome", msg=job["msgId"], lease=job["leaseId"], outcome="accepted")
                 self.held[job["jobId"], job["leaseId"]] = job
         return way
 
     def settle_all(self):
-        """Whatever was sent here and may still be leased to us is settled by the API."""
+        """Settles through the API all received jobs that may still be leased."""
         with self.lock:
             jobs = list(self.held.values())
         api = API(self.plan["admin"], {"Authorization": f"Bearer {self.plan['token']}"})

@@ -10,7 +10,7 @@ import time
 
 
 def is_genuine(secret, headers, body):
-    """Signed with our secret, within five minutes."""
+    """Whether the call is signed with our secret, within five minutes."""
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     code = hmac.new(base64.b64decode(secret.removeprefix("whsec_")), signed, hashlib.sha256).digest()
     expected = "v1," + base64.b64encode(code).decode()
@@ -19,7 +19,7 @@ def is_genuine(secret, headers, body):
 
 
 class Receiver(http.server.ThreadingHTTPServer):
-    """Runs at `url` until `server_close`; `answer(jobs)` gives status and body; `batches` holds (webhook-id, jobs)."""
+    """Runs at `url` until `server_close`; `answer(jobs)` returns status and body; `batches` has (webhook-id, jobs)."""
 
     def __init__(self, secret, answer):
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""What the tests with hostile clients share: well-behaved neighbours, and an eye on the gateway's process."""
+"""Shared parts of the tests with hostile clients: correct clients, and a monitor of the gateway's process."""
 
 import contextlib
 import pathlib
@@ -13,16 +13,15 @@ from gateway import eventually
 from longwire_client import Closed, Connection, Sender, encode, pb, prove
 
 RESET = struct.pack("ii", 1, 0)
-# Generous: pools of blocks and the allocator's arenas keep what a storm once needed. A leak per connection or frame
-# would exceed it, since each test makes thousands of either.
+# Generous, because pools of blocks and the allocator's arenas keep memory that a storm once needed. A leak per connection or
+# frame would exceed it, because each test makes thousands of either.
 MEMORY_BOUND = 192 << 20
 
 
 class Neighbours:
-    """Devices and a sender that keep the rules while another client does not.
+    """Devices and a sender that behave correctly while another client does not.
 
-    At the end everything that was published must have arrived, in order and unflagged. How long it took is printed, and
-    nothing is asserted about it.
+    At the end every published message must have arrived in order and unflagged. The duration is printed, but not checked.
     """
 
     def __init__(self, gateway, new_device, count=3, pause=0.01):
@@ -42,7 +41,7 @@ class Neighbours:
     def _guard(self, work, *arguments):
         try:
             work(*arguments)
-        except Exception as error:  # told by the main thread, which is the one that fails
+        except Exception as error:  # reported by the main thread, which fails
             self.failures.append(f"{work.__name__}: {type(error).__name__} {error}")
 
     def _publish(self):
@@ -87,7 +86,7 @@ class Neighbours:
 
 
 class Watch:
-    """The gateway's process: alive, memory bounded, no descriptor kept, abuse counted."""
+    """The gateway's process: alive, memory bounded, no descriptor leaked, abuse counted."""
 
     def __init__(self, gateway):
         self.gateway = gateway
@@ -104,7 +103,7 @@ class Watch:
         return {name: float(value) for name, value in re.findall(r"^(\w+(?:\{.*\})?) (\S+)$", self.gateway.metrics(), re.M)}
 
     def grown(self, name, **labels):
-        """How much a counter has grown since the beginning."""
+        """Returns the increase of a counter since the start."""
         if labels:
             name += "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
         assert name in self.counts, sorted(self.counts)
@@ -123,7 +122,7 @@ class Watch:
 
 @contextlib.contextmanager
 def besieged(gateway, new_device, count=3):
-    """Neighbours and a watch around a siege."""
+    """Runs correct clients and a monitor during an attack."""
     watch = Watch(gateway)
     with Neighbours(gateway, new_device, count) as neighbours:
         eventually(lambda: min(neighbours.published) > 2 or neighbours.failures, "the neighbours' first messages")
@@ -134,7 +133,7 @@ def besieged(gateway, new_device, count=3):
 
 
 def raw(port, data=b"", timeout=10.0):
-    """A plain connection that has sent these bytes."""
+    """Opens a plain connection and sends these bytes."""
     one = socket.create_connection(("127.0.0.1", port), timeout=timeout)
     if data:
         one.sendall(data)
@@ -147,7 +146,7 @@ def reset(one):
 
 
 def close_code(connection):
-    """The code of the Close that ends this connection; None when it ends without one."""
+    """Returns the code of the Close that ends this connection, or None if it ends without one."""
     try:
         while True:
             message = connection.frame(timeout=20)
@@ -162,14 +161,14 @@ def frame(kind, body):
 
 
 def session(gateway, device):
-    """A second connection's worth of a device: what was registered, connected anew."""
+    """Connects an existing device again on a second connection."""
     device.close()
     device.connect()
     return device.connection
 
 
 def survives(connection):
-    """True when the session still answers a ping."""
+    """Returns whether the session still answers a ping."""
     try:
         connection.socket.sendall(encode(pb.Ping(nonce=77)))
         while True:
@@ -183,14 +182,14 @@ def survives(connection):
 
 
 def code_after(connection, data):
-    """What the gateway closes with after these bytes; None when the peer hung up first or without a word."""
+    """Returns the gateway's close code after these bytes, or None if the connection ended without a Close."""
     with contextlib.suppress(OSError):
         connection.socket.sendall(data)
     return close_code(connection)
 
 
 def filler(length, field=100, kind=2):
-    """An unknown length-delimited field of exactly `length` bytes."""
+    """Returns an unknown length-delimited field of exactly `length` bytes."""
     tag = varint(field << 3 | kind)
     for width in range(1, 5):
         inner = length - len(tag) - width
@@ -208,7 +207,7 @@ def varint(value):
 
 
 def nested(depth, field):
-    """Length-delimited fields within each other."""
+    """Returns nested length-delimited fields."""
     body = b""
     for _ in range(depth):
         body = varint(field << 3 | 2) + varint(len(body)) + body

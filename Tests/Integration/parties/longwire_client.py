@@ -1,7 +1,7 @@
 """A small Longwire client: a device, and a trusted sender.
 
-On the stock protobuf package; protoc generates the message classes when this module is imported. It is for tests: it
-does one thing at a time, never reconnects by itself, and keeps its state in an object that a test may damage or lose.
+It uses the stock protobuf package; protoc generates the message classes when this module is imported. It is for tests: it does
+one thing at a time, never reconnects automatically, and keeps its state in an object that a test may damage or lose.
 
     device = Device("127.0.0.1", 7000, "demo")
     device.register("the app's secret")
@@ -26,7 +26,7 @@ PROTO = pathlib.Path(__file__).resolve().parents[3] / "Proto"
 
 
 def _generate():
-    """Compiles the schema over a pipe: a process that is killed leaves no file behind."""
+    """Compiles the schema over a pipe, so that a killed process leaves no file."""
     schema = "longwire/v1/longwire.proto"
     described = subprocess.run(
         ["protoc", f"--proto_path={PROTO}", "--descriptor_set_out=/dev/stdout", schema], check=True,
@@ -34,7 +34,7 @@ def _generate():
     (file,) = descriptor_pb2.FileDescriptorSet.FromString(described).file
     descriptor = descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
     module = types.ModuleType("longwire.v1.longwire_pb2")
-    # As the code that protoc writes does.
+    # As in the code that protoc writes.
     builder.BuildMessageAndEnumDescriptors(descriptor, vars(module))
     builder.BuildTopDescriptorsAndMessages(descriptor, module.__name__, vars(module))
     return module
@@ -51,7 +51,7 @@ TYPES = {message: number for number, message in MESSAGES.items()}
 
 
 class Closed(Exception):
-    """The gateway closed the connection; `close` is its Close frame, None when there was none."""
+    """The gateway closed the connection; `close` is its Close frame, or None."""
 
     def __init__(self, close=None):
         super().__init__(f"{close.code}: {close.reason}" if close else "without a Close frame")
@@ -60,13 +60,13 @@ class Closed(Exception):
 
 
 def encode(message):
-    """One whole frame."""
+    """Returns one complete frame."""
     body = message.SerializeToString()
     return struct.pack(">I", TYPES[type(message)] << 24 | len(body)) + body
 
 
 def prove(hello, key):
-    """The frame of a Hello: encoded once without a proof, the proof field appended."""
+    """Returns the frame of a Hello: encoded once without a proof, with the proof field appended."""
     hello.ClearField("proof")
     body = hello.SerializeToString()
     body += b"\x32\x20" + hmac.new(key, b"longwire hello 1" + body, hashlib.sha256).digest()
@@ -76,7 +76,7 @@ def prove(hello, key):
 class Connection:
     """Frames over a socket, with a timeout on every read; `tls` is an ssl.SSLContext, or None for plain TCP.
 
-    `wire` makes the socket instead, or what stands for one: of the address and the timeout.
+    `wire` creates the socket or a substitute from the address and the timeout.
     """
 
     def __init__(self, host, port, timeout=10.0, tls=None, wire=None):
@@ -91,7 +91,7 @@ class Connection:
         self.socket.sendall(b"".join(map(encode, messages)))
 
     def frame(self, timeout=None):
-        """The next frame of any kind. TimeoutError when none comes in time, Closed at the end of the stream."""
+        """Returns the next frame of any kind; raises TimeoutError after the timeout, Closed at the end of the stream."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             kind, length = self.buffer[0:1], int.from_bytes(self.buffer[1:4], "big")
@@ -99,7 +99,7 @@ class Connection:
                 body = bytes(self.buffer[4 : 4 + length])
                 del self.buffer[: 4 + length]
                 return MESSAGES[kind[0]].FromString(body)
-            # A socket with timeout 0 would not block at all; one already in the past still looks once.
+            # A socket with timeout 0 would not block at all. An expired deadline still polls once.
             self.socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
                 data = self.socket.recv(65536)
@@ -110,7 +110,7 @@ class Connection:
             self.buffer += data
 
     def receive(self, kind, timeout=None):
-        """The next frame, of this kind (or these); Pings are answered on the way, a Close is raised as Closed."""
+        """Returns the next frame of this kind (or these); answers Pings until then, and raises a Close as Closed."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             frame = self.frame(max(0.0, deadline - time.monotonic()))
@@ -127,7 +127,7 @@ class Connection:
 
 
 class DeviceState:
-    """What a device persists."""
+    """A device's persistent state."""
 
     def __init__(self):
         self.cid, self.secret = b"", b""
@@ -138,7 +138,7 @@ class DeviceState:
 
 
 class Device:
-    """One device of one app. `connection` is None while it is away."""
+    """One device of one app. `connection` is None while it is disconnected."""
 
     def __init__(self, host, port, app_id, state=None, timeout=10.0, tls=None, wire=None):
         self.address, self.app_id, self.timeout, self.tls, self.wire = (host, port), app_id, timeout, tls, wire
@@ -152,7 +152,7 @@ class Device:
         return welcome
 
     def connect(self, **fields):
-        """Connects as the device known from `state`; one retry after clockSkew."""
+        """Connects as the device in `state`; one retry after clockSkew."""
         return self._corrected(self.state.secret, cid=self.state.cid, **fields)
 
     def _corrected(self, key, **fields):
@@ -162,7 +162,7 @@ class Device:
             if closed.code != 300:
                 raise
             self.state.offset = closed.close.server_time - int(time.time() * 1000)
-            # The refused one was never recorded there; keeping it would lock out a client whose clock ran ahead.
+            # The refused timestamp was never recorded by the gateway. Keeping it would lock out a client whose clock is ahead.
             self.state.timestamp = self.state.accepted
             return self._hello(key, **fields)
 
@@ -187,7 +187,7 @@ class Device:
         return self.connection.receive(kind, timeout)
 
     def receive_and_ack(self, count, timeout=None):
-        """Processes `count` messages in order, each acked; those the position covers are acked and left out."""
+        """Processes `count` messages in order and acks each; messages covered by the position are acked and omitted."""
         fresh = []
         for _ in range(count):
             message = self.receive(timeout=timeout)
@@ -197,7 +197,7 @@ class Device:
         return fresh
 
     def ack(self, sequence, stream=0, ranges=()):
-        """Remembers the position, then acks it. `ranges`: pairs (first, last) beyond it, sent but not remembered."""
+        """Stores the position, then acks it. `ranges`: pairs (first, last) above it, sent but not stored."""
         self.state.positions[stream] = max(sequence, self.state.positions.get(stream, 0))
         ack = pb.Ack()
         position = ack.positions.add(stream=stream, sequence=self.state.positions[stream])
@@ -211,7 +211,7 @@ class Device:
         self.connection.send(ack)
 
     def update(self, **fields):
-        """Sends a DeviceUpdate and waits for its result; deliveries on the way are dropped un-acked, as is the rule."""
+        """Sends a DeviceUpdate and waits for its result; drops deliveries until then unacked, as the protocol requires."""
         self.request += 1
         self.connection.send(pb.DeviceUpdate(request=self.request, **fields))
         while True:
@@ -244,7 +244,7 @@ class Sender:
         self.welcome = self.connection.receive(pb.Welcome)
 
     def publish(self, messages, timeout=None):
-        """Sends all (dicts of Publish's fields) in one write; results in the same order."""
+        """Sends all (dicts of Publish's fields) in one write; returns results in the same order."""
         first = self.request + 1
         frames = []
         for fields in messages:

@@ -1,8 +1,8 @@
-"""Two apps on one gateway: one floods, in a process of its own; the other publishes at a pace and has deadlines.
+"""Two apps on one gateway: one floods, in its own process; the other publishes at a fixed rate and has deadlines.
 
     python neighbour_party.py '{"senders": PORT, "device": PORT, "http": PORT, "app": {…}, …}'
 
-is the flooder. It ends with its standard input, and says `ready` once its devices are there.
+is the flooder. It ends when its standard input closes, and prints `ready` once its devices are connected.
 """
 
 import copy
@@ -31,7 +31,7 @@ NEIGHBOUR_TOKEN = "integration-handoff-token-2"
 
 
 def two_apps(**options):
-    """A gateway with both apps, not started; its calls are the flooder's app's."""
+    """Returns an unstarted gateway with both apps; its calls are the flooder's app's."""
     topic = {"apns": {"topic": "com.example.demo"}}
     gateway = Gateway(**options)
     gateway._secret("quiet", NEIGHBOUR_TOKEN)
@@ -42,14 +42,14 @@ def two_apps(**options):
 
 
 def neighbour_of(gateway):
-    """The same gateway as the other app calls it."""
+    """Returns the same gateway with the other app's calls."""
     view = copy.copy(gateway)
     view.app, view._token = NEIGHBOUR, None
     return view
 
 
 def lease(gateway, maximum=100, wait=0):
-    """The neighbour's own sender service."""
+    """Leases as the other app's own sender service."""
     body = {"channel": "apns", "max": maximum, "leaseSeconds": 30, "waitSeconds": wait}
     return gateway.admin_call("POST", "/v1/handoff/lease", body, token=NEIGHBOUR_TOKEN)["jobs"]
 
@@ -61,7 +61,7 @@ def settle(gateway, job, outcome, **fields):
 
 
 def token_of(port, app):
-    """A token of the push API for an app."""
+    """Returns a token of the push API for an app."""
     stamp = str(int(time.time() * 1000))
     sign = hashlib.sha256((app["appKey"] + stamp + app["masterSecret"]).encode()).hexdigest()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -73,7 +73,7 @@ def token_of(port, app):
 
 
 def request_of(method, path, body, token):
-    """A request that is the only one of its connection, as bytes."""
+    """Returns the bytes of a request that is the only one of its connection."""
     data = json.dumps(body).encode()
     head = (f"{method} {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Type: application/json\r\n"
             f"token: {token}\r\nContent-Length: {len(data)}\r\n\r\n")
@@ -104,7 +104,7 @@ class Flood:
 
 
 class Flooder:
-    """What the process does."""
+    """The flooding process."""
 
     def __init__(self, plan):
         self.plan, self.app = plan, plan["app"]
@@ -131,7 +131,7 @@ class Flooder:
             one.close()
         for _ in range(self.plan["slow"]):
             one = self.device()
-            # It reads nothing from now on.
+            # It reads nothing from here on.
             one.connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             cids.append(one.state.cid)
             self.held.append(one)
@@ -154,7 +154,7 @@ class Flooder:
                 continue
             connection = sender.connection.socket
             self.open.append(connection)
-            # Its own timeout: a write may wait as long as the gateway lets it.
+            # A separate timeout: a write may wait as long as the gateway blocks it.
             reader = threading.Thread(target=self.drain, args=(connection.dup(),))
             reader.start()
             try:
@@ -171,7 +171,7 @@ class Flooder:
             sender.close()
 
     def drain(self, connection):
-        """Answers are counted by their bytes: to read them would cost this process more than to make them."""
+        """Counts answers by their bytes, because parsing would cost this process more than the requests."""
         connection.settimeout(1)
         with connection:
             while not self.isOver.is_set():
@@ -186,7 +186,7 @@ class Flooder:
                 self.bytes += len(data)
 
     def ask(self):
-        """The widest tag queries: without a tag that narrows them down."""
+        """Makes the widest tag queries: without a tag that narrows them down."""
         headers = {"Content-Type": "application/json"}
         app, token = self.app, None
         while not self.isOver.is_set():
@@ -203,7 +203,7 @@ class Flooder:
                 self.isOver.wait(0.1)
 
     def push(self, cid):
-        """Pushes in `short` connections at once, each of which is opened for one request."""
+        """Pushes over `short` concurrent connections, each opened for one request."""
         message = {"audience": {"cid": [cid.hex()]}, "settings": {"collapse_key": "one"},
                    "push_message": {"transmission": "x" * 200}}
         path, token = f"/v2/{self.app['appId']}/push/single/cid", token_of(self.plan["http"], self.app)
@@ -261,7 +261,7 @@ class Flooder:
 
 
 class Neighbour:
-    """The other app: live devices that ack, publishes at a pace, and a deadline of each kind."""
+    """The other app: live devices that ack, publishes at a fixed rate, and a deadline of each kind."""
 
     def __init__(self, gateway, devices=10):
         self.gateway = neighbour_of(gateway)
@@ -277,7 +277,7 @@ class Neighbour:
         return one
 
     def publish(self, rate, seconds):
-        """Publishes at a pace; how long each delivery took from when its message was due. Fills `refusals`."""
+        """Publishes at a fixed rate; returns each delivery's time from its message's due time. Fills `refusals`."""
         count = int(rate * seconds)
         share = {one: count // len(self.devices) for one in self.devices}
         threads = [threading.Thread(target=self.receive, args=(one, share[one])) for one in self.devices]
@@ -300,7 +300,7 @@ class Neighbour:
         return [self.seen[key] - due for key, due in self.due.items() if key in self.seen]
 
     def push(self, rate, seconds):
-        """Pushes at a pace at most, each in a connection of its own; how long each took from its connect to its answer."""
+        """Pushes at a maximum rate, each over its own connection; returns each time from connect to answer."""
         port, app = self.gateway.http, NEIGHBOUR
         path, token = f"/v2/{app['appId']}/push/single/cid", token_of(port, app)
         message = {"settings": {"collapse_key": "one"}, "push_message": {"transmission": "x" * 200}}
@@ -344,7 +344,7 @@ class Neighbour:
     # Deadlines: each returns by how many seconds it was late.
 
     def deadlines(self):
-        """All of them at once; by name, how late each was."""
+        """Runs all of them concurrently; returns the lateness by name."""
         parts = [self.expiry, self.retry, self.fallback, self.schedule]
         threads = [threading.Thread(target=self.measure, args=(part,)) for part in parts]
         for thread in threads:
@@ -354,7 +354,7 @@ class Neighbour:
         return self.lateness
 
     def measure(self, part):
-        # A view of its own: the calls of one share nothing but the token.
+        # A separate view: the calls of each share nothing but the token.
         self.lateness[part.__name__] = part(neighbour_of(self.gateway))
 
     @staticmethod
@@ -387,7 +387,7 @@ class Neighbour:
         return now - due
 
     def fallback(self, gateway):
-        """Its device is connected and never acks: the vendor's turn comes with the live deadline."""
+        """Checks a device that is connected and never acks: the vendor gets the message at the live deadline."""
         one = self.device("cd" * 32)
         message = gateway.push(one.state.cid.hex(), "live", alert="A")
         due = time.time() + self.gateway.sections["limits"].get("liveDeadlineMilliseconds", 10_000) / 1000
@@ -398,7 +398,7 @@ class Neighbour:
         return now - due
 
     def lease(self, gateway, message):
-        """Waits for one message's job, as a sender service that others share."""
+        """Waits for one message's job, as a sender service shared with others."""
         found = {}
 
         def look():

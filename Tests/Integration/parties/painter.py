@@ -1,10 +1,10 @@
-"""An HTTP server whose every answer is what the test says, such as bytes that would paint a terminal."""
+"""An HTTP server with the test's answers, such as bytes that would control a terminal."""
 
 import contextlib
 import http.server
 import threading
 
-# Goes to the first line of a terminal and clears it.
+# Moves to the first line of a terminal and clears it.
 PAINT = "\x1b[H\x1b[J"
 
 
@@ -23,7 +23,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def answering(status, body):
-    """The server's address, `host:port`."""
+    """Yields the server's address, `host:port`."""
     server = http.server.HTTPServer(("127.0.0.1", 0), _Handler)
     server.answer = status, body
     thread = threading.Thread(target=server.serve_forever)

@@ -1,9 +1,9 @@
-"""What the parties of a crash round share: each is a process with orders on standard input and a book on disk.
+"""Shared parts of the parties of a crash round: each is a process with orders on standard input and a record file on disk.
 
     python NAME_party.py SETUP_JSON
 
-Orders are lines ("go", "drain", "quit"); answers are JSON lines. A book is written and flushed line by line before the
-party goes on, so that it survives whatever happens to the party and owes nothing to the gateway.
+Orders are lines ("go", "drain", "quit"); answers are JSON lines. A record is written and flushed line by line before the party
+continues. It therefore survives every failure of the party and does not depend on the gateway.
 """
 
 import http.client
@@ -17,12 +17,12 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
-# A call that has no answer: the gateway is dead, or stopped, or was killed in the middle of it.
+# A call without an answer: the gateway is dead, paused, or was killed during the call.
 UNANSWERED = (OSError, http.client.HTTPException, ValueError)
 
 
 class Book:
-    """Lines of JSON in a file that only grows."""
+    """Lines of JSON in an append-only file."""
 
     def __init__(self, path):
         self.file, self.lock = open(path, "a", encoding="utf-8"), threading.Lock()
@@ -35,13 +35,13 @@ class Book:
 
 
 class API:
-    """One keep-alive connection to an HTTP listener; whatever goes unanswered is raised as one of UNANSWERED."""
+    """One keep-alive connection to an HTTP listener; a missing answer is raised as one of UNANSWERED."""
 
     def __init__(self, port, headers=None, timeout=5.0):
         self.port, self.headers, self.timeout, self.connection = port, headers or {}, timeout, None
 
     def call(self, method, path, body=None):
-        """Status and JSON, whatever the status."""
+        """Returns status and JSON, whatever the status."""
         if not self.connection:
             self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
         try:
@@ -62,7 +62,7 @@ class API:
 
 
 class Orders:
-    """What the party was told last; `say` answers."""
+    """The party's last order; `say` answers."""
 
     def __init__(self):
         self.mode, self.changed = "wait", threading.Condition()
@@ -90,7 +90,7 @@ class Orders:
 
 
 def _end_party(failure):
-    """A thread that fails ends its party, so that the process that waits for its answer notices."""
+    """Ends the party when a thread fails, so that the process that waits for its answer notices."""
     threading.__excepthook__(failure)
     os._exit(1)
 

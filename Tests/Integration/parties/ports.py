@@ -1,9 +1,10 @@
-"""Ports that nothing else takes before a test's server listens there.
+"""Ports that stay free until a test's server listens there.
 
-The kernel gives ports of its ephemeral range to every outgoing connection, and to every listener that asks for port 0. A port of that
-range that was free a moment ago may therefore be taken when the server starts. So these ports lie outside of the range. A process
-takes whole blocks of them, and never gives a port out twice. It holds a block by a socket with the block's name: such names belong to
-the network namespace as the ports do, and go with the process. `FreePorts` of the Swift tests holds the same blocks by the same names.
+The kernel assigns ports of its ephemeral range to every outgoing connection, and to every listener that asks for port 0. A port
+of that range that was free a moment ago may therefore be taken when the server starts. These ports are outside that range. A
+process reserves whole blocks of them and never returns a port twice. It holds a block by a socket with the block's name. Such
+names belong to the network namespace like the ports, and end with the process. `FreePorts` of the Swift tests holds the same
+blocks by the same names.
 """
 
 import errno
@@ -16,7 +17,7 @@ RANGE_FILE = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def ephemeral_range():
-    """The first and the last port that the kernel gives out by itself."""
+    """Returns the first and the last port of the kernel's ephemeral range."""
     try:
         first, last = RANGE_FILE.read_text().split()
     except OSError:
@@ -25,7 +26,7 @@ def ephemeral_range():
 
 
 def blocks(first, last):
-    """The first port of each block outside of the range; of all blocks, where the range leaves too few."""
+    """Returns the first port of each block outside the range, or of all blocks if too few remain."""
     every = range(LOWEST, HIGHEST + 2 - BLOCK, BLOCK)
     outside = [start for start in every if start + BLOCK <= first or start > last]
     return outside if len(outside) >= 40 else list(every)
@@ -37,7 +38,7 @@ class FreePorts:
     def __init__(self, names="longwire-test-ports"):
         self._names = names
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # a child that goes on as a copy takes blocks of its own
+        os.register_at_fork(after_in_child=self._forget)  # a forked child reserves its own blocks
 
     def _forget(self):
         self._held, self._ports = {}, iter(())
@@ -59,7 +60,7 @@ class FreePorts:
         raise RuntimeError("every block of ports for tests is taken: end the test runs that are under way, or ask for fewer ports")
 
     def take(self):
-        """A port that this process has not given out yet, and that nobody has now."""
+        """Returns a free port that this process has not returned before."""
         while True:
             for port in self._ports:
                 with socket.socket() as one:
@@ -76,5 +77,5 @@ _ours = FreePorts()
 
 
 def free_ports(count):
-    """Different ports to listen at, `count` of them."""
+    """Returns `count` different ports to listen on."""
     return [_ours.take() for _ in range(count)]

@@ -1,7 +1,8 @@
 """Publishers of a crash round: singles and batches over HTTP, native frames, and tasks, all with request ids.
 
-Whatever was not answered is said again with the same request id until it is. So after a drain the book knows of every
-message whether it was accepted, and under which msgId; and of every task whether it was made, and whom it must reach.
+An unanswered request is repeated with the same request id until it is answered. After a drain the records therefore have for
+every message whether it was accepted, and its msgId; and for every task whether it was created, and the devices that it must
+reach.
 """
 
 import time
@@ -83,7 +84,7 @@ class NativePublisher(Publisher):
             again = []
             for message, result in zip(waiting, results):
                 if result.code == 0:
-                    # Frames do not tell a repeated answer from a first one.
+                    # Frames do not distinguish a repeated answer from a first one.
                     self.accepted(message, result.msg_id.hex(), result.live, None)
                 elif result.code in RETRIED_RESULTS:
                     again.append(message)

@@ -1,4 +1,4 @@
-"""What all publishers of a crash round share: one request at a time, said again until it is answered, and a book."""
+"""Shared parts of the publishers of a crash round: one request at a time, repeated until it is answered, and a record file."""
 
 import hashlib
 import random
@@ -13,7 +13,7 @@ RETRIED_CODES = {2, 30019, 30901}  # starting or stopping, busy, queue full
 
 
 class Publisher(threading.Thread):
-    """One stream of requests, one request at a time; so per device the numbers it publishes rise in order."""
+    """One sequential stream of requests, so the numbers that it publishes per device increase in order."""
 
     def __init__(self, number, plan, orders, book):
         super().__init__(daemon=True)
@@ -28,7 +28,7 @@ class Publisher(threading.Thread):
             started, sent = time.monotonic(), 0
             while self.orders.mode == "go":
                 sent += self.publish()
-                # An even pace, so that a round's size does not depend on the machine.
+                # A fixed rate, so that a round's size does not depend on the machine.
                 ahead = sent / self.plan["pace"] - (time.monotonic() - started)
                 if ahead > 0:
                     time.sleep(min(ahead, 0.2))
@@ -36,7 +36,7 @@ class Publisher(threading.Thread):
             self.orders.wait_while("drain")
 
     def new_message(self, cid):
-        """One message of the mixture; what the audit must know of it goes into the book before it is sent."""
+        """Returns a random message; its data for the audit is recorded before it is sent."""
         self.count += 1
         chance = self.chance
         strategy = chance.choices((1, 2, 3, 4), (60, 10, 20, 10))[0]
@@ -60,7 +60,7 @@ class Publisher(threading.Thread):
         self.book.write("refused", id=message["id"], code=code, reason=reason)
 
     def until_answered(self, attempt):
-        """Repeats `attempt` until it returns something; a few hundredths of a second apart."""
+        """Repeats `attempt` every few hundredths of a second until it returns a value."""
         while self.orders.mode != "quit":
             try:
                 answer = attempt()
@@ -80,7 +80,7 @@ class HTTPPublisher(Publisher):
         self.api = API(plan["http"])
 
     def call(self, path, body, method="POST"):
-        """The answer of the push API; None when it is to be asked again."""
+        """Returns the answer of the push API, or None if the call must be repeated."""
         app = self.plan["app"]
         if "token" not in self.api.headers:
             stamp = str(int(time.time() * 1000))
@@ -98,7 +98,7 @@ class HTTPPublisher(Publisher):
 
     @staticmethod
     def content(message):
-        """What a push's body says of the message itself."""
+        """Returns the message content of a push's body."""
         settings = {"ttl": message["ttl"], "strategy": {"default": message["strategy"]}}
         if message["collapse"]:
             settings["collapse_key"] = message["collapse"]

@@ -2,7 +2,7 @@
 
     python sender.py http://127.0.0.1:7081 TOKEN [--once]
 
-Here the vendor is a line on standard output; a real one sends `body` to APNs with the headers that the job names.
+Here the vendor is a line on standard output; a real one sends `body` to APNs with the headers in the job.
 """
 
 import json
@@ -18,7 +18,7 @@ def call(base, token, path, body):
 
 
 def send_to_vendor(job):
-    """What APNs would answer: an outcome, and the reason when it is no success."""
+    """Returns APNs' answer: an outcome, and the reason of a failure."""
     print(json.dumps(job, ensure_ascii=False), flush=True)
     return {"outcome": "accepted", "vendorId": job["apnsId"]}
 
@@ -28,7 +28,7 @@ def main(base, token, once):
         wanted = {"channel": "apns", "max": 100, "leaseSeconds": 60, "waitSeconds": 10}
         jobs = call(base, token, "/v1/handoff/lease", wanted)["jobs"]
         results = [{"jobId": job["jobId"], "leaseId": job["leaseId"], **send_to_vendor(job)} for job in jobs]
-        # Saying it twice is harmless: should this call fail, the lease lapses and the job comes again.
+        # A repetition is harmless: if this call fails, the lease expires and the job is leased again.
         if results:
             call(base, token, "/v1/handoff/results", results)
         if once:

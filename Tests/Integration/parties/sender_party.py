@@ -1,6 +1,6 @@
-"""The sender service of a crash round: leases, settles, lets leases lapse, lies, and is killed now and then.
+"""The sender service of a crash round: leases, settles, lets leases expire, sends false results, and is sometimes killed.
 
-It writes down each lease before it does anything with it, and each outcome before it tells the gateway.
+It records each lease before it uses it, and each outcome before it reports it to the gateway.
 """
 
 import random
@@ -12,7 +12,7 @@ OUTCOMES = ("accepted", "retry", "rejected", "badToken", "lapse", "lie")
 
 
 def settle(api, results):
-    """The verdicts; None when there was no answer."""
+    """Returns the verdicts, or None without an answer."""
     try:
         status, answer = api.call("POST", "/v1/handoff/results", results)
     except UNANSWERED:
@@ -63,7 +63,7 @@ class Service:
             if outcome == "lapse":
                 continue
             if outcome == "lie":
-                # The same job twice with opposite outcomes, under a lease that never was, and a job that never was.
+                # The same job twice with opposite outcomes, under a nonexistent lease, and a nonexistent job.
                 lies.append((job["jobId"], [
                     result(job, "rejected"), result({**job, "leaseId": "f" * 32}, "accepted"),
                     result({**job, "jobId": "0" * 32}, "accepted")]))
@@ -73,7 +73,7 @@ class Service:
         if not honest:
             time.sleep(self.chance.random() * 0.1)
         told = self.settle_all(results)
-        # A lie about a job whose truth did not arrive would be the first word of it, and count.
+        # A false result about a job whose true result did not arrive would be its first result, and count.
         self.settle_all([one for job, three in lies if told.get(job, "storeFailed") != "storeFailed" for one in three])
 
     def settle_all(self, results):

@@ -1,7 +1,7 @@
-"""Publishers of a crash round that make tasks: lists, pushes to aliases, broadcasts; some are timed, some are stopped.
+"""Publishers of a crash round that create tasks: lists, pushes to aliases, broadcasts; some are scheduled, some are stopped.
 
-Of each task the book says, before the gateway is asked, which devices it may reach. Once the gateway has answered, the
-book says which it must reach.
+For each task the records have the devices that it may reach, before the call, and the devices that it must reach, after the
+answer.
 """
 
 import hashlib
@@ -11,20 +11,20 @@ from publishing import HTTPPublisher
 
 MINUTE = 60_000
 BUSY = 30019
-# Longer than a round with all its timeouts. Not an hour, since an app has room for 512 live broadcasts.
+# Longer than a round with all its timeouts. Not an hour, because an app has room for 512 live broadcasts.
 LONG = 3 * MINUTE
-# An alias has room for ten; what a kill leaves of a binding counts for half a minute.
+# An alias has room for ten. The remains of a binding that a kill interrupted count for half a minute.
 ALIASES, MEMBERS = 8, 5
 
 
 def taken_of(cids, beside):
-    """The devices that an answer without `data` has taken on: all but those that it names beside it."""
+    """Returns the devices accepted by an answer without `data`: all except those that it names."""
     missing = {one["cid"] for one in beside.get("refused", [])} | set(beside.get("unknown", []))
     return [cid for cid in cids if cid not in missing]
 
 
 class TaskPublisher(HTTPPublisher):
-    """A task at a time, each followed until it is known what the gateway has taken on."""
+    """Creates one task at a time, and follows it until the gateway's acceptance is known."""
 
     def new_task(self, kind, strategies=(60, 10, 20, 10), ttls=(84, 8, 4, 4), **fields):
         self.count += 1
@@ -44,7 +44,7 @@ class TaskPublisher(HTTPPublisher):
         return task
 
     def a_time(self):
-        """When a task is to go out: mostly at once (0), else soon, or so late that it can be taken back."""
+        """Returns the time of a task: mostly at once (0), else soon, or late enough to be withdrawn."""
         soon, late = self.chance.randrange(800, 2_500), 75_000
         ahead = self.chance.choices((0, soon, late), (80, 14, 6))[0]
         return int(time.time() * 1000) + ahead if ahead else 0
@@ -61,7 +61,7 @@ class TaskPublisher(HTTPPublisher):
         return body
 
     def end_early(self, task, odds):
-        """Takes back what is to go out much later, and stops some of the others."""
+        """Deletes tasks scheduled much later, and stops some of the others."""
         if task.get("scheduled", 0) > time.time() * 1000 + 30_000:
             path, before, after = f"task/schedule/{task['name']}", "cancelling", "cancelled"
         elif self.chance.random() < odds:
@@ -83,14 +83,14 @@ class TaskPublisher(HTTPPublisher):
         self.book.write(event, id=of["id"], **fields)
 
     def taken(self, task, answer):
-        """False, and the book says so, when the call was refused for good (or the party ends)."""
+        """Returns False and records it if the call was refused permanently (or the party ends)."""
         if answer is not None and answer["code"] != 0:
             self.note("refused", task, code=answer["code"], reason=answer["msg"])
         return answer is not None and answer["code"] == 0
 
 
 class AliasUser(TaskPublisher):
-    """Binds aliases of a type that nobody else uses, so it knows who has which."""
+    """Binds aliases of a type that no other party uses, so it knows their devices."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -98,7 +98,7 @@ class AliasUser(TaskPublisher):
         self.members = {f"name_{number}": set() for number in range(ALIASES)}
 
     def bind(self):
-        """One to four devices get another alias, which takes them from the one they had."""
+        """Binds one to four devices to another alias, which removes them from their previous one."""
         name = self.chance.choice(list(self.members))
         room = MEMBERS - len(self.members[name])
         cids = self.chance.sample(self.plan["cids"], self.chance.randrange(1, 5))[:max(0, room)]
@@ -114,7 +114,7 @@ class AliasUser(TaskPublisher):
         self.members[name].update(cids)
 
     def named(self, most):
-        """Some aliases that name a device, and all devices that they name."""
+        """Returns some aliases that name a device, and all devices that they name."""
         if not any(self.members.values()):
             self.bind()
         used = [name for name, cids in self.members.items() if cids]
@@ -146,13 +146,13 @@ class ListPublisher(AliasUser):
         return len(cids)
 
     def send(self, task, path, audience, cids):
-        """The call, and now and then the same call again: a task reaches a device once."""
+        """Makes the call, and sometimes the same call again: a task reaches a device once."""
         self.note("targets", task, cids=cids)
         body = {"taskid": task["name"], "audience": audience}
         if self.chance.random() < 0.1:
             body["is_async"] = True
         for turn in range(20):
-            # Another request id each turn: what was refused for want of room would be answered as it was.
+            # Another request id each turn, because a call refused for lack of room would get the same answer.
             if self.chance.random() < 0.5:
                 body["request_id"] = f"{task['id']}-{turn}"
             answer = self.ask(path, body)
@@ -202,10 +202,10 @@ class AliasPublisher(AliasUser):
 
 
 class BroadcastPublisher(TaskPublisher):
-    """To all, to conditions on tags, to one tag; one tag moves from device to device all the time."""
+    """Sends to all, to conditions on tags, to one tag; that tag constantly moves from device to device."""
 
     def audience(self):
-        """Path, audience, and the devices in it; None when that depends on the moment."""
+        """Returns path, audience, and the devices in it, or None if they depend on the moment."""
         tags, everybody = self.plan["tags"], set(self.plan["cids"])
         kind = self.chance.choices(("all", "or", "and", "not", "fast", "moving"), (40, 15, 10, 10, 15, 10))[0]
         if kind == "all":
@@ -229,10 +229,10 @@ class BroadcastPublisher(TaskPublisher):
 
     def publish(self):
         path, audience, met = self.audience()
-        # What ends early, or goes out later, does so for everybody whom it means: to judge that they must be known.
+        # A broadcast that ends early or starts later affects its whole audience, which must therefore be known for the check.
         ttls, odds = ((84, 8, 4, 4), 0.15) if met is not None else ((1, 0, 0, 0), 0)
         strategies = (75, 4, 17, 4) if met is not None else (8, 0, 2, 0)
-        # At the slowest, all devices of a round have theirs within some seconds.
+        # At the lowest speed all devices of a round have theirs within a few seconds.
         speed = self.chance.choice((20, 100)) if self.chance.random() < 0.2 else 0
         task = self.new_task(
             "broadcast", strategies, ttls, scheduled=self.a_time() if met is not None else 0, speed=speed)

@@ -1,4 +1,4 @@
-"""A WebSocket client that is strict with the gateway and lets a test break any rule itself (RFC 6455, by hand)."""
+"""A WebSocket client that is strict with the gateway and lets a test violate any rule (RFC 6455, handwritten)."""
 
 import base64
 import contextlib
@@ -13,7 +13,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
 def head(path="/v1/device", host="127.0.0.1", key=None, leave=(), **fields):
-    """A client's request; `leave` names headers to leave out, `fields` replaces or adds some (_ for -)."""
+    """Returns a client's request; `leave` names headers to omit, `fields` replaces or adds some (_ for -)."""
     lines = {
         "Host": host, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": key or base64.b64encode(os.urandom(16)).decode(),
@@ -24,7 +24,7 @@ def head(path="/v1/device", host="127.0.0.1", key=None, leave=(), **fields):
 
 
 def frame(opcode, payload=b"", final=True, reserved=0, mask=b"\x37\xfa\x21\x3d", length=None):
-    """One frame; `mask` None leaves it unmasked, `length` is written in place of the shortest form (7, 16 or 64 bits)."""
+    """Returns one frame; `mask` None leaves it unmasked, `length` forces an encoding (7, 16 or 64 bits)."""
     count = len(payload)
     length = length or (7 if count < 126 else 16 if count < 65_536 else 64)
     start = bytes([final << 7 | reserved << 4 | opcode])
@@ -41,12 +41,12 @@ def frame(opcode, payload=b"", final=True, reserved=0, mask=b"\x37\xfa\x21\x3d",
 
 
 def closing(code=None, reason=b""):
-    """The payload of a close."""
+    """Returns the payload of a close."""
     return b"" if code is None else struct.pack(">H", code) + reason
 
 
 class Refused(Exception):
-    """The answer was no 101."""
+    """The answer was not 101."""
 
     def __init__(self, status, text):
         super().__init__(f"HTTP {status}: {text}")
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 class WebSocket:
-    """One connection; whatever the gateway does against the rules is an AssertionError."""
+    """One connection; a violation by the gateway is an AssertionError."""
 
     def __init__(self, port, timeout=10.0, tls=None, request=None, host="127.0.0.1", path="/v1/device", before=b"", **fields):
         self.timeout, self.buffer = timeout, bytearray()
@@ -85,7 +85,7 @@ class WebSocket:
         assert "sec-websocket-extensions" not in self.headers, "an extension that was never agreed on"
 
     def _fill(self, deadline):
-        """Reads some; False at the end of the stream, TimeoutError when nothing comes in time."""
+        """Reads some bytes; returns False at the end of the stream, raises TimeoutError after the timeout."""
         self.socket.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             data = self.socket.recv(65_536)
@@ -101,7 +101,7 @@ class WebSocket:
         self.socket.sendall(data)
 
     def receive(self, timeout=None):
-        """(opcode, payload) of the next frame; None at the end of the stream."""
+        """Returns (opcode, payload) of the next frame, or None at the end of the stream."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             if len(self.buffer) >= 2:
@@ -127,7 +127,7 @@ class WebSocket:
                 return None
 
     def end(self, timeout=None):
-        """What came up to the end: the payloads of binary messages joined, the pongs, and the close's code (None: no close)."""
+        """Reads to the end: returns the joined payloads of binary messages, the pongs, and the close code (None: no close)."""
         data, pongs, code = b"", [], None
         while (received := self.receive(timeout)) is not None:
             opcode, payload = received
@@ -145,7 +145,7 @@ class WebSocket:
 
 
 class Wire:
-    """A socket for `longwire_client.Connection`: its bytes travel as a WebSocket's messages."""
+    """A socket for `longwire_client.Connection` that sends its bytes as WebSocket messages."""
 
     def __init__(self, websocket):
         self.websocket, self.code = websocket, None

@@ -1,7 +1,7 @@
-"""A root folder with nothing in it but Debian packages: the essential ones, and those that some packages to be installed depend on.
+"""A root folder with only Debian packages: the essential ones, and the dependencies of the packages to install.
 
-Their files and their entries in dpkg's database are copied from this machine, where they are installed, so nothing is fetched. What
-a package of ours needs and does not depend on is not there.
+Their files and their entries in dpkg's database are copied from this machine, where they are installed, so nothing is downloaded.
+A package of ours with a missing dependency therefore fails here.
 """
 
 import os
@@ -12,7 +12,7 @@ import signal
 import subprocess
 
 DATABASE = pathlib.Path("/var/lib/dpkg")
-# Documents only; leaving them out halves the copy.
+# Documents only. Leaving them out halves the copy.
 LEFT_OUT = re.compile(r"^/usr/share/(doc|man|locale|info|i18n|zoneinfo|perl5/pod)/")
 
 
@@ -26,13 +26,13 @@ def _stanzas():
 
 
 def _names(depends):
-    """One row of alternatives for each dependency."""
+    """Returns one row of alternatives for each dependency."""
     rows = [row for row in (depends or "").split(",") if row.strip()]
     return [[re.match(r"\s*([a-z0-9.+-]+)", one)[1] for one in row.split("|")] for row in rows]
 
 
 def closure(depends):
-    """The installed packages that satisfy `depends`, the essential ones, and all that these depend on."""
+    """Returns the installed packages that satisfy `depends`, the essential ones, and all their dependencies."""
     stanzas, chosen = _stanzas(), set()
     provided = {}
     for name, (fields, _) in stanzas.items():
@@ -64,7 +64,7 @@ class CleanRoot:
         (self.folder / "tmp").chmod(0o1777)
         self._copy_files(packages)
         self._copy_database(packages)
-        # What the packages' own scripts did when they were installed.
+        # The effects of the packages' own installation scripts.
         for name in ("passwd", "group"):
             shutil.copy(self.folder / f"usr/share/base-passwd/{name}.master", self.folder / f"etc/{name}")
         subprocess.run(["ldconfig", "-r", str(self.folder)], check=True)
@@ -74,7 +74,7 @@ class CleanRoot:
         for name, (fields, _) in packages.items():
             paths |= set(self._list_of(name, fields).read_text().splitlines())
         kept = [path for path in sorted(paths) if not LEFT_OUT.match(path + "/") and os.path.lexists(path)]
-        # Folders above that are links here are made already.
+        # Parent folders that are links already exist.
         kept = [path for path in kept if path not in ("/.", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/dev", "/run")]
         reading = subprocess.Popen(
             ["tar", "-c", "-C", "/", "--no-recursion", "--null", "-T", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
@@ -104,7 +104,7 @@ class CleanRoot:
         (target / "status").write_text("\n\n".join(text for _, text in packages.values()) + "\n")
 
     def command(self, words, user=None):
-        """Words that run others inside: their root is this folder, /proc and /dev are there for them alone."""
+        """Returns words that run others inside: their root is this folder, with their own /proc and /dev."""
         folder = str(self.folder)
         inside = f'mount -t proc proc "{folder}/proc" && mount --rbind /dev "{folder}/dev" && exec chroot "$@"'
         who = [f"--userspec={user}:"] if user else []
@@ -113,15 +113,15 @@ class CleanRoot:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/tmp"}
 
     def run(self, *words, user=None, check=True, **options):
-        """Runs words inside to their end; what they printed, and their exit code."""
+        """Runs words inside to their end; returns their output and exit code."""
         done = subprocess.run(
             self.command(words, user), capture_output=True, text=True, env=self.environment, timeout=120, **options)  # fmt: skip
         assert not check or done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done
 
     def start(self, words, user, environment, log, umask):
-        """Starts a service inside; its process is the one that is returned."""
-        # In a session of its own, as the service manager would start it.
+        """Starts a service inside; returns its own process."""
+        # In a new session, as the service manager would start it.
         return subprocess.Popen(
             self.command(words, user), env={**self.environment, **environment}, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, start_new_session=True, umask=umask)  # fmt: skip
@@ -137,16 +137,16 @@ class CleanRoot:
         return done
 
     def status(self, package):
-        """What dpkg says of a package: `install ok installed`."""
+        """Returns dpkg's status of a package: `install ok installed`."""
         return self.run("dpkg-query", "-W", "-f", "${Status}", package, check=False).stdout
 
     def user(self, name):
-        """The line of a user in /etc/passwd, as a list; None if there is none."""
+        """Returns the fields of a user in /etc/passwd, or None."""
         lines = (self.folder / "etc/passwd").read_text().splitlines()
         return next((line.split(":") for line in lines if line.startswith(name + ":")), None)
 
     def find(self, test):
-        """Paths inside for which `test` holds, below the folders that packages fill."""
+        """Returns paths inside for which `test` holds, below the folders that packages fill."""
         return [path for path in self.folder.rglob("*") if test(path)]
 
     def remove(self, processes=()):

@@ -1,4 +1,4 @@
-"""Several gateways that work as one on a rig of Redis servers; run as a program (`make cluster`), three for a person.
+"""Several gateways of one cluster on a rig of Redis servers; as a program (`make cluster`) it runs three for interactive use.
 
     with RedisRig() as rig, Cluster(rig) as cluster:
         cluster[0].push(…)   # each is a Gateway of its own ports
@@ -20,7 +20,7 @@ SECRET = "integration-cluster-secret-0123456789abcdef"
 
 
 class Cluster:
-    """`count` gateways of one cluster; parts are few, so that each has some and a takeover moves several."""
+    """`count` gateways of one cluster; it has few partitions, so that each gateway has some and a takeover moves several."""
 
     def __init__(self, rig, count=3, parts=8, limits=None, sections=None, places=None, **options):
         self.rig, self.parts, self.name = rig, parts, "t" + uuid.uuid4().hex[:12]
@@ -45,7 +45,7 @@ class Cluster:
             for gateway in self.gateways:
                 gateway.__enter__()
             self.wait_until_served()
-            # A gateway that started later gets its share from the others; calls for a part on its way are told to repeat.
+            # A gateway that started later gets its share from the others. Calls for a moving partition are refused as retryable.
             eventually(self.is_even, f"an even share for each gateway of {self.name}", 60.0)
             return self
         except BaseException:
@@ -67,22 +67,22 @@ class Cluster:
         return [one for one in self.gateways if one.process and one.process.poll() is None]
 
     def map_of(self, gateway):
-        """Which gateway serves each part, as this one sees it."""
+        """Returns the gateway of each partition from this gateway's view."""
         return gateway.admin_call("GET", "/v1/cluster")
 
     def owners(self, gateway=None):
-        """The node of each open part, in order; None for a part that nobody serves."""
+        """Returns the node of each open partition in order; None for a partition without an owner."""
         gateway = gateway or self.running[0]
         return [part.get("node") if part.get("state") == "open" else None for part in self.map_of(gateway)["parts"]]
 
     def is_even(self):
-        """Whether every gateway serves as many parts as any other, give or take one."""
+        """Returns whether the gateways' numbers of partitions differ by at most one."""
         owners = self.owners()
         counts = [owners.count(node) for node in set(owners)]
         return None not in owners and len(counts) == min(len(self.running), self.parts) and max(counts) - min(counts) <= 1
 
     def wait_until_served(self, timeout=60.0):
-        """Waits until every part is served, and every running gateway knows by whom."""
+        """Waits until every partition is served, and every running gateway knows its owner."""
 
         def look():
             try:
@@ -95,7 +95,7 @@ class Cluster:
 
 
 def retried(call, timeout=30.0):
-    """Calls until the answer is no retryable refusal: a part may be changing hands."""
+    """Repeats a call while it is refused as retryable, because a partition may be changing its owner."""
     end = time.monotonic() + timeout
     while True:
         try:
@@ -136,14 +136,14 @@ def documented_ports():
 
 
 class Bound(Place):
-    """This machine's loopback; a process that is started there ends with this program, however that ends."""
+    """This machine's loopback; a process started there ends with this program, however it ends."""
 
     def words(self, words):
         return ["setpriv", "--pdeathsig", "KILL", *words]
 
 
 def end_on_signals():
-    """Ctrl-C, a closed terminal and SIGTERM end the program by its blocks, once: a second signal does not disturb that."""
+    """Ends the program through its blocks, once, on Ctrl-C, a closed terminal and SIGTERM; later signals are ignored."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end(*_):
@@ -156,7 +156,7 @@ def end_on_signals():
 
 
 def main():
-    """Three gateways over three primaries with a replica each, until the first signal."""
+    """Runs three gateways over three primaries with a replica each, until the first signal."""
     import gateway as gateways
     from redis_rig import RedisRig
 

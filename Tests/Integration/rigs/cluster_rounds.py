@@ -1,11 +1,11 @@
-"""Crash rounds of a cluster: three gateways behind a balancer on six Redis servers, under load, while all of it breaks.
+"""Crash rounds of a cluster: three gateways behind a balancer on six Redis servers, under load, with faults everywhere.
 
     python cluster_rounds.py --rounds 5 --seed 1 --seconds-per-round 6 --json FILE
     python cluster_rounds.py --faults stopGateway,failover …
 
-The parties are those of rounds.py, and so is the audit; they come through a TCP balancer. What goes wrong is drawn by seed:
-gateways and servers are killed, stopped and cut off from each other, primaries change, slots move, gateways are upgraded
-one after the other. Where the machine allows it each process has a network namespace of its own; else proxies cut.
+The parties and the audit are those of rounds.py; the parties connect through a TCP balancer. The faults depend on the seed:
+gateways and servers are killed, paused and cut off from each other, primaries change, slots move, gateways are upgraded one after
+another. If the machine allows it each process has its own network namespace; otherwise proxies cut connections.
 """
 
 import argparse
@@ -38,15 +38,15 @@ GATEWAY_FAULTS = (
 SERVER_FAULTS = (
     "failover", "killPrimary", "moveSlot", "stopPrimary", "killReplica", "stopReplica", "cutPrimary", "cutReplica",
     "moveGroup", "splitCluster")
-# These need that servers can be cut from each other.
+# These need a way to cut servers off from each other.
 SERVER_CUTS = {"cutPrimary", "cutReplica", "splitCluster"}
 SETTLED_SECONDS = 120.0
-# The longest that a gateway lets a caller wait is a list's eight seconds.
+# The longest wait of a gateway's caller is a list's eight seconds.
 ANSWER_SECONDS = 20.0
 
 
 class Front(Gateway):
-    """The cluster as the parties see it: a gateway whose ports are the balancer's."""
+    """The cluster as a single gateway whose ports are the balancer's, for the parties."""
 
     def __init__(self, balancer):
         self.host, self.app, self.process, self._token = "127.0.0.1", {**APP}, None, None
@@ -129,7 +129,7 @@ class ClusterRounds(Rounds):
         self.lost_lives += 1
 
     def start_gateway(self, gateway):
-        """As a service manager does: again, when it ended because the servers were in trouble."""
+        """Starts a gateway as a service manager does: again, if it ended because of failing servers."""
         began = time.monotonic()
         while True:
             try:
@@ -143,7 +143,7 @@ class ClusterRounds(Rounds):
         self.restarts.append(time.monotonic() - began)
 
     def restart_all(self):
-        """All at once, as in a power failure; the processes count from nothing again."""
+        """Restarts all at once, as after a power failure; the processes count from zero again."""
         for gateway in self.cluster:
             self.kill_gateway(gateway, "all")
         self.life_began, self.lost_lives = time.time(), 0
@@ -162,7 +162,7 @@ class ClusterRounds(Rounds):
         self.slowest = max(self.slowest, time.monotonic() - began)
 
     def guarded(self, action, *values):
-        """Runs on a thread: what goes wrong is raised by the driver."""
+        """Runs on a thread; the driver raises its errors."""
         try:
             action(*values)
         except BaseException as failure:  # noqa: BLE001
@@ -172,10 +172,10 @@ class ClusterRounds(Rounds):
         if self.failures:
             raise self.failures[0]
 
-    # What goes wrong
+    # Faults
 
     def break_things(self):
-        """The gateways' faults and the servers' go on beside each other, one after the other in each of the two."""
+        """Runs the gateways' faults and the servers' faults concurrently, each kind one after another."""
         self.lost_lives = 0
         names = (GATEWAY_FAULTS, SERVER_FAULTS)
         lanes = self.chance.choice(((0,), (1,), (0, 1), (0, 1))) if not self.faults else (0, 1)
@@ -196,13 +196,13 @@ class ClusterRounds(Rounds):
         for thread in threads:
             thread.join()
         self.raise_failures()
-        # Whatever was cut and killed is whole again.
+        # All cut and killed processes run again.
         self.rig.wait_until_ok()
         self.served()
         self.judge_answers()
 
     def judge_answers(self):
-        """Each gateway answers a call about every device, if only that it is busy: what waits for ever would show here."""
+        """Checks that each gateway answers a call for every device, at least as busy, so that an endless wait is detected."""
         for number, gateway in enumerate(self.cluster):
             for start in range(0, len(self.cids), 10):
                 try:
@@ -220,7 +220,7 @@ class ClusterRounds(Rounds):
             try:
                 getattr(self, f"do_{fault}")(chance)
             finally:
-                # A part that changes hands, or cannot commit, is to a device as if the gateway stood still.
+                # For a device a partition that moves or cannot commit looks like a paused gateway.
                 self.audit.gateway_stops.append((began, time.time() + 4.0))
             self.server_faults[fault] += 1
 
@@ -236,7 +236,7 @@ class ClusterRounds(Rounds):
 
     @staticmethod
     def a_while(chance):
-        """Shorter than a lease, or longer."""
+        """Returns a time shorter or longer than a lease."""
         return chance.uniform(0.3, 1.5) if chance.random() < 0.3 else chance.uniform(2.5, 6.0)
 
     def do_killGateway(self, chance):
@@ -246,7 +246,7 @@ class ClusterRounds(Rounds):
         self.start_gateway(gateway)
 
     def do_killTwo(self, chance):
-        """One takes all parts over, and may get its neighbours back in the middle of that."""
+        """Kills two gateways: the third takes all partitions over, and may get the others back during that."""
         two = chance.sample(self.cluster.gateways, 2)
         for gateway in two:
             self.kill_gateway(gateway)
@@ -286,7 +286,7 @@ class ClusterRounds(Rounds):
             time.sleep(chance.random())
 
     def wish(self, gateway, name, body):
-        """An operator's wish; Redis may be in trouble just then."""
+        """Sends an operator's request; Redis may be failing at that time."""
         end = time.monotonic() + SETTLED_SECONDS
         while True:
             try:
@@ -329,7 +329,7 @@ class ClusterRounds(Rounds):
     # Servers
 
     def a_primary(self, chance):
-        """A primary and its replica."""
+        """Returns a primary and its replica."""
         while True:
             try:
                 primary = chance.choice(eventually(self.rig.primaries))
@@ -371,7 +371,7 @@ class ClusterRounds(Rounds):
         self.stop_server(self.a_primary(chance)[1], chance)
 
     def do_moveSlot(self, chance):
-        """That of a part's log, or of the register."""
+        """Moves the slot of a partition's log, or of the register."""
         part = chance.randrange(PARTS + 1)
         tag = f"lw:{self.cluster.name}:p{part}" if part < PARTS else f"lw:{self.cluster.name}"
         self.rig.move_slot(slot_of(f"{{{tag}}}"), keys_per_step=1)
@@ -388,7 +388,7 @@ class ClusterRounds(Rounds):
         self.rig.wait_until_ok()
 
     def do_cutPrimary(self, chance):
-        """The primary stands alone; the gateways cannot reach it either, or all of them still do."""
+        """Isolates a primary from its servers; the gateways cannot reach it either, or all of them still do."""
         primary, _ = self.a_primary(chance)
         cut = [one for one in self.servers() if one is not primary.place]
         if chance.random() < 0.5:
@@ -397,7 +397,7 @@ class ClusterRounds(Rounds):
         self.rig.wait_until_ok()
 
     def do_splitCluster(self, chance):
-        """A gateway and a primary on one side, everybody else on the other."""
+        """Separates a gateway and a primary from all others."""
         primary, _ = self.a_primary(chance)
         gateway = chance.choice(self.cluster.gateways)
         near = [primary.place, gateway.place]
@@ -408,7 +408,7 @@ class ClusterRounds(Rounds):
     # Counts
 
     def ask(self, api, path):
-        """A part may be on its way."""
+        """Queries a path, and retries while a partition moves."""
         end = time.monotonic() + 30
         while True:
             status, answer = super().ask(api, path)
@@ -426,9 +426,9 @@ class ClusterRounds(Rounds):
         return dict(found)
 
     def reconcile_life(self, number):
-        """As with one gateway, where none of them ended and none may have lost a part.
+        """Compares counters as with one gateway, if no gateway ended and none may have lost a partition.
 
-        Else what it counted is gone with it, or counts what it could not commit; `judge_pending` judges what lasts.
+        Otherwise counts were lost with a gateway or include uncommitted messages; `judge_pending` checks the durable state.
         """
         if not self.lost_lives:
             super().reconcile_life(number)
@@ -438,13 +438,13 @@ class ClusterRounds(Rounds):
         self.judge_pending()
 
     def judge_pending(self):
-        """All gateways have just started: what they say is pending is what the rows that they replayed count."""
+        """Compares pending counts after all gateways have restarted: they must match the replayed rows."""
 
         def pending():
             return sum(int(float(re.search(r"^longwire_messages_pending (\S+)$", gateway.metrics(), re.M)[1]))
                        for gateway in self.cluster)
 
-        # A lease that lapses, or a broadcast that reaches a device, may move it while we look.
+        # An expired lease, or a broadcast that reaches a device, may change it during the comparison.
         expected, end, found = self.audit.states()["pending"], time.monotonic() + 5, pending()
         while found != expected and time.monotonic() < end:
             time.sleep(0.1)
@@ -460,7 +460,7 @@ class ClusterRounds(Rounds):
 
 
 class WalledRig(RedisRig):
-    """Servers on loopback, with gates that know which gateway comes."""
+    """Servers on loopback, with gates that identify the connecting gateway."""
 
     def __init__(self, net, places):
         super().__init__(node_timeout=1_000, gates=True)

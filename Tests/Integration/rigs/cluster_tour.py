@@ -28,9 +28,9 @@ READY = "Ctrl-C ends all of it."
 
 
 def start(folder):
-    """What `make cluster` does after its builds, on a folder that stands in for the checkout.
+    """Runs the part of `make cluster` after its builds, in a folder that stands in for the checkout.
 
-    The folder gets these programs, and a folder `temporary` for what the gateways and servers write.
+    The folder gets these programs, and a folder `temporary` for the files of the gateways and servers.
     """
     (folder / ".build").mkdir()
     (folder / ".build/release").symlink_to(pathlib.Path(binary("longwired")).resolve().parent)
@@ -41,7 +41,7 @@ def start(folder):
 
 
 def processes(folder):
-    """The commands of the processes that run in this folder, as all of a rig do."""
+    """Returns the commands of the processes whose working folder is this one, as for all processes of a rig."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -55,12 +55,12 @@ def servers(folder):
 
 
 def remains(folder):
-    """What is left of a rig that ran in this folder: its files and its processes."""
+    """Returns the remains of a rig that ran in this folder: its files and its processes."""
     return [*map(str, (folder / "temporary").iterdir()), *processes(folder)]
 
 
 def messages(device, count):
-    """The first messages that a device shows."""
+    """Returns the first messages that a device shows."""
     def look():
         lines = [json.loads(line) for line in device.text.splitlines() if '"event":"message"' in line and line.endswith("}")]
         return lines if len(lines) >= count else None
@@ -101,7 +101,7 @@ def play(folder, is_chinese):
         assert pid.startswith("PID=…")
         said(folder, f"PID={pids['2']}\n{kill}")
         status, later = third.splitlines()
-        # It ends with 1 while a part has no owner.
+        # The command exits with 1 while a partition has no owner.
         eventually(lambda: nodes(said(folder, exports + status, codes=(0, 1))) == 2, "two gateways with all parts", 10)
         said(folder, f"{exports}{given}\n{later}")
 
@@ -110,7 +110,7 @@ def play(folder, is_chinese):
         both = messages(device, 2)
         assert [one["payload"] for one in both] == payloads(taken + later), both
         assert all(one["offline"] for one in both), both
-        # A gateway that takes a device over leaves a gap behind the numbers that the former owner may have given.
+        # A gateway that takes a device over leaves a gap after the numbers that the former owner may have assigned.
         assert message["sequence"] < both[0]["sequence"] < both[1]["sequence"], both
         def has_ended(one):
             text = said(folder, exports + trace.replace("MSGID", one["msgId"]))
@@ -118,7 +118,7 @@ def play(folder, is_chinese):
         for one in both:
             eventually(lambda one=one: has_ended(one), "the message's story")
         device.end()
-        # Behind what a new one brings, nothing of the old ones can come.
+        # No old message can arrive after the messages of a new connection.
         again = terminals.enter_context(Terminal(folder, exports + connect))
         again.event("welcome")
         said(folder, f"{exports}{given}\n{later}")
@@ -133,7 +133,7 @@ def play(folder, is_chinese):
 
 
 def nodes(table):
-    """How many gateways the table of `cluster status` has; none while a part has no owner."""
+    """Returns the number of gateways in the table of `cluster status`, or 0 while a partition has no owner."""
     if "parts without owner: none" not in table:
         return 0
     return len(set(re.findall(r"127\.0\.0\.1:71[123]5\b", table)))

@@ -2,7 +2,7 @@
 
     make demo        or        python Tests/Integration/rigs/demo.py
 
-Each step says what happens in plain words and checks it; the first deviation ends it with exit code 1.
+Each step describes its event and checks it. The first deviation ends the demo with exit code 1.
 """
 
 import json
@@ -20,7 +20,7 @@ from apple import FakeApple, Sender  # noqa: E402
 from gateway import HANDOFF_TOKEN, Gateway, binary, eventually  # noqa: E402
 
 TOKEN = "c0ffee" * 10 + "beef"
-DEAD_TOKEN = "dead" * 16  # the fake Apple calls it unregistered
+DEAD_TOKEN = "dead" * 16  # the fake Apple reports it as unregistered
 
 
 def say(text):
@@ -28,14 +28,14 @@ def say(text):
 
 
 def check(condition, text, seen=""):
-    """Prints what was expected, and ends everything when it is not so."""
+    """Prints the expectation, and ends the demo if it does not hold."""
     if not condition:
         raise AssertionError(f"{text}; instead: {seen}")
     say(f"    ✓ {text}")
 
 
 class Phone:
-    """One run of `longwire connect`, as a device."""
+    """One run of `longwire connect` as a device."""
 
     def __init__(self, gateway, *arguments, token=TOKEN):
         state = gateway.folder / f"{token[:4]}.state"
@@ -187,7 +187,7 @@ class Story:
         check(code == 0, "and ended cleanly", code)
 
     def apple(self, apple):
-        """The second channel, end to end."""
+        """Runs the second channel end to end."""
         gateway = self.gateway
         begin = time.monotonic()
         away = self.push("Your taxi is here")
@@ -229,7 +229,7 @@ def main():
                 for phone in story.phones:
                     if phone.process.poll() is None:
                         phone.kill()
-    except (Exception, KeyboardInterrupt) as error:  # whatever it is, it is a deviation
+    except (Exception, KeyboardInterrupt) as error:  # any error is a deviation
         say(f"    ✗ {type(error).__name__}: {error}")
         return 1
     say(f"\nAll of it as promised, in {time.monotonic() - begin:.1f} s.")

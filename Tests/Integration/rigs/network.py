@@ -1,13 +1,13 @@
-"""Where the processes of a rig run, and how their network is cut: namespaces of their own on one bridge, or loopback.
+"""The places of a rig's processes, and cuts in their network: namespaces on one bridge, or loopback.
 
     with network() as net:
         place = net.place("gateway-1")
         subprocess.Popen(place.words(["redis-server", …]))   # listens on place.host
-        net.sever(place, other)                              # nothing passes between the two, and nobody is told
+        net.sever(place, other)                              # drops all packets between the two, without a reset
         net.join(place, other)
 
-Namespaces need `inside()`: the program starts itself again in a network namespace of its own, so that nothing of the rig
-is seen from outside. Where the machine forbids that, all places are loopback and `Loopback` cuts what passes its gates.
+Namespaces need `inside()`: the program restarts itself in a separate network namespace, so that the rig is invisible from
+outside. If the machine forbids that, all places are on loopback and `Loopback` cuts connections at its gates.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from redis_rig import Gate
 
 INSIDE = "LONGWIRE_RIG_NAMESPACE"
 SUBNET = "10.77.0"
-NOBODY = "02:00:00:00:de:ad"  # no interface has it: the bridge carries such a frame to nobody
+NOBODY = "02:00:00:00:de:ad"  # no interface has this address, so the bridge delivers such a frame to none
 
 
 def ip(*words, inside=None):
@@ -37,7 +37,7 @@ def _unshare():
 
 
 def is_allowed():
-    """Whether this machine lets us make namespaces, and join two by a bridge."""
+    """Returns whether this machine allows namespaces and a bridge between two of them."""
     if not all(shutil.which(tool) for tool in ("unshare", "nsenter", "ip")):
         return False
     script = "ip link add rig type bridge && ip link add one type veth peer name two && unshare --net true"
@@ -46,7 +46,7 @@ def is_allowed():
 
 
 def inside():
-    """Starts this program again in a namespace of its own, where that is allowed and has not happened."""
+    """Restarts this program in a new namespace if that is allowed and has not happened."""
     if INSIDE not in os.environ and is_allowed():
         sys.stdout.flush()
         os.execvpe("unshare", [*_unshare(), sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
@@ -57,11 +57,11 @@ def network():
 
 
 class Place:
-    """Where a process runs: the address that it listens on, and how it is started there."""
+    """The address on which a process listens, and the command that starts it there."""
 
     def __init__(self, name, host, holder=None):
         self.name, self.host, self.holder = name, host, holder
-        self.is_of = lambda pid: False  # on loopback: whether a process is this place's
+        self.is_of = lambda pid: False  # on loopback: whether a process belongs to this place
 
     def __repr__(self):
         return self.name
@@ -71,9 +71,9 @@ class Place:
 
 
 class Namespaces:
-    """Each place has a namespace, an address and a cable to a common bridge."""
+    """Each place has a namespace, an address and a link to a common bridge."""
 
-    cuts_servers = True  # even what the servers say to each other can be cut
+    cuts_servers = True  # traffic between servers can be cut, too
 
     def __init__(self):
         self.places, self.host = [], f"{SUBNET}.1"
@@ -93,10 +93,10 @@ class Namespaces:
             place.holder.stdin.close()
 
     def place(self, name, forwarded=()):
-        """`forwarded`: ports of this program's side that the place finds on its own loopback, too."""
+        """Creates a place; `forwarded` are ports of this program's side that the place also finds on its own loopback."""
         number = len(self.places) + 2
         words = [sys.executable, str(pathlib.Path(__file__).resolve()), self.host, *map(str, forwarded)]
-        # It holds the namespace open, and ends with us.
+        # The holder keeps the namespace open, and ends with this program.
         holder = subprocess.Popen(["unshare", "--net", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         place = Place(name, f"{SUBNET}.{number}", holder)
         self.places.append(place)
@@ -122,7 +122,7 @@ class Namespaces:
 
 
 class Loopback:
-    """All places are this machine's loopback; what comes to a place's gate may be held by who sent it."""
+    """All places share this machine's loopback; a gate can block connections by their source place."""
 
     cuts_servers = False
 
@@ -143,7 +143,7 @@ class Loopback:
         return place
 
     def gate(self, place, target_port, port=0, host="127.0.0.1"):
-        """A proxy before a port of the place that lets nothing pass from or to those it is severed from."""
+        """Creates a proxy before a port of the place that blocks all traffic with severed places."""
         gate = self.gates[place.name] = _Wall(self, place, target_port, port, host)
         return gate
 
@@ -161,7 +161,7 @@ class Loopback:
             self.moved.wait_for(lambda: (one, other) not in self.severed)
 
     def place_of(self, peer):
-        """The name of the place whose process has the socket with this address."""
+        """Returns the name of the place whose process has the socket with this address."""
         port = f":{peer[1]:04X}"
         for line in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
             fields = line.split()
@@ -171,7 +171,7 @@ class Loopback:
 
 
 def has_socket(pid, inode):
-    """Whether the process has the socket with this number."""
+    """Returns whether the process has the socket with this inode."""
     folder = pathlib.Path(f"/proc/{pid}/fd")
     with contextlib.suppress(OSError):
         for link in folder.iterdir():
@@ -194,7 +194,7 @@ class _Wall(Gate):
         self.net.wait(self.sources.get(near, ""), self.place.name)
 
     def source(self, peer):
-        """The place that has connected. The kernel's table may leave a socket out while others come and go."""
+        """Returns the place that has connected. The kernel's table may omit a socket while others change."""
         for _ in range(4):
             name = self.net.place_of(peer)
             if name:
@@ -204,10 +204,10 @@ class _Wall(Gate):
 
 
 def hold():
-    """Runs in a place's namespace: holds it open, and passes on what comes to these ports of its loopback."""
+    """Runs in a place's namespace: holds it open, and forwards connections to these ports of its loopback."""
     host, *ports = sys.argv[1:]
     print("held", flush=True)
-    # The loopback comes up soon after; its address can be bound before.
+    # The loopback interface comes up later, but its address can already be bound.
     gates = [Gate(int(port), int(port), target_host=host) for port in ports]
     sys.stdin.read()
     for gate in gates:

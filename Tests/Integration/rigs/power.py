@@ -1,15 +1,15 @@
-"""Power failures: what a gateway has synced is all that is left, and what it answered is there nevertheless.
+"""Power failures: only synced data is left, and every answered message must still be there.
 
     python power.py --cuts 500 --seed 1 --json FILE         500 cuts, and a fifth as many with durability "os"
     python power.py --replay FOLDER --cut 'POSITION RULES MODE SEED TIMES'
 
-A gateway under load runs with `shim/power.c`, which writes down every change of its folder; parties note after each
-answer where that log was. Afterwards the power fails at as many instants of the log as told, at random. `power_disk.py`
-makes the folder that the disk may have had. A gateway starts on it, and the audit asks for everything that had been
-answered by then. Some of those starts are recorded, too, and the power fails again during them.
+A gateway under load runs with `shim/power.c`, which logs every change of its folder; parties record the log's position after each
+answer. Afterwards the power fails at the given number of random instants of the log. `power_disk.py` creates the folder that the
+disk may have had. A gateway starts on it, and the audit checks everything that had been answered until then. Some of those starts
+are recorded, too, and the power fails again during them.
 
-LONGWIRE_BIN names the folder of the built programs. Exit code 1 when a start failed or anything was missing, doubled or
-out of order: then the seed is printed, the folder with log and books is kept, and the words that play it again.
+LONGWIRE_BIN names the folder of the built programs. Exits with 1 if a start failed or a message was missing, duplicated or out of
+order. It then prints the seed and the replay arguments, and keeps the folder with log and records.
 """
 
 import argparse
@@ -44,17 +44,17 @@ LIMITS = {
 }
 READERS, AWAY = 7, 4
 CUTS_A_LOAD, LEASE_SECONDS = 125, 300
-# Enough segments that tables have been spilled to be merged: RocksDB begins with sixteen of a family.
+# Enough segments for moved tables to be merged. RocksDB starts with sixteen of a family.
 GENERATIONS = 26
 SYNC_MICROSECONDS = 1_500
-# How often a mode is chosen: what is lost whole shows a missing sync, what is lost in part a wrong reading of it.
+# The weight of each mode: a complete loss reveals a missing sync, a partial one a wrong recovery.
 WEIGHTS = dict(zip(MODES, (25, 5, 30, 25, 15)))
 # `times`: 2 for a power failure during the start that follows the first.
 Cut = collections.namedtuple("Cut", "position rules mode seed times", defaults=(1,))
 
 
 class PoweredGateway(Gateway):
-    """A gateway whose data folder lies on a disk of its own; with a log, all that happens to it is written down."""
+    """A gateway whose data folder is on a separate disk; with a log, all its changes are recorded."""
 
     def __init__(self, library=None, durability="fsync"):
         super().__init__(limits=LIMITS)
@@ -72,7 +72,7 @@ class PoweredGateway(Gateway):
 
 
 class Book:
-    """What the parties know, each fact with the log's position at which it was known."""
+    """The facts known to the parties, each with the log's position at which it was known."""
 
     FACTS = ("tried", "answered", "refused", "registered", "epoch", "shown", "acked", "leased", "settling", "settled",
              "binding", "bound", "asked", "task", "started", "ready", "killed")
@@ -81,11 +81,11 @@ class Book:
         self.log, self.facts = log, {name: [] for name in self.FACTS}
 
     def note(self, fact, *values):
-        # Appending is whole under the interpreter's lock; positions of one list rise but for the width of a race.
+        # Appending is atomic under the interpreter's lock. Positions of one list increase, except for a race.
         self.facts[fact].append((self.log.position, *values))
 
     def until(self, position):
-        """The facts that were known at `position`."""
+        """Returns the facts known at `position`."""
         known = Book()
         for name, facts in self.facts.items():
             known.facts[name] = [fact for fact in facts if fact[0] <= position]
@@ -111,7 +111,7 @@ class Book:
 # Parties
 
 class Party(threading.Thread):
-    """Does its `turn` until the load ends; whatever the end of the gateway makes of it is no matter."""
+    """Runs its `turn` until the load ends; errors after the gateway's end are ignored."""
 
     def __init__(self, load):
         super().__init__(daemon=True)
@@ -131,7 +131,7 @@ class Party(threading.Thread):
 
 
 def frame(message):
-    """A Publish's fields of a message in the book."""
+    """Returns a Publish's fields for a recorded message."""
     name, cid, strategy, size, has_alert = message
     fields = {
         "cid": bytes.fromhex(cid), "payload": payload(name, size), "ttl_ms": HOUR, "strategy": strategy,
@@ -144,7 +144,7 @@ def payload(name, size):
 
 
 class NativePublisher(Party):
-    """Batches of frames; two of them share the devices between them, so that the order of each device's is known."""
+    """Sends batches of frames; two publishers divide the devices between them, so that each device's order is known."""
 
     def __init__(self, load, number):
         super().__init__(load)
@@ -157,7 +157,7 @@ class NativePublisher(Party):
         if not self.sender:
             app = self.gateway.app
             self.sender = Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=TIMEOUT)
-        # Few for those who are away, so that a start's audit need not read thousands.
+        # Few messages for offline devices, so that a start's audit need not read thousands.
         weights = [1 if cid in self.load.away else 12 for cid in self.cids]
         batch = []
         for _ in range(self.chance.choice((1, 8, 24))):
@@ -166,7 +166,7 @@ class NativePublisher(Party):
             strategy = self.chance.choices((1, 2, 3), (80, 5, 15))[0]
             size = self.chance.choices((40, 700, 6_000, 15_000), (30, 40, 20, 10))[0]
             if strategy == 2:
-                size = min(size, 700)  # all of it fits into APNs's body
+                size = min(size, 700)  # the whole payload fits APNs' body
             has_alert = strategy == 2 or strategy == 1 and self.chance.random() < 0.5
             batch.append((f"frame-{self.load.life}-{self.number}-{self.count:06}", cid, strategy, size, has_alert))
         for message in batch:
@@ -180,7 +180,7 @@ class NativePublisher(Party):
 
 
 class Caller(Party):
-    """HTTP: singles, lists, broadcasts, aliases."""
+    """Makes HTTP calls: singles, lists, broadcasts, aliases."""
 
     def turn(self):
         name = f"{self.load.life}-http-{self.chance.randrange(2**40):010x}"
@@ -215,7 +215,7 @@ class Caller(Party):
 
 
 def single(message):
-    """The body of a message that HTTP publishes; HTTP's payloads are text."""
+    """Returns the body of a message published over HTTP, whose payloads are text."""
     name, cid, _, _, _ = message
     body = Gateway.push_body(cid, f"{name} over HTTP", alert="t", request_id=name)
     body["settings"]["ttl"] = HOUR
@@ -231,7 +231,7 @@ def create_list(name):
 
 
 class Reader(Party):
-    """One device: shows, remembers, acks; now and then it comes back anew."""
+    """One device: shows, stores, acks, and sometimes reconnects."""
 
     def __init__(self, load, device):
         super().__init__(load)
@@ -248,7 +248,7 @@ class Reader(Party):
         self.book.note(
             "shown", self.cid, message.stream, message.sequence, message.msg_id.hex(), name_of(message))
         if self.chance.random() < 0.7:
-            # What the device remembers; the ack follows it.
+            # The device stores the position. The ack follows.
             self.book.note("acked", self.cid, message.stream, message.sequence)
             self.device.ack(message.sequence, message.stream)
 
@@ -265,7 +265,7 @@ def name_of(message):
 
 
 class Service(Party):
-    """A sender service that leases, settles half and forgets the rest."""
+    """A sender service that leases, settles half of the jobs and drops the others."""
 
     def turn(self):
         wanted = {"channel": "apns", "max": 20, "leaseSeconds": LEASE_SECONDS, "waitSeconds": 0}
@@ -290,7 +290,7 @@ class Service(Party):
 
 
 class Load:
-    """Some runs of one gateway under load, with its log and book."""
+    """Several runs of one gateway under load, with its log and records."""
 
     def __init__(self, folder, seed, seconds, lives=2, durability="fsync"):
         self.folder, self.seed, self.seconds, self.lives = pathlib.Path(folder), seed, seconds, lives
@@ -303,7 +303,7 @@ class Load:
         self.cids, self.away, self.handoff = [], set(), None
 
     def run(self):
-        """Plays; afterwards the gateway is gone and its folder as the log says, which is checked."""
+        """Runs the load; afterwards the gateway has ended, and its folder must match the log."""
         devices = []
         try:
             for self.life in range(self.lives):
@@ -352,12 +352,12 @@ class Load:
         return device
 
     def generation(self):
-        """How many times a segment has been put to use."""
+        """Returns the number of times that a segment was activated."""
         names = (self.root / "data/journal").glob("segment-*")
         return max((int(path.name.split("-")[1], 16) for path in names), default=0)
 
     def check(self):
-        """The log, carried out whole, is the folder that the process left: nothing went past the shim."""
+        """Checks that the complete log reproduces the process's folder, so that no change bypassed the shim."""
         disk, counts = Disk(self.root), collections.Counter()
         for record in self.log.records():
             disk.feed(record)
@@ -373,7 +373,7 @@ PARTS = {
 
 
 def kind_of(record, disk):
-    """What a record is to the store, for choosing instants and for counting what a load has done."""
+    """Returns a record's meaning for the store, to choose instants and to count a load's work."""
     paths = record.names or (getattr(disk.inodes.get(record.inode), "name", ""),)
     return " ".join([record.kind, *map(part_of, paths)])
 
@@ -381,14 +381,14 @@ def kind_of(record, disk):
 def part_of(path):
     name = path.rsplit("/", 1)[-1]
     if name == "LOG" or name.startswith("LOG.old"):
-        return "diary"  # RocksDB's own: nothing depends on it
+        return "diary"  # RocksDB's own; nothing depends on it
     otherwise = "other" if any(map(str.isdigit, name)) else name
     kind = next((kind for part, kind in PARTS.items() if part in name), otherwise)
     return "spilled table" if kind == "table" and "/spill/" in f"/{path}" else kind
 
 
 def instants(log, book, root, count, seed, rules=RULES, again=0.2):
-    """Cuts in the order of their positions: during the starts and between them, most of them where much is at stake."""
+    """Returns cuts ordered by position: during the starts and between them, mostly at critical instants."""
     chance = random.Random(f"{seed} instants")
     disk = Disk(root)
     kinds, records = collections.defaultdict(list), []
@@ -419,7 +419,7 @@ def instants(log, book, root, count, seed, rules=RULES, again=0.2):
 
 
 def states(log, root, cuts, lies=None):
-    """Each cut with the folder that it leaves; in one pass through the log."""
+    """Yields each cut with its resulting folder, in one pass through the log."""
     disk, records = Disk(root, lies), log.records()
     record = next(records, None)
     for cut in cuts:
@@ -432,8 +432,11 @@ def states(log, root, cuts, lies=None):
 # After the failure
 
 def lay_out(state, folder):
-    """Makes the folder of a state. It stands for the disk itself: its file `history` is not the copy that a start would notice,
-    and the boot in which it was written is over."""
+    """Creates the folder of a state.
+
+    It stands for the disk itself: its file `history` is not a copy that a start would detect, and the boot in which it was
+    written has ended.
+    """
     state.write(folder)
     history = pathlib.Path(folder) / "data/history"
     if history.exists() and len(words := history.read_text().split()) == 5:
@@ -443,7 +446,7 @@ def lay_out(state, folder):
 
 
 class Audit:
-    """One start on what the disk had left, held against what the parties knew at that instant."""
+    """One start on the remaining disk content, compared with the parties' facts at that instant."""
 
     def __init__(self, gateway, book, durability="fsync"):
         self.gateway, self.book, self.problems = gateway, book, []
@@ -457,7 +460,7 @@ class Audit:
             known = self.positions[cid]
             known[stream] = max(sequence, known.get(stream, 0))
         self.shown = {(cid, stream, sequence): name for _, cid, stream, sequence, _, name in book.shown}
-        # What a device has shown and remembers.
+        # The messages that a device has shown and stored.
         self.done = collections.defaultdict(set)
         for (cid, stream, sequence), name in self.shown.items():
             if sequence <= self.positions[cid].get(stream, 0):
@@ -494,7 +497,7 @@ class Audit:
         return Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=TIMEOUT)
 
     def check_tasks(self):
-        """A task that was answered is known: the same request gets the same task."""
+        """Checks that an answered task is known: the same request gets the same task."""
         for _, path, name, task in self.book.task[-6:]:
             body = to_all(name) if path == "push/all" else create_list(name)
             found = self.gateway.api("POST", path, body)["data"]["taskid"]
@@ -503,7 +506,7 @@ class Audit:
                 self.problem(f"lost: {path} {name} was answered with task {task}, and again with {found}")
 
     def check_leases(self):
-        """A lease that was given is known."""
+        """Checks that a granted lease is known."""
         over = {msg for _, msg in self.book.settling} | {msg for _, _, _, _, msg, _ in self.book.shown}
         open_leases = [
             (msg, job, lease) for _, msg, job, lease, end in self.book.leased
@@ -527,7 +530,7 @@ class Audit:
                 self.problem(f"lost: {cid} was bound to alias {alias}, and has {found!r}")
 
     def check_settled(self):
-        """What the vendor took is known as taken, and neither that nor what is leased is given out again."""
+        """Checks that a message accepted by the vendor is recorded, and that neither it nor a leased one is leased again."""
         settled = [msg for _, msg in self.book.settled]
         for msg in settled[-6:]:
             trace = self.gateway.trace(msg)
@@ -542,7 +545,7 @@ class Audit:
                 self.problem(f"doubled: {job['msgId']} is leased again")
 
     def publish_again(self):
-        """Request ids: what was answered is answered alike, what was not is accepted once."""
+        """Repeats request ids: answered ones get the same answer, unanswered ones are accepted once."""
         sender = self.sender()
         native = [name for name in self.tried if "http" not in name and name not in self.refused]
         unanswered = [name for name in native if name not in self.answered]
@@ -559,7 +562,7 @@ class Audit:
         sender.close()
 
     def check_devices(self):
-        """Every device comes back and reads what it has not had, behind which a new message must come."""
+        """Reconnects every device, which reads its missing messages; a new message must follow."""
         secrets = {cid: secret for _, cid, secret in self.book.registered}
         sender = self.sender()
         for cid, secret in secrets.items():
@@ -600,7 +603,7 @@ class Audit:
                 elif name in received:
                     self.problem(f"doubled: {cid} got {name} twice")
                 elif name in self.done[cid] and not is_reset:
-                    # After a reset the gateway cannot know what an ack that the disk lost had covered.
+                    # After a reset the gateway cannot know which messages a lost ack covered.
                     self.problem(f"doubled: {cid} had acked {name} and gets it again as {place[1:]}")
                 elif name in self.refused:
                     self.problem(f"{cid} got {name}, which was refused")
@@ -632,7 +635,7 @@ class Audit:
         return tasks - self.done[cid]
 
     def is_elsewhere(self, name):
-        """It ended by the vendor, waits for it, or is among what a lease holds."""
+        """Returns whether it ended by the vendor, waits for it, or is leased."""
         if not self.is_durable:
             return False
         try:
@@ -646,7 +649,7 @@ class Audit:
         return trace["state"] == "pending" and (self.tried[name][2] == 2 or msg in leased)
 
     def check_order(self, cid, received):
-        """What one publisher sent to a device comes in the order in which it was sent."""
+        """Checks that one publisher's messages to a device arrive in sending order."""
         last = collections.defaultdict(int)
         for name in received:
             message = self.tried.get(name)
@@ -658,7 +661,7 @@ class Audit:
             last[life, publisher] = max(number, last[life, publisher])
 
     def check_tail(self, cid, missing, received):
-        """`os`: what is lost is the end of what was accepted, and nothing before it."""
+        """Checks for `os` that only the last accepted messages are lost."""
         order = {name: number for number, name in enumerate(self.tried)}
         mine = [name for name in missing if "http" not in name and self.tried[name][2] == 3]
         if not mine:
@@ -692,7 +695,7 @@ class Rig:
         return self.load
 
     def cut(self, count, rules=RULES, say=lambda text: None):
-        """Plays `count` failures; a part of them twice, the second one during the start that follows the first."""
+        """Runs `count` failures; some of them twice, the second one during the start after the first."""
         load = self.load
         cuts = instants(load.log, load.book, load.root, count, self.seed, rules)
         for number, (cut, state) in enumerate(states(load.log, load.root, cuts)):
@@ -707,14 +710,14 @@ class Rig:
         return self.failed
 
     def problems_of(self, cut, state):
-        """What is wrong after a start on what this failure has left."""
+        """Returns the errors after a start on the folder that this failure left."""
         problems, found = survive(self.folder, self.load.library, self.durability, cut, state, self.load.book)
         self.counts.update(found)
         return problems
 
 
 def survive(folder, library, durability, cut, state, book, keep=None):
-    """Starts and audits; what is wrong, and what was counted. `keep` is where the folder and the log then go."""
+    """Starts and audits; returns errors and counts. `keep` is the destination of the folder and the log."""
     gateway = PoweredGateway(library, durability)
     try:
         lay_out(state, gateway.disk)
@@ -732,7 +735,7 @@ def survive(folder, library, durability, cut, state, book, keep=None):
 
 
 def fail_again(gateway, cut, folder):
-    """Records a start, and replaces the folder by what a failure at an instant of it leaves."""
+    """Records a start, and replaces the folder by the result of a failure during it."""
     chance = random.Random(f"{cut.seed} again")
     log = gateway.log_of_disk = Log(folder / f"again-{uuid.uuid4().hex}.log", 1 << 30)
     disk = Disk(gateway.disk)
@@ -761,7 +764,7 @@ def text_of(cut):
 
 
 def play(cuts, seed, seconds, durability="fsync", rules=RULES, say=lambda text: None):
-    """The report of some loads and their failures; AssertionError with what is needed to play one of them again."""
+    """Returns the report of several loads and their failures; raises AssertionError with the replay arguments."""
     report, changes = collections.Counter(), collections.Counter()
     for number, start in enumerate(range(0, cuts, CUTS_A_LOAD)):
         part = min(CUTS_A_LOAD, cuts - start)
@@ -784,7 +787,7 @@ def play(cuts, seed, seconds, durability="fsync", rules=RULES, say=lambda text: 
 
 
 def described(rig):
-    """What went wrong, and how to play it again."""
+    """Returns the errors and the replay command."""
     lines = [f"seed {rig.seed}: {len(rig.failed)} of {rig.counts['cuts']} failures were not survived"]
     for cut, problems in rig.failed:
         lines += [f"power.py --replay {rig.folder} --cut '{text_of(cut)}'", *(f"    {one}" for one in problems[:10])]
@@ -792,7 +795,7 @@ def described(rig):
 
 
 def replay(folder, text):
-    """One failure of a kept folder again; what the disk had, and the log of the start on it, are left beside."""
+    """Replays one failure of a kept folder; keeps the disk content and the log of its start."""
     folder, (position, rules, mode, seed, times) = pathlib.Path(folder), text.split()
     cut, setup = Cut(int(position), rules, mode, seed, int(times)), json.loads((folder / "load.json").read_text())
     ((_, state),) = states(Log(folder / "disk.log"), setup["root"], [cut])

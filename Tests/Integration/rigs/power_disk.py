@@ -1,15 +1,15 @@
-"""A disk that has lost its power: what a folder may look like afterwards, by the log that `shim/power.c` wrote.
+"""A disk after a power failure: the possible contents of a folder, from the log that `shim/power.c` wrote.
 
-`Log` is the shim's log. `Disk` reads it up to an instant and knows of each file and of each folder what was synced and
-what was only written. `Disk.cut` chooses what of the latter the platters have, at random, and `State.write` makes a
-folder of that. The choice is one that the rules allow:
+`Log` is the shim's log. `Disk` reads it up to an instant and tracks for each file and folder which changes were synced and which
+were only written. `Disk.cut` chooses at random which of the unsynced changes are on the disk, and `State.write` creates a folder
+from that. The choice is one that the rules allow:
 
-- data of a file that was not synced since: each page or sector as it was at any moment since the last sync, or nothing
-  of it, or all, or the writes up to some moment; its length likewise;
+- data of a file since its last sync: each page or sector as at any moment since that sync; or none of it; or all of it;
+  or the writes up to some moment; the same for its length;
 - names, by `ext4`: one journal for all of them, so they are there up to some moment and not beyond it; the sync of a
-  file or a folder brings everything up to its own last change, its creation or new name included;
-- names, by `posix`: a name is on the disk when its folder was synced, and only then for certain; others may be or not,
-  in any order, save that what was done to one file, or under one name, is there in its order.
+  file or a folder includes everything up to its own last change, its creation or new name included;
+- names, by `posix`: a name is certainly on the disk only if its folder was synced; others may be there or not, in any
+  order, except that changes of one file, or under one name, keep their order.
 """
 
 import bisect
@@ -34,7 +34,7 @@ Record = collections.namedtuple("Record", "position end kind flags inode offset 
 
 
 def compile_shim(folder):
-    """The library, compiled with the compiler that the build needs anyway."""
+    """Compiles the library with the compiler that the build needs anyway."""
     library = pathlib.Path(folder) / "power.so"
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
     source = pathlib.Path(__file__).parent / "shim/power.c"
@@ -62,11 +62,11 @@ class Log:
 
     @property
     def position(self):
-        """Where the log is now: a party that reads it after an answer knows that the answer came no later."""
+        """Returns the log's position: a party that reads it after an answer knows that the answer came no later."""
         return struct.unpack_from("<Q", self.memory, 8)[0]
 
     def kill(self, process, in_sync=False):
-        """SIGKILL between two changes, so that the folder is as the log says; `in_sync`: in the middle of a commit."""
+        """Sends SIGKILL between two changes, so that the folder matches the log; `in_sync`: during a commit."""
         end = time.monotonic() + 5
         struct.pack_into("<Q", self.memory, 16, 2 if in_sync else 1)
         while struct.unpack_from("<Q", self.memory, 16)[0] == 2 and time.monotonic() < end:
@@ -97,14 +97,14 @@ class Log:
 
 
 class File:
-    """The content that is synced, and what was done since, in order."""
+    """The synced content, and the later changes in order."""
 
     is_folder = False
 
     def __init__(self, name):
         self.name, self.pages, self.size = name, {}, 0
         self.pending, self.pending_size = [], 0
-        self.changes = []  # (position, whether fdatasync brings it) of what the file system's journal has of it
+        self.changes = []  # (position, whether fdatasync includes it) of its changes in the file system's journal
 
     def change(self, record):
         if record.kind == "write":
@@ -124,7 +124,7 @@ class File:
         del self.pending[:count]
 
     def content(self, mode, chance, until):
-        """Pages and length as they may be."""
+        """Returns possible pages and length."""
         if not self.pending or mode == "nothing":
             return self.pages, self.size
         pages, size = dict(self.pages), self.size
@@ -134,7 +134,7 @@ class File:
                     size = apply(record, pages, size)
             return pages, size
         unit = PAGE if mode == "pages" else SECTOR
-        # What was written behind a shortening can only be there if that is.
+        # A write after a truncation can be there only if the truncation is.
         epochs = [[]]
         for record in self.pending:
             if record.kind == "truncate" and record.length < size:
@@ -146,7 +146,7 @@ class File:
 
     @staticmethod
     def some(records, pages, size, unit, chance):
-        """Each page or sector as after any of these changes, the length likewise."""
+        """Applies any of these changes to each page or sector, and to the length."""
         sizes, inclination, stops = [size], chance.choice((0.1, 0.5, 0.9)), {}
         for index, record in enumerate(records):
             if record.kind == "truncate" and record.length < size:
@@ -189,7 +189,7 @@ Change = collections.namedtuple("Change", "position effects node")
 
 
 def patch(pages, position, count, data):
-    """Bytes, or zeros for None, within one page."""
+    """Writes bytes, or zeros for None, within one page."""
     number, start = divmod(position, PAGE)
     page = pages.get(number)
     if count == PAGE:
@@ -206,7 +206,7 @@ def patch(pages, position, count, data):
 
 
 def apply(record, pages, size):
-    """Carries a change out; the new length."""
+    """Applies a change; returns the new length."""
     if record.kind == "allocate":
         return max(size, record.offset + record.length)
     if record.kind == "truncate":
@@ -232,7 +232,7 @@ def cut(pages, size):
 
 
 class Disk:
-    """`feed` it records in their order; `lies` is asked of each sync that returned and says true to have it lost."""
+    """The disk's state; `feed` it records in order. `lies` is called for each completed sync and returns true to lose it."""
 
     def __init__(self, root, lies=None):
         self.root, self.lies = str(root).rstrip("/"), lies
@@ -243,7 +243,7 @@ class Disk:
         self.position = PAGE
 
     def load(self):
-        """Takes what lies in the root folder now as synced."""
+        """Treats the root folder's current content as synced."""
         self.adopt(self.top, self.root)
 
     def adopt(self, folder, path):
@@ -271,7 +271,7 @@ class Disk:
     # The log
 
     def place(self, path):
-        """The folder and the name of a path, as the process sees it."""
+        """Returns the folder and the name of a path, as the process sees it."""
         assert path.startswith(self.root + "/"), path
         *folders, name = [part for part in path[len(self.root) :].split("/") if part]
         folder = self.top
@@ -321,7 +321,7 @@ class Disk:
             else:
                 folder.names[name] = held
         for one in {id(one): one for one in (node, *(effect[0] for effect in effects))}.values():
-            # A new name marks a file's inode, its creation its data as well.
+            # A new name changes a file's inode, its creation its data as well.
             one.changes.append((record.position, one.is_folder or record.kind == "create"))
         for rules in RULES:
             self.pending[rules].append(change)
@@ -330,11 +330,11 @@ class Disk:
         began, is_data_only = record.offset, bool(record.flags & IS_DATA_ONLY)
         if not node.is_folder:
             node.synced(began)
-        # ext4: the journal up to the last change that this file or folder has in it.
+        # ext4: the journal up to the last change of this file or folder in it.
         last = max((at for at, is_data in node.changes if at < began and (is_data or not is_data_only)), default=-1)
         rest = [change for change in node.changes if change[0] >= began]
         if is_data_only:
-            # What only fsync would have brought: the last of it is enough.
+            # Only fsync would have included these changes, so the last one of them is enough.
             rest = [change for change in node.changes if last < change[0] < began][-1:] + rest
         node.changes = rest
         pending = self.pending["ext4"]
@@ -361,7 +361,7 @@ class Disk:
     # The instant
 
     def cut(self, rules, mode, chance):
-        """What the disk may hold if the power fails now."""
+        """Returns possible disk content if the power fails now."""
         changes = self.chosen(rules, mode, chance)
         names = {}
         for change in changes:
@@ -379,7 +379,7 @@ class Disk:
             lambda file: file.content(mode, chance, until))
 
     def chosen(self, rules, mode, chance):
-        """Changes of names, not synced, which are on the disk all the same."""
+        """Returns unsynced changes of names that are on the disk anyway."""
         pending = self.pending[rules]
         if mode == "nothing":
             return []
@@ -397,7 +397,7 @@ class Disk:
         return kept
 
     def whole(self):
-        """Everything as the process saw it last, as if nothing could be lost."""
+        """Returns the state as the process saw it last, without any loss."""
         return self.state(lambda folder: folder.names, lambda file: file.content("everything", None, None))
 
     def state(self, names_of, content_of):
@@ -419,13 +419,13 @@ class Disk:
 
 
 class State:
-    """A folder's content: (path, file, (pages, length)) each; folders have None and come before what is in them."""
+    """A folder's content: (path, file, (pages, length)) each; folders have None and precede their content."""
 
     def __init__(self, tree):
         self.tree = tree
 
     def write(self, root):
-        """Makes the folder; a file under two names is one file."""
+        """Creates the folder; a file under two names is one file."""
         root, made = pathlib.Path(root), {}
         root.mkdir(parents=True, exist_ok=True)
         for path, node, content in self.tree:
@@ -446,7 +446,7 @@ class State:
                 made[id(node)] = root / path
 
     def differences(self, root):
-        """What a real folder has otherwise."""
+        """Returns the differences of a real folder."""
         root, found = pathlib.Path(root), []
         there = {str(path.relative_to(root)) for path in root.rglob("*")}
         mine = {path for path, _, _ in self.tree}

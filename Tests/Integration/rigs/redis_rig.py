@@ -1,12 +1,12 @@
-"""Real redis-servers on loopback: a Redis Cluster, or one primary with its replicas, that can be broken on purpose.
+"""Real redis-servers on loopback for fault tests: a Redis Cluster, or one primary with its replicas.
 
     with RedisRig() as rig:                       three primaries in cluster mode with a replica each
     with RedisRig(is_cluster=False) as rig:       one primary with one replica, not in cluster mode
-    python redis_rig.py [--plain] [--gates]       runs a rig, prints its nodes as one line of JSON, takes orders by lines
+    python redis_rig.py [--plain] [--gates]       runs a rig, prints its nodes as one line of JSON, reads orders as lines
 
-Each server has a folder of its own in one temporary folder, and ports that were free. With `gates=True` a cutting proxy
-stands before each server: clients are sent through it, the servers reach each other without it. The end of the block
-kills every server by its process id and removes the folder.
+Each server has its own folder in one temporary folder, and free ports. With `gates=True` a cutting proxy is before each server:
+clients use it, and the servers connect to each other directly. The end of the block kills every server by its process id and
+removes the folder.
 """
 
 import argparse
@@ -27,17 +27,17 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "parties"))
 from gateway import eventually, free_ports  # noqa: E402
 
 SLOT_COUNT = 16_384
-# A gate has its server's port at this address, so that the servers' own traffic, which goes to 127.0.0.1, passes by it.
+# A gate has its server's port on this address, so that the servers' own traffic, which uses 127.0.0.1, bypasses it.
 GATE_HOST = "127.0.0.2"
 TIMEOUT = 60.0  # the bound of every wait
 
 
 class ReplyError(Exception):
-    """An error that the server answered, such as MOVED or READONLY."""
+    """An error reply of a server, such as MOVED or READONLY."""
 
 
 class Connection:
-    """One connection to a server, with as much of its protocol as tests need."""
+    """One connection to a server, with the parts of its protocol that tests need."""
 
     def __init__(self, port, host="127.0.0.1", timeout=5.0, password=None, tls=None):
         self.socket = socket.create_connection((host, port), timeout)
@@ -53,7 +53,7 @@ class Connection:
             raise
 
     def call(self, *words):
-        """The reply: bytes, int, list or None; ReplyError for an error."""
+        """Returns the reply: bytes, int, list or None; raises ReplyError for an error."""
         self.send(*words)
         return self.read()
 
@@ -82,7 +82,7 @@ class Connection:
                 raise ConnectionError("the server closed the connection")
             return body[:-2]
         if kind == b"*":
-            # Errors inside are values: the caller looks at each.
+            # Nested errors are values, which the caller checks.
             return None if int(rest) < 0 else [self._item() for _ in range(int(rest))]
         raise ConnectionError(f"a reply begins with {kind!r}")
 
@@ -104,7 +104,7 @@ class Connection:
 
 
 def slot_of(key):
-    """The slot of a key: CRC16 (XMODEM) of the key, or of what stands between its first braces."""
+    """Returns the slot of a key: CRC16 (XMODEM) of the key, or of the part between its first braces."""
     key = key if isinstance(key, bytes) else key.encode()
     begin = key.find(b"{")
     end = key.find(b"}", begin + 1)
@@ -119,7 +119,7 @@ def slot_of(key):
 
 
 class Server:
-    """One redis-server process on a folder of its own."""
+    """One redis-server process with its own folder."""
 
     def __init__(self, rig, number, port, bus_port, place=None):
         self.rig, self.number, self.port, self.bus_port, self.place = rig, number, port, bus_port, place
@@ -141,7 +141,7 @@ class Server:
 
     @property
     def address(self):
-        """Where clients are to find it."""
+        """Returns the address for clients."""
         return f"{self.client_host}:{self.port}"
 
     def start(self):
@@ -151,7 +151,7 @@ class Server:
             self.identity = self.call("CLUSTER", "MYID").decode()
 
     def launch(self, extra=None):
-        """Starts the process, with further settings, and does not wait until it has its data."""
+        """Starts the process with further settings, without waiting for its data to load."""
         words = ["redis-server"]
         for name, value in {**self.rig.settings(self), "dir": str(self.folder), **(extra or {})}.items():
             values = [value] if isinstance(value, str) else value
@@ -180,7 +180,7 @@ class Server:
         return Connection(self.port, self.host, timeout, self.rig.password, self.rig.tls_context())
 
     def call(self, *words, timeout=5.0):
-        """One command over a connection of its own."""
+        """Runs one command over a new connection."""
         with self.connect(timeout) as connection:
             return connection.call(*words)
 
@@ -189,14 +189,14 @@ class Server:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def kill(self):
-        """SIGKILL: what was not synced stays in the kernel's cache, connections break."""
+        """Sends SIGKILL: unsynced data stays in the kernel's cache, connections break."""
         if self.process:
             self.process.kill()
             self.process.wait()
             self.is_stopped = False
 
     def stop(self):
-        """SIGSTOP: connections stay open and nothing answers."""
+        """Sends SIGSTOP: connections stay open without answers."""
         self.process.send_signal(signal.SIGSTOP)
         self.is_stopped = True
 
@@ -206,11 +206,11 @@ class Server:
 
 
 def reset(one):
-    """Ends a socket so that the other side sees RST, and a thread that waits on it wakes up."""
+    """Ends a socket so that the other side gets RST, and a thread that waits on it wakes up."""
     with contextlib.suppress(OSError):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     with contextlib.suppress(OSError):
-        # close() alone wakes nobody.
+        # close() alone wakes no thread.
         one.shutdown(socket.SHUT_RDWR)
     one.close()
 
@@ -227,10 +227,10 @@ class _Pair:
 
 
 class Gate:
-    """A TCP proxy that can cut, hold and delay what passes; one thread each way of a connection.
+    """A TCP proxy that can cut, hold and delay traffic; one thread per direction of a connection.
 
     - `cut()`: open connections end with RST, new ones are refused.
-    - `hold()`: nothing passes and new connections wait, as when a network drops packets; `heal()` lets all of it pass.
+    - `hold()`: nothing passes and new connections wait, as when a network drops packets; `heal()` releases all of it.
     - `delay`: seconds that each piece waits, one way.
     """
 
@@ -264,7 +264,7 @@ class Gate:
             threading.Thread(target=self._serve, args=(near, listener), daemon=True).start()
 
     def await_passage(self, near):
-        """Returns when something may pass on the connection of this client."""
+        """Waits until traffic may pass on the connection of this client."""
         self._open.wait()
 
     def _serve(self, near, listener):
@@ -303,7 +303,7 @@ class Gate:
         except OSError:
             pair.open_ways = 0
         with self._lock:
-            # The first way that ends by itself leaves the other one open.
+            # The first direction that ends normally leaves the other one open.
             pair.open_ways -= 1
             if pair.open_ways > 0:
                 return
@@ -311,7 +311,7 @@ class Gate:
         pair.reset()
 
     def reset(self):
-        """Ends the open connections; new ones are served."""
+        """Resets the open connections; new ones are served."""
         with self._lock:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
@@ -348,21 +348,24 @@ class Gate:
 
 
 def shipped_settings():
-    """The lines of deploy/redis/redis.conf, which operators use."""
+    """Returns the lines of deploy/redis/redis.conf, which operators use."""
     page = pathlib.Path(__file__).resolve().parents[3] / "deploy" / "redis" / "redis.conf"
     lines = [line.split(None, 1) for line in page.read_text().splitlines() if line and not line.startswith("#")]
     return {name: value.strip('"') for name, value in lines}
 
 
 class RedisRig:
-    """Servers that are connected as a cluster, or as one primary with replicas; see the file's head."""
+    """Servers connected as a cluster, or as one primary with replicas; see the module docstring."""
 
     def __init__(
         self, primaries=3, replicas=1, is_cluster=True, gates=False, node_timeout=2_000, password=None, tls=None,
         extra=None, places=None,
     ):
-        """`extra` are further settings of each server; `tls` is (certificate, key, context of clients); `places`: where each
-        server runs (network.py)."""
+        """Configures the rig.
+
+        `extra` are further settings of each server; `tls` is (certificate, key, context of clients); `places` are the servers'
+        places (network.py).
+        """
         primaries = primaries if is_cluster else 1
         self.primary_count, self.replica_count, self.is_cluster = primaries, replicas, is_cluster
         self.node_timeout, self.password, self.tls = node_timeout, password, tls
@@ -375,7 +378,7 @@ class RedisRig:
         return self.tls[2] if self.tls else None
 
     def settings(self, server):
-        """What the server is started with, by the names of redis.conf."""
+        """Returns the server's settings, by the names of redis.conf."""
         port = "tls-port" if self.tls else "port"
         settings = {
             **shipped_settings(), "bind": server.host, "protected-mode": "no", "port": "0", port: str(server.port),
@@ -442,7 +445,7 @@ class RedisRig:
             begin = SLOT_COUNT * number // len(first)
             server.call("CLUSTER", "ADDSLOTSRANGE", begin, SLOT_COUNT * (number + 1) // len(first) - 1)
             server.call("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        # Each is told of each: to wait for gossip takes longer.
+        # CLUSTER MEET for each pair of servers, because gossip takes longer.
         for one, other in itertools.combinations(self.servers, 2):
             one.call("CLUSTER", "MEET", other.host, other.port, other.bus_port)
         for number, server in enumerate(self.servers[self.primary_count :]):
@@ -457,7 +460,7 @@ class RedisRig:
             eventually(join, f"that {server} knows {primary}", TIMEOUT)
 
     def wait_until_ok(self, timeout=TIMEOUT):
-        """Waits until every running server agrees on the map, and every replica follows its primary."""
+        """Waits until all running servers agree on the map, and every replica follows its primary."""
         eventually(self.is_ok, f"agreement of the rig's servers ({self.folder})", timeout)
 
     def is_ok(self):
@@ -471,7 +474,7 @@ class RedisRig:
 
     @staticmethod
     def _follows(server):
-        """A primary whose replicas are all online, or a replica whose link is up."""
+        """Returns whether a primary's replicas are all online, or a replica's link is up."""
         info = server.info("replication")
         if info["role"] == "slave":
             return info["master_link_status"] == "up" and info["master_sync_in_progress"] == "0"
@@ -479,7 +482,7 @@ class RedisRig:
         return all("state=online" in replica for replica in replicas)
 
     def _view(self, server):
-        """Who has which slots, as the server sees it; KeyError when it sees no whole cluster."""
+        """Returns the slots of each node from the server's view; raises KeyError if it sees no complete cluster."""
         state = dict(line.split(":", 1) for line in server.call("CLUSTER", "INFO").decode().split("\r\n") if ":" in line)
         if state["cluster_state"] != "ok" or state["cluster_slots_ok"] != str(SLOT_COUNT):
             raise KeyError("slots")
@@ -500,15 +503,15 @@ class RedisRig:
     def _nodes(server):
         return [line.split(" ") for line in server.call("CLUSTER", "NODES").decode().splitlines()]
 
-    # Who is who
+    # Roles
 
     @property
     def nodes(self):
-        """Addresses for a gateway's configuration."""
+        """Returns addresses for a gateway's configuration."""
         return [server.address for server in self.servers]
 
     def primaries(self):
-        """Running servers that say they are primaries (with slots, in a cluster), in the order of their numbers."""
+        """Returns running servers that report the primary role (with slots, in a cluster), ordered by number."""
         found = []
         for server in self.servers:
             if not server.is_running or server.is_stopped:
@@ -524,7 +527,7 @@ class RedisRig:
         return found
 
     def replicas_of(self, primary):
-        """Running servers that follow this one."""
+        """Returns running servers that follow this one."""
         found = []
         for server in self.servers:
             if server.is_running and not server.is_stopped and server is not primary:
@@ -534,7 +537,7 @@ class RedisRig:
         return found
 
     def primary_of(self, key):
-        """The server that has this key's slot, as most running servers see it."""
+        """Returns the server that has this key's slot according to most running servers."""
         if not self.is_cluster:
             return self.primaries()[0]
         slot = slot_of(key)
@@ -548,31 +551,31 @@ class RedisRig:
         raise AssertionError(f"nobody has slot {slot}")
 
     def call(self, *words, key):
-        """A command on the primary of the key."""
+        """Runs a command on the primary of the key."""
         return self.primary_of(key).call(*words)
 
     def keys(self):
-        """All keys of all primaries."""
+        """Returns all keys of all primaries."""
         return [key for server in self.primaries() for key in server.call("KEYS", "*", timeout=TIMEOUT)]
 
-    # What is done to them
+    # Faults
 
     def kill(self, server):
         server.kill()
 
     def restart(self, server):
-        """A killed server starts on its folder again; it comes back in the role that the others give it."""
+        """Starts a killed server on its folder again; the others determine its role."""
         if server.is_running:
             server.kill()
         server.start()
         if not self.is_cluster:
-            # Nobody tells it otherwise: it may not stay a second primary.
+            # No server demotes it automatically, and it must not stay a second primary.
             others = [one for one in self.primaries() if one is not server]
             if others:
                 server.call("REPLICAOF", others[0].host, others[0].port)
 
     def failover(self, replica=None, option=None):
-        """CLUSTER FAILOVER on a replica (any if none is named), until it is the primary; it is returned."""
+        """Runs CLUSTER FAILOVER on a replica (any by default) until it is the primary; returns it."""
         replica = replica or next(one for primary in self.primaries() for one in self.replicas_of(primary))
         if not self.is_cluster:
             return self.promote(replica)
@@ -581,7 +584,7 @@ class RedisRig:
             if replica in self.primaries():
                 return True
             with contextlib.suppress(ReplyError, OSError):
-                # An attempt ends by itself when the others do not vote in time.
+                # An attempt ends automatically if the others do not vote in time.
                 replica.call("CLUSTER", "FAILOVER", *([option] if option else []))
             time.sleep(0.1)
             return False
@@ -590,10 +593,10 @@ class RedisRig:
         return replica
 
     def promote(self, replica):
-        """Not in cluster mode: makes a replica the primary, and the present one its replica if it runs."""
+        """Without cluster mode: makes a replica the primary, and the current primary its replica if it runs."""
         others = [server for server in self.servers if server is not replica and server.is_running and not server.is_stopped]
         if others and self.primaries():
-            # Nothing more is taken from here on, so that both have the same when they change their roles.
+            # Writes are paused from here on, so that both have the same data when they exchange their roles.
             primary = self.primaries()[0]
             primary.call("CLIENT", "PAUSE", 10_000, "WRITE")
             offset = int(primary.info("replication")["master_repl_offset"])
@@ -606,9 +609,9 @@ class RedisRig:
         return replica
 
     def move_slot(self, slot, target=None, keys_per_step=10):
-        """Moves a slot with its keys while clients use it, as redis-cli's reshard does; its new server.
+        """Moves a slot with its keys while clients use it, as redis-cli's reshard does; returns its new server.
 
-        A client is answered MOVED, ASK and TRYAGAIN meanwhile.
+        A client gets MOVED, ASK and TRYAGAIN during the move.
         """
         primaries = self.primaries()
         source = next(
@@ -622,7 +625,7 @@ class RedisRig:
         secret = ["AUTH", self.password] if self.password else []
         while keys := source.call("CLUSTER", "GETKEYSINSLOT", slot, keys_per_step):
             source.call("MIGRATE", target.host, target.port, "", 0, 10_000, *secret, "KEYS", *keys, timeout=30.0)
-        # A server's own copying does not wait for replicas: a primary that died now would take the moved keys with it.
+        # MIGRATE does not wait for replicas, so a primary that died now would lose the moved keys.
         self.wait_for_copies(target)
         self.wait_for_copies(source)
         for server in [target, source, *[one for one in primaries if one not in (target, source)]]:
@@ -630,7 +633,7 @@ class RedisRig:
         return target
 
     def wait_for_copies(self, primary):
-        """Waits until the primary's replicas have all that it has now."""
+        """Waits until the primary's replicas have all its current data."""
         offset = int(primary.info("replication")["master_repl_offset"])
         eventually(
             lambda: all(int(one.info("replication")["slave_repl_offset"]) >= offset for one in self.replicas_of(primary)),

@@ -1,4 +1,4 @@
-"""Holds the books of all parties of the crash rounds against each other and against the gateway's traces."""
+"""Compares the records of all parties of the crash rounds with each other and with the gateway's traces."""
 
 import collections
 import json
@@ -13,7 +13,7 @@ END_EVENTS = {"delivered": "acked", "deliveredOffline": "acked", "opened": "open
 
 
 class Message:
-    """One accepted message: what its publisher wrote down, then its trace."""
+    """One accepted message: its publisher's record, then its trace."""
 
     def __init__(self, tried, answer, round_number):
         self.tried, self.live, self.repeat, self.round = tried, answer["live"], answer["repeat"], round_number
@@ -28,14 +28,14 @@ class Audit:
         self.gateway_stops = []  # pairs (from, until)
         self.tried, self.refused, self.messages = {}, {}, {}
         self.tasks = Tasks(self.problem)
-        self.shown = collections.defaultdict(list)  # cid and stream → lines in the order of the app's screen
+        self.shown = collections.defaultdict(list)  # cid and stream → lines in the app's display order
         self.shown_of, self.rejected, self.covered = {}, set(), []
         self.leases, self.outcomes, self.closes = [], collections.defaultdict(set), collections.Counter()
-        self.witnessed = {}  # msgId → (final state, when it was seen)
-        self.kills = []  # when each SIGKILL had happened
+        self.witnessed = {}  # msgId → (final state, time of observation)
+        self.kills = []  # the time of each SIGKILL
         self.unanswered, self.verdicts = 0, collections.Counter()
-        self.returned = collections.Counter()  # per cid and stream, how many shown lines are held against the ends
-        self.checked = collections.Counter()  # per cid and stream, how many shown lines are judged
+        self.returned = collections.Counter()  # per cid and stream: the number of shown lines compared with final states
+        self.checked = collections.Counter()  # per cid and stream: the number of checked shown lines
         self.checked_leases = self.checked_covered = 0
         self.counts = collections.Counter()
         self.problems = []
@@ -45,10 +45,10 @@ class Audit:
         if len(self.problems) < 200:
             self.problems.append(f"{kind}: {text}")
 
-    # Books
+    # Records
 
     def read(self, round_number):
-        # The publishers' first: they know of each task before a device does.
+        # The publishers' first, because they know each task before a device does.
         for path in sorted(self.folder.glob("*.book"), key=lambda path: (path.stem != "publishers", path.name)):
             with open(path, encoding="utf-8") as file:
                 file.seek(self.offsets.get(path, 0))
@@ -93,7 +93,7 @@ class Audit:
             self.problem("inconsistent", f"{line['what']} was answered {line['answer']}")
 
     def discovered(self, task, cid, name):
-        """This is what the task became for this device; the message's trace must say so, too."""
+        """Records the result of a task for this device; the message's trace must match."""
         if task.messages.setdefault(cid, name) != name:
             self.problem("repeated", f"{task} reached {cid} twice, as {task.messages[cid]} and as {name}")
         tried = {**task.tried, "cid": cid}
@@ -113,14 +113,14 @@ class Audit:
         return [name for name, message in self.messages.items() if message.state == "pending"]
 
     def may_wait(self, trace, had_hook):
-        """A batch that a killed gateway had leased for its hook is nobody's until that lease lapses."""
+        """Returns whether a job may wait for the lease of a killed gateway's hook batch to expire."""
         steps = [step for step in trace["steps"] if step["event"] in ("leased", "leaseLapsed", "vendorAccepted")]
         return had_hook and bool(steps) and steps[-1]["event"] == "leased"
 
-    # Judgements
+    # Checks
 
     def judge(self, had_hook):
-        """Everything since the last call; the traces are in place."""
+        """Checks everything since the last call; requires the traces."""
         for name in self.open_requests():
             self.problem("unanswered", f"{name} never got an answer")
         self.judge_screens()
@@ -138,7 +138,7 @@ class Audit:
         self.checked_leases = len(self.leases)
 
     def judge_returns(self):
-        """What had ended before a device's visit began is not sent in it; that includes what the device had acked."""
+        """Checks that a visit gets no message that ended before it, including acked ones."""
         lines = [line for place, all_lines in self.shown.items() for line in all_lines[self.returned[place] :]]
         self.returned.update({place: len(all_lines) - self.returned[place] for place, all_lines in self.shown.items()})
         for line in lines + self.covered[self.checked_covered :]:
@@ -177,20 +177,20 @@ class Audit:
             return
         if message.repeat is False and not message.live:
             self.problem("badFlag", f"{cid} got {line['msg']} unflagged, which was answered as queued")
-        # Over a sudden end, a kill included, a message stays fresh until its live attempt's deadline; a gateway that was
-        # stopped has not seen the time go by.
+        # After a sudden disconnect, including a kill, a message stays fresh until its live attempt's deadline. A paused gateway
+        # does not notice the elapsed time.
         began, came = line["accepted"] / 1000, line["since"] / 1000
         limit = self.live_deadline + SLACK_SECONDS
         if message.task and message.task.tried["kind"] == "broadcast":
-            limit += self.live_deadline  # it may be evaluated so late, and the device's deadline begins then
+            limit += self.live_deadline  # it may be evaluated this late, and the device's deadline starts then
             if message.task.tried.get("speed"):
-                came = min(came, line["hello"] / 1000)  # what counts is the Hello; a storm lets its Welcome wait
+                came = min(came, line["hello"] / 1000)  # the Hello counts, because a storm may delay its Welcome
         frozen = sum(max(0.0, min(end, came) - max(start, began)) for start, end in self.gateway_stops)
         if came - began - frozen > limit:
             self.problem("badFlag", f"{cid} got {line['msg']} unflagged {came - began:.1f} s after it was accepted")
 
     def judge_publish_order(self, cid, lines, judged):
-        """What one publisher sent to one device, one after the other, is shown in that order, in each stream."""
+        """Checks that sequential messages of one publisher to one device are shown in order, in each stream."""
         last = {}
         for index, line in enumerate(lines):
             message = self.messages.get(line["msg"])

@@ -1,14 +1,14 @@
-"""Crash rounds: a gateway under load is killed and started again on the same data, and every party keeps its own books.
+"""Crash rounds: a gateway under load is killed and restarted on the same data, and every party keeps its own records.
 
     python rounds.py --rounds 5 --seed 1 --seconds-per-round 5 --json FILE
     python rounds.py --rounds 5 --found
     python rounds.py --rounds 5 --store redis
 
-With `--store redis` the gateway keeps its data in a Redis Cluster of three primaries with a replica each. In each round one
-of its servers is killed, stopped or fails over by command, or a slot of the gateway's data moves.
+With `--store redis` the gateway keeps its data in a Redis Cluster of three primaries with a replica each. In each round one of
+its servers is killed, paused or fails over by command, or a slot of the gateway's data moves.
 
-LONGWIRE_BIN names the folder of the built programs. One line a round; exit code 1 when anything was lost, repeated, out
-of order or does not add up: then the seed is printed, and the folder in which books, log and data were kept.
+LONGWIRE_BIN names the folder of the built programs. Prints one line per round. Exits with 1 if a message was lost, repeated or
+out of order, or counts do not add up. It then prints the seed, and the folder with records, log and data.
 """
 
 import argparse
@@ -41,7 +41,7 @@ LIMITS = {
     "liveDeadlineMilliseconds": 900, "backgroundLiveDeadlineMilliseconds": 600,
     "unannouncedCloseDelayMilliseconds": 300, "suspectSilenceMilliseconds": 2_000,
     "vendorFirstPatienceMilliseconds": 1_000, "noStorageLeasableMilliseconds": 2_000,
-    # Some of the kills find messages in every stage of their way to the ordered store.
+    # Some of the kills find messages in every stage of the move to the ordered store.
     "spillAfterSeconds": 2,
     "taskPatienceMilliseconds": 1_000, "tagChangesPerMinute": 0, "tagChangesPerDay": 0,
 }
@@ -50,15 +50,15 @@ PUSH = {
 TIMEOUT = 40.0
 REPORTS_PER_ROUND = 15
 DEVICE_GROUPS, DEVICES_PER_GROUP = 2, 18
-# Seeds that have found something, in the gateway or in the audit; the same seed does not make the same instants.
+# Seeds that have detected a fault, in the gateway or in the audit. The same seed does not reproduce the same instants.
 FOUND = (1, 3, 7, 9, 11, 21, 22)
-# What happens to the servers of a Redis Cluster, one after the other.
+# The faults of the servers of a Redis Cluster, one after another.
 SERVER_FAULTS = ("stopReplica", "failover", "killPrimary", "moveSlot", "stopPrimary", "killReplica")
 PARTIES_TO_STOP = ("gateway", "devices0", "sender", "hook", "devices1", "publishers")
 
 
 class Party:
-    """A child process with a book; `tell` gives orders, `hear` waits for an answer."""
+    """A child process with a record file; `tell` sends orders, `hear` waits for an answer."""
 
     def __init__(self, name, program, plan, log):
         words = [sys.executable, str(HERE.parent / f"parties/{program}_party.py"), json.dumps(plan)]
@@ -188,23 +188,24 @@ class Rounds:
         self.start("sender", "sender", plan)
         self.parties["sender"].hear()
 
-    # What goes wrong
+    # Faults
 
     def kill(self):
-        """SIGKILL and a new start on the same data, which may be killed, too: while it boots, or while devices come back."""
+        """Kills the gateway and restarts it on the same data; the new process may be killed, too: while it boots, or during
+        reconnects."""
         self.end_life()
         where = self.kinds_of_kill[0]
         self.kinds_of_kill.rotate(-1)
         if where == "boot":
             for _ in range(self.chance.randrange(1, 3)):
-                # Some find it ready already.
+                # Some kills find it already ready.
                 usual = statistics.median(self.restarts) if self.restarts else 0.3
                 self.gateway.process = self.gateway.spawn()
                 time.sleep(usual * 1.3 * self.chance.random())
                 self.end_life(where)
         self.restart()
         if where == "return":
-            # What was not acked is being looked up for them, and sent again; some deadlines pass meanwhile.
+            # Unacked messages are being looked up and sent again, and some deadlines pass during that.
             time.sleep(0.7 * self.chance.random() ** 2)
             self.end_life(where)
             self.restart()
@@ -224,7 +225,7 @@ class Rounds:
         self.restarts.append(time.monotonic() - began)
 
     def kill_sender(self):
-        """It dies with whatever it has leased; a new one takes its place."""
+        """Kills the sender service with its leases; a new one replaces it."""
         self.parties["sender"].end()
         self.killed_senders += 1
         self.start_sender()
@@ -243,7 +244,7 @@ class Rounds:
         self.stops[name] = self.stops.get(name, 0) + 1
 
     def break_server(self):
-        """One of the Redis servers dies, stops or is replaced; it is whole again when this returns, or soon."""
+        """Kills, pauses or replaces one of the Redis servers; it has recovered when this returns, or soon after."""
         fault = SERVER_FAULTS[self.server_turn % len(SERVER_FAULTS)]
         self.server_turn += 1
         began = time.time()
@@ -253,7 +254,7 @@ class Rounds:
         if fault == "failover" and replica:
             self.rig.failover(replica)
         elif fault == "moveSlot":
-            # That of a part's log, which is never without load.
+            # The slot of a partition's log, which always has load.
             self.rig.move_slot(slot_of(f"{{lw:longwire:p{self.chance.randrange(16)}}}"))
         elif fault.startswith("kill"):
             victim = replica if fault == "killReplica" and replica else primary
@@ -267,12 +268,12 @@ class Rounds:
             time.sleep(0.5 + 2 * self.chance.random())
             victim.resume()
         self.rig.wait_until_ok()
-        # While no copy can be made nothing commits: for a device that is as if the gateway stood still.
+        # Nothing commits while no replica is available. For a device this looks like a paused gateway.
         self.audit.gateway_stops.append((began, time.time() + 0.5))
         self.server_faults[fault] += 1
 
     def use_hook(self, is_used):
-        """In force from the next start."""
+        """Sets the hook; applies from the next start."""
         self.gateway.sections.pop("hook", None)
         if is_used:
             self.had_hook = True
@@ -281,7 +282,7 @@ class Rounds:
                 "secretFile": str(self.gateway.folder / "hook")}
 
     def break_things(self):
-        """What goes wrong in one round, one after the other while the load runs."""
+        """Runs the faults of one round, one after another, under load."""
         kills = sorted(self.chance.uniform(0.15, 0.85) * self.seconds for _ in range(self.chance.choice((1, 2, 2))))
         moments = [(at, self.kill) for at in kills]
         moments.append((self.chance.uniform(0.1, 0.7) * self.seconds, self.stop_somebody))
@@ -291,7 +292,7 @@ class Rounds:
         self.act(moments)
 
     def act(self, moments):
-        """Does each at its time; returns when the round's time is over, and all is done."""
+        """Runs each action at its time; returns when the round's time is over and all actions are complete."""
         start = time.monotonic()
         for at, action in sorted(moments, key=lambda one: one[0]):
             time.sleep(max(0.0, start + at - time.monotonic()))
@@ -308,7 +309,7 @@ class Rounds:
             party.tell("go")
         self.break_things()
 
-        # The world heals: everybody behaves, and nothing may stay undecided.
+        # All faults end, all parties behave correctly, and no message may stay undecided.
         for party in self.parties.values():
             party.tell("drain")
         self.parties["publishers"].hear()
@@ -316,7 +317,7 @@ class Rounds:
         self.settle_down(number)
         self.reconcile_life(number)
 
-        # What has ended stays as it is.
+        # Final states must not change.
         finals = {name: message.state for name, message in self.audit.messages.items() if message.round == number}
         self.restart_all()
         again = self.traces(self.chance.sample(sorted(finals), min(200, len(finals))))
@@ -331,7 +332,7 @@ class Rounds:
             f"{len(self.audit.problems)} problems so far, {time.monotonic() - began:.1f} s", flush=True)
 
     def ask(self, api, path):
-        """Status and answer; the status is 0 when there was none."""
+        """Returns status and answer; the status is 0 without an answer."""
         for _ in range(5):
             try:
                 status, answer = api.call("GET", path)
@@ -365,12 +366,12 @@ class Rounds:
         return API(self.gateway.http, {"token": self.gateway.authenticate()}, timeout=20.0)
 
     def detail(self, api, task, cid):
-        """A task's message for one device, None without."""
+        """Returns a task's message for one device, or None."""
         status, answer = self.ask(api, f"/v2/{APP['appId']}/task/detail/{cid}/{task.name}")
         return answer if status == 200 else None
 
     def discover(self, pairs):
-        """Finds out what tasks became for these devices."""
+        """Looks up the messages of tasks for these devices."""
         api = self.push_api()
         for task, cid in pairs:
             detail = self.detail(api, task, cid)
@@ -379,7 +380,7 @@ class Rounds:
         api.close()
 
     def reports(self, names):
-        """What the gateway reports of these tasks, by name; each takes a scan of the whole app."""
+        """Returns the gateway's reports of these tasks by name; each scans the whole app."""
         api, found = self.push_api(), {}
         for start in range(0, len(names), 5):
             path = f"/v2/{APP['appId']}/report/push/task/{','.join(names[start : start + 5])}"
@@ -388,14 +389,14 @@ class Rounds:
         return found
 
     def settle_down(self, number):
-        """Waits until every message of the books has ended, or can say what it waits for; then judges them."""
+        """Waits until every recorded message has ended or has a known reason to wait, then checks them."""
         end = time.monotonic() + TIMEOUT
         self.audit.read(number)
         tasks = self.audit.tasks
         while pairs := tasks.undiscovered():
             self.discover(pairs)
             if len(tasks.undiscovered()) < len(pairs):
-                # A paced broadcast that is fanned out goes through 4,096 buckets one by one, a minute in a loaded cluster.
+                # A paced broadcast passes 4,096 buckets one by one, which takes a minute in a loaded cluster.
                 end = time.monotonic() + TIMEOUT
             elif time.monotonic() > end:
                 break
@@ -420,8 +421,8 @@ class Rounds:
             if not waiting or time.monotonic() > end:
                 break
             time.sleep(0.1)
-        # What waits for a lease of a killed hook or sender may still move: the traces must be those of the counters'
-        # moment, and a lease that has lapsed since then must come to its end.
+        # Messages that wait for a lease of a killed hook or sender may still change. The traces must match the counters' moment,
+        # and messages of expired leases must end.
         while time.monotonic() < end + TIMEOUT:
             before = self.counters()
             moving = 0
@@ -434,7 +435,7 @@ class Rounds:
             if self.counted == before and not moving:
                 break
             time.sleep(0.05)
-        # The devices' books were ahead of their acks, so they are complete now.
+        # The devices record before they ack, so their records are complete now.
         self.audit.read(number)
         self.audit.judge(self.had_hook)
         names = [task.name for task in tasks.unreported if task.name]
@@ -443,16 +444,16 @@ class Rounds:
         tasks.judge(names, self.reports(names), self.audit.messages, breaks)
 
     def reconcile_life(self, number):
-        """The counters of this process against the books: what was accepted and what ended since it started.
+        """Compares this process's counters with the records: the messages accepted and ended since it started.
 
-        It counts what it did since its start; the traces tell which messages that were.
+        The counters start with the process; the traces identify the messages.
         """
         began = self.life_began * 1000
         counted, books = dict(self.counted), {"accepted": 0}
         met_later = 0
         for message in self.audit.messages.values():
             books["accepted"] += message.accepted_at >= began
-            # A broadcast may reach a device in a later run than the one that sent it out; then this run accepts for it.
+            # A broadcast may reach a device in a later run than the one that started it. That run then accepts for it.
             if message.task and message.task.tried["kind"] == "broadcast" and message.accepted_at < began:
                 met_later += message.ended_at is None or message.ended_at >= began
             if message.state != "pending" and message.ended_at is not None and message.ended_at >= began:
@@ -497,7 +498,7 @@ class Rounds:
 
 
 class Witness(threading.Thread):
-    """Looks at traces while the load runs, and remembers which messages had ended, and when it knew."""
+    """Reads traces during the load, and records which messages had ended, and when."""
 
     def __init__(self, port, book, seed):
         super().__init__(daemon=True)
@@ -517,7 +518,7 @@ class Witness(threading.Thread):
                 if not names:
                     time.sleep(0.05)
                     continue
-                # Young ones mostly: they end while we look.
+                # Mostly recent ones, because they end during the reads.
                 name = names[-1 - int(len(names) * self.chance.random() ** 3)]
                 try:
                     status, answer = self.api.call("GET", f"/v1/messages/{name}")
@@ -539,7 +540,7 @@ def play(rounds, seed, seconds, store="embedded"):
 
 
 def run(play, rounds):
-    """The report of `rounds` rounds; AssertionError with everything that is needed to look further."""
+    """Returns the report of `rounds` rounds; raises AssertionError with the data for an analysis."""
     seed = play.seed
     done = 0
     try:

@@ -1,4 +1,4 @@
-"""Takes pictures of every page of the console, in English by day and in Chinese by night, on a screen and on a phone.
+"""Takes pictures of every console page: in English and light, in Chinese and dark, on a desktop screen and on a phone.
 
     python screenshots.py FOLDER
 
@@ -27,7 +27,7 @@ def device(gateway, app, token=""):
 
 
 def load(gateway, live, away, stop):
-    """A little traffic, so that the plots have something to show."""
+    """Makes a little traffic for the plots."""
     number = 0
     while not stop.wait(0.03):
         number += 1
@@ -40,7 +40,7 @@ def load(gateway, live, away, stop):
 
 
 def made_app(page, picture, app):
-    """A new app with its secrets, which are shown once; they are of a gateway that ends with the script."""
+    """Shows a new app with its secrets, which are displayed once; their gateway ends with the script."""
     page.go("#/apps")
     page.click("p.buttons button.main")
     page.type("form input", app)
@@ -59,7 +59,7 @@ def question(page, picture, app):
 
 
 def own_device(page, gateway, folder, name):
-    """The page before it is a device, and with messages of each kind."""
+    """Shows the device page before its registration, and with messages of each kind."""
     page.go("#/device/demo")
     page.find("main input[type=password]")
     page.screenshot(folder / f"{name}-own-device-form.png")
@@ -78,7 +78,7 @@ def own_device(page, gateway, folder, name):
 
 
 def few_rights(page, picture):
-    """What a credential without the right sees."""
+    """Shows the pages of a credential without the permission."""
     page.click(".foot button:last-child")
     page.sign_in(HANDOFF_TOKEN)
     page.find("nav")

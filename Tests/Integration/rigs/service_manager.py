@@ -1,4 +1,4 @@
-"""The side of systemd in its notification protocol: a socket that a started process reports to."""
+"""systemd's side of its notification protocol: a socket to which a started process reports."""
 
 import contextlib
 import ctypes
@@ -12,7 +12,7 @@ TIMEOUT = 60.0
 
 
 class ServiceManager:
-    """`with ServiceManager(path) as manager:` listens; `manager.environment(…)` is what the process is to be started with."""
+    """`with ServiceManager(path) as manager:` listens; `manager.environment(…)` is the environment for the process."""
 
     def __init__(self, path, inside=None):
         self.path, self.inside = pathlib.Path(path), str(inside or path)
@@ -41,7 +41,7 @@ class ServiceManager:
         return True
 
     def expects(self, line, timeout=TIMEOUT):
-        """Waits for a line that begins so, and takes all up to it."""
+        """Waits for a line with this prefix, and consumes all lines up to it."""
         end = time.monotonic() + timeout
         while True:
             for index, one in enumerate(self._waiting):
@@ -52,7 +52,7 @@ class ServiceManager:
                 raise AssertionError(f"the process never told {line}; it told {self._waiting}")
 
     def hears_within(self, line, seconds):
-        """Whether such a line comes within the time; what came before is forgotten."""
+        """Returns whether such a line arrives within the time; earlier lines are dropped."""
         while self._receive(0):
             pass
         self._waiting.clear()
@@ -62,7 +62,7 @@ class ServiceManager:
 
 
 def threads(process_id):
-    """The threads of a process by name."""
+    """Returns the threads of a process by name."""
     folder = pathlib.Path(f"/proc/{process_id}/task")
     return {(task / "comm").read_text().strip(): int(task.name) for task in folder.iterdir()}
 
@@ -80,7 +80,7 @@ def _ptrace(request, thread):
 
 @contextlib.contextmanager
 def standing_still(thread):
-    """Stops one thread of a process, and no other, until the end of the block."""
+    """Pauses one thread of a process until the end of the block."""
     _ptrace(_SEIZE, thread)
     try:
         _ptrace(_INTERRUPT, thread)

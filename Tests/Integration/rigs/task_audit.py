@@ -1,16 +1,16 @@
-"""What the audit of the crash rounds knows of tasks: whom each may and must reach, and what its report must say."""
+"""The audit of tasks in the crash rounds: the devices that each may and must reach, and its expected report."""
 
 import collections
 
 ACKED = {"delivered", "deliveredOffline", "opened"}
-CLOCKS = 100  # milliseconds between a party's clock and gateway time, or between two loops' last looks at the clock
-PROMPT = 2_000  # by when the siblings of a message that was acked have ended, in milliseconds
+CLOCKS = 100  # milliseconds between a party's clock and gateway time, or between two loops' clock updates
+PROMPT = 2_000  # the time within which the siblings of an acked message end, in milliseconds
 REPORTED = (
     "delivered", "deliveredOffline", "opened", "handedOff", "expired", "collapsed", "revoked", "overflowed", "failed", "pending")
 
 
 class Task:
-    """One task as its publisher's book tells of it; `messages` is what the gateway says it became, by cid."""
+    """One task from its publisher's records; `messages` are its messages by cid, from the gateway."""
 
     def __init__(self, tried, round_number):
         self.tried, self.round, self.name = tried, round_number, None
@@ -22,9 +22,9 @@ class Task:
         return bool(self.stopping or self.tried.get("firstAck"))
 
     def is_open(self):
-        """Each device that it must reach has a message, sooner or later.
+        """Returns whether devices that it must reach still lack a message.
 
-        Not so, if it was stopped or taken back before it went out, or was over before it was dealt out to all.
+        A task that was stopped, deleted or expired before all its messages were created is not open.
         """
         is_dealt = self.tried["kind"] == "broadcast" and self.tried["strategy"] in (2, 4)
         is_short = is_dealt and self.tried["ttl"] < 10_000
@@ -37,14 +37,14 @@ class Task:
 
 
 class Tasks:
-    """All tasks of the books. `problem` takes a kind and a text."""
+    """All recorded tasks. `problem` takes a kind and a text."""
 
     def __init__(self, problem):
         self.all, self.named, self.numbered, self.problem = {}, {}, {}, problem
-        self.unreported = []  # those whose reports are still to be looked at
+        self.unreported = []  # the tasks whose reports are not checked yet
 
     def take(self, line, round_number):
-        """True when the line is about a task."""
+        """Returns whether the line is about a task."""
         event = line["e"]
         if event == "task":
             task = self.all[line["id"]] = self.numbered[line["publisher"], line["n"]] = Task(line, round_number)
@@ -79,7 +79,7 @@ class Tasks:
         return True
 
     def counts(self):
-        """How many tasks there were of each kind, and of what happened to them."""
+        """Returns the number of tasks of each kind, and of each event."""
         tasks = [task for task in self.all.values() if task.name]
         found = collections.Counter(task.tried["kind"] for task in tasks)
         found["scheduled"] = sum(bool(task.tried.get("scheduled")) for task in tasks)
@@ -89,15 +89,15 @@ class Tasks:
             found[event] = sum(getattr(task, event) is not None for task in tasks)
         return dict(found)
 
-    # What is to be asked
+    # Queries
 
     def undiscovered(self):
-        """Pairs of a task and a cid of whose message nothing is known yet, though there must be one."""
+        """Returns pairs of a task and a cid that must have a message that is not known yet."""
         return [
             (task, cid) for task in self.unreported if task.is_open() for cid in sorted(task.must - set(task.messages))]
 
     def uncertain(self):
-        """Tasks that may have more messages, and the devices in question."""
+        """Returns tasks that may have more messages, with the devices in question."""
         found = {}
         for task in self.unreported:
             cids = task.may - set(task.messages)
@@ -105,11 +105,14 @@ class Tasks:
                 found[task] = sorted(cids)
         return found
 
-    # Judgements
+    # Checks
 
     def judge(self, asked, reports, messages, breaks):
-        """`asked`: the tasks whose reports were asked for; `reports` by a task's name; `messages` by theirs; `breaks`: when the
-        gateway was killed or stopped."""
+        """Checks the tasks.
+
+        `asked`: the tasks with requested reports; `reports` by a task's name; `messages` by theirs; `breaks`: the times at which
+        the gateway was killed or paused.
+        """
         for task in self.unreported:
             if not task.name:
                 if not task.refused:
@@ -128,7 +131,7 @@ class Tasks:
         self.unreported = []
 
     def judge_ends(self, task, messages, breaks):
-        """The ends that a caller or a device asked for: by a stop, or by another device's ack."""
+        """Checks final states requested by a caller or a device: by a stop, or by another device's ack."""
         own = [messages[name] for name in task.messages.values()]
         revoked = [message for message in own if message.state == "revoked"]
         acked = sorted(message.ended_at for message in own if message.state in ACKED and message.ended_at is not None)
@@ -160,7 +163,7 @@ class Tasks:
         for name in task.messages.values():
             found[messages[name].state] = found.get(messages[name].state, 0) + 1
         said = {state: report[state] for state in REPORTED if report.get(state)}
-        # What waits for the lease of a killed hook may have ended since it was looked at.
+        # A message that waited for the lease of a killed hook may have ended since it was read.
         ended = {state: count for state, count in found.items() if state != "pending"}
         is_short = any(said.get(state, 0) < count for state, count in ended.items())
         if report["accepted"] != len(task.messages) or is_short or "pending" not in found and found != said:

@@ -42,26 +42,26 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def blocks(page, heading):
-    """The commands of a section, one text for each block."""
+    """Returns the commands of a section, one text per block."""
     section = (ROOT / page).read_text().split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     return section, re.findall(r"```sh\n(.*?)```", section, re.S)
 
 
 class Terminal:
-    """A command as a person starts it: at a terminal, in the folder of the checkout."""
+    """A command as a user starts it: on a terminal, in the folder of the checkout."""
 
     def __init__(self, folder, command):
         self.control, inner = pty.openpty()
         self.process = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # Ctrl-C reaches it
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # so that Ctrl-C reaches it
         os.close(inner)
         self.shown, self.is_closed = b"", False
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
     def _read(self):
-        with contextlib.suppress(OSError):  # the terminal's end, once nobody writes there
+        with contextlib.suppress(OSError):  # the terminal's end, once no process writes to it
             while not self.is_closed:
                 if select.select([self.control], [], [], 0.05)[0]:
                     self.shown += os.read(self.control, 65_536)
@@ -71,14 +71,14 @@ class Terminal:
         return ESCAPES.sub("", self.shown.decode(errors="replace")).replace("\r", "")
 
     def event(self, name):
-        """The JSON line with this event, once it is there."""
+        """Returns the JSON line with this event once it exists."""
         def look():
             lines = [json.loads(line) for line in self.text.splitlines() if line.startswith("{") and line.endswith("}")]
             return next((line for line in lines if line.get("event") == name), None)
         return eventually(look, f"the event {name}; shown: {self.text}")
 
     def end(self):
-        """By Ctrl-C, as the page says."""
+        """Ends it with Ctrl-C, as the page says."""
         os.write(self.control, CTRL_C)
         return self.wait()
 
@@ -89,7 +89,7 @@ class Terminal:
         return code
 
     def close(self):
-        """As when its window is closed; the kernel tells the command only once nobody reads any more."""
+        """Closes it like a terminal window; the kernel signals the command only once no process reads any more."""
         if not self.is_closed:
             self.is_closed = True
             self.reader.join()
@@ -105,7 +105,7 @@ class Terminal:
 
 
 def said(folder, command, codes=(0,)):
-    """What a command shows that ends well by itself, with one of these codes."""
+    """Runs a command that must end with one of these codes; returns its output."""
     with Terminal(folder, command) as terminal:
         code = terminal.wait()
         assert code in codes, f"{command} ended with {code}: {terminal.text}"
@@ -162,7 +162,8 @@ def play(folder, is_chinese, pictures, readme):
 
 
 def last_step(target):
-    """What a make target does after all its builds. A make that runs these tests marks its children: one of them would say more."""
+    """Runs the last command of a make target, after all its builds. A make that runs these tests marks its children, which would
+    then print more."""
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     return subprocess.run(
         ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
@@ -187,7 +188,7 @@ def illustrate(driver, folder, language):
 
 
 def visit(driver, address, secrets, cid, message, section, picture, push):
-    """The console's part: the gateway, the device, the message step by step, and the page that is a device."""
+    """Runs the console's part: the gateway, the device, the message step by step, and the device page."""
     assert "`adminToken`" in section and "`appSecret`" in section
     page = Page(driver, None)
     driver.get(address)

@@ -1,4 +1,4 @@
-// An app without a screen: does what test_client.py writes on its standard input, and prints what happens, a line each.
+// An app without a screen: runs the orders of test_client.py from its standard input, and prints each event as a line.
 import Foundation
 import FoundationNetworking
 import LongwireClient
@@ -25,7 +25,7 @@ Task {
     }
 }
 
-/// The notification of a message, as APNs hands it to an app.
+/// The notification of a message, as APNs passes it to an app.
 func userInfo(_ ids: String) -> [AnyHashable: Any] {
     ["_gmid_": ids, "aps": ["content-available": 1] as [String: Any]]
 }
@@ -65,7 +65,7 @@ func perform(_ words: [String]) async throws {
     }
 }
 
-// On a thread of its own: the loops above share the main actor with what is below.
+// On a separate thread, because the loops above share the main actor with the code below.
 let (lines, continuation) = AsyncStream.makeStream(of: String.self)
 Thread.detachNewThread {
     while let line = readLine() { continuation.yield(line) }

@@ -1,11 +1,11 @@
 <?php
-// Speaks to the gateway as Getui's PHP SDK does, in words of our own: one curl handle for each URL, kept for ever and never
-// reset; every parameter through json_encode, so that no parameters are the body `null` and an empty map is `[]`; the verb
-// set by CUSTOMREQUEST, which sticks to a handle; certificates not looked at; 10001 answered by one more attempt.
+// Calls the gateway as Getui's PHP SDK does, reimplemented. One curl handle for each URL is kept permanently and never reset.
+// Every parameter passes json_encode, so that no parameters are the body `null` and an empty map is `[]`. The verb is set by
+// CUSTOMREQUEST, which persists on a handle. Certificates are not verified. 10001 causes one more attempt.
 //
 //     php client.php BASE-URL APP-ID APP-KEY MASTER-SECRET CID
 //
-// Prints one JSON object: what each call was answered, by its name.
+// Prints one JSON object with the answer to each call, by its name.
 
 [, $base, $appId, $appKey, $secret, $cid] = $argv;
 $handles = [];
@@ -55,7 +55,7 @@ function authenticate()
     return $answer;
 }
 
-/** A message as the SDK's classes write one: what was not set is an empty array, text is escaped to ASCII. */
+/* A message as the SDK's classes write it: unset values are empty arrays, text is escaped to ASCII. */
 function message(string $id, array $audience, $text)
 {
     return [
@@ -78,7 +78,7 @@ $id = fn(string $name) => substr(hash('sha256', $name . microtime()), 0, 32);
 $one = message($id('single'), ['cid' => [$cid]], "推送\u{1F600}/");
 $out['single'] = call('POST', '/push/single/cid', $one);
 $out['again'] = call('POST', '/push/single/cid', $one);
-// Above curl's bound for `Expect: 100-continue`, old and new.
+// Above curl's threshold for `Expect: 100-continue`, old and new.
 $many = [];
 for ($place = 0; $place < 190; $place++) {
     $many[] = message($id("batch$place"), ['cid' => [$cid]], str_repeat('长', 1500));
@@ -94,7 +94,7 @@ $list['group_name'] = 'php';
 $out['message'] = call('POST', '/push/list/message', $list);
 $task = $out['message']['data']['taskid'] ?? '';
 $out['list'] = call('POST', '/push/list/cid', ['audience' => ['cid' => [$cid, $cid]], 'taskid' => $task, 'is_async' => false]);
-// An untyped caller's numbers, objects that nobody filled in, and the body of a whole message where a list is named.
+// An untyped caller's numbers, objects without values, and the body of a whole message where a list is expected.
 $odd = message((string) random_int(10 ** 12, 10 ** 13), ['cid' => [$cid]], 2026);
 $odd['request_id'] = (int) $odd['request_id'];
 $odd['group_name'] = 7;
@@ -120,7 +120,7 @@ $out['schedule'] = call('GET', "/task/schedule/$timed");
 $out['unschedule'] = call('DELETE', "/task/schedule/$timed");
 $out['unscheduled'] = call('GET', "/task/schedule/$timed");
 $out['tags'] = call('POST', "/user/custom_tag/cid/$cid", ['custom_tag' => ['标签', 'b']]);
-// The same URL was POSTed before: curl sends the old body with this GET.
+// The same URL was POSTed before, so curl sends the old body with this GET.
 $out['tagsOf'] = call('GET', "/user/custom_tag/cid/$cid");
 $out['tag'] = call('PUT', '/user/custom_tag/batch/php', ['cid' => [$cid]]);
 $out['untag'] = call('DELETE', '/user/custom_tag/batch/php', ['cid' => [$cid]]);
@@ -130,7 +130,7 @@ $out['unblack'] = call('DELETE', "/user/black/cid/$cid");
 $out['status'] = call('GET', "/user/status/$cid");
 $out['detail'] = call('GET', "/user/detail/$cid");
 $out['badge'] = call('POST', "/user/badge/cid/$cid", ['badge' => '+1']);
-// The verb that was set last sticks to a URL's handle: this is meant as POST and goes out as DELETE.
+// The last verb persists on a URL's handle, so this intended POST is sent as DELETE.
 $out['blackAgain'] = call('POST', "/user/black/cid/$cid");
 $out['longAgo'] = call('GET', '/report/push/date/2020-11-30');
 $out['usersLongAgo'] = call('GET', '/report/user/date/2020-11-30');
@@ -142,7 +142,7 @@ $secretThen = [$secret, $secret = 'wrong'][0];
 $out['wrongSecret'] = authenticate();
 $secret = $secretThen;
 $out['revoked'] = call('DELETE', "/auth/$token");
-// The stale token goes along with the new authentication.
+// The stale token is sent with the new authentication.
 $out['refused'] = call('GET', "/user/status/$cid");
 $out['renewed'] = authenticate();
 $out['after'] = call('GET', "/user/status/$cid");

@@ -1,14 +1,14 @@
-// Makes a disk fail on command: loaded with LD_PRELOAD in front of the C library, it looks at every call on a file below
-// LONGWIRE_FAULT_FOLDER and does what the file LONGWIRE_FAULT_CONTROL says at that moment. Its one line is
+// Makes a disk fail on command. It is loaded with LD_PRELOAD before the C library and intercepts every call on a file below
+// LONGWIRE_FAULT_FOLDER. The file LONGWIRE_FAULT_CONTROL selects the current fault. Its one line is
 //
-//     sync-fails [PART]       fsync and fdatasync answer EIO
-//     sync-hangs [PART]       they wait until the control file says something else
+//     sync-fails [PART]       fsync and fdatasync return EIO
+//     sync-hangs [PART]       they wait until the control file changes
 //     full COUNT [PART]       COUNT more bytes may be written, the last of them by a short write, then ENOSPC
-//     write-fails [PART]      writes answer EIO
-//     read-fails [PART]       reads answer EIO
-//     read-only [PART]        opening for writing, making, renaming and removing answer EROFS
+//     write-fails [PART]      writes return EIO
+//     read-fails [PART]       reads return EIO
+//     read-only [PART]        opening for writing, creating, renaming and removing return EROFS
 //
-// and PART restricts it to paths that contain it. No file, or an empty one: all is well.
+// and PART restricts it to paths that contain it. A missing or empty file means no fault.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,7 +31,9 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char last_line[512];
 static long long room;
 
-/// What the control file says of `path`. System calls are made directly: the library's are ours.
+/// Returns the fault of `path` in the control file.
+///
+/// System calls are made directly, because this library replaces the C library's functions.
 static enum fault fault_of(const char *path) {
     const char *folder = getenv("LONGWIRE_FAULT_FOLDER"), *control = getenv("LONGWIRE_FAULT_CONTROL");
     if (!folder || !control || strncmp(path, folder, strlen(folder)) != 0) return NONE;
@@ -76,7 +78,7 @@ static int fail(int code) {
     return -1;
 }
 
-/// How many of `count` bytes may be written: -1 with errno set for none.
+/// Returns how many of `count` bytes may be written; -1 with errno set for none.
 static long long allowed(int descriptor, long long count) {
     switch (fault_of_descriptor(descriptor)) {
     case WRITE_FAILS: return fail(EIO);
@@ -111,7 +113,7 @@ ssize_t pwritev(int descriptor, const struct iovec *parts, int part_count, off_t
     if ((size_t)size == whole) {
         return syscall(SYS_pwritev, descriptor, parts, (long)part_count, (long)offset, 0L);
     }
-    // Short: the parts that fit, the last of them cut.
+    // A short write: the parts that fit, the last of them cut.
     size_t done = 0;
     for (int index = 0; index < part_count && done < (size_t)size; index++) {
         size_t part = parts[index].iov_len;

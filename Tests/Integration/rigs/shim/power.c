@@ -1,22 +1,22 @@
-// Records what a process does to the files of a folder, so that a power failure at any instant can be played
-// afterwards. It is loaded with LD_PRELOAD. It writes each change of a file or a name below LONGWIRE_POWER_FOLDER into
-// the log LONGWIRE_POWER_LOG, in the order in which the kernel carried them out, and notes when each sync began and
-// returned. `power_disk.py` reads the log.
+// Records the changes of a process to the files of a folder, so that a power failure at any instant can be replayed afterwards.
+// It is loaded with LD_PRELOAD. It writes each change of a file or a name below LONGWIRE_POWER_FOLDER to the log
+// LONGWIRE_POWER_LOG, in the order in which the kernel performed them, and records when each sync began and returned.
+// `power_disk.py` reads the log.
 //
-// The log is a file of fixed size in shared memory. Its head is a page:
+// The log is a file of fixed size in shared memory. Its header is a page:
 //
 //     0   "LWPOWER1"
-//     8   where the next record begins: a position. Who reads it after an answer knows that the answer came no later.
+//     8   the position of the next record. A reader of it after an answer knows that the answer came no later.
 //     16  1 to hold every change, so that the process can be killed between two changes and not within one; 2 to begin
-//         with that at the end of the journal's next fdatasync, before it is noted
-//     24  1 while a change is under way
+//         with that at the end of the journal's next fdatasync, before it is recorded
+//     24  1 while a change is in progress
 //
 // A record is 32 bytes, then its names (each ended by a zero), then a write's bytes, then zeros up to a multiple of 8:
 //
 //     u32 byte count  u8 kind  u8 flags  u16 bytes of names  u64 inode  u64 offset  u64 length
 //
-// Syncs are not passed on: they take LONGWIRE_POWER_SYNC_MICROSECONDS, more or less, and what they promise is the log's
-// business. So a run does not depend on the disk beneath, and what can happen during a sync has time to happen.
+// Syncs are not forwarded: they take about LONGWIRE_POWER_SYNC_MICROSECONDS, and only the log determines their effect. A run
+// therefore does not depend on the underlying disk, and events during a sync have time to happen.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -101,7 +101,7 @@ __attribute__((constructor)) static void begin(void) {
     unsetenv("LD_PRELOAD");  // a child would write into the same log
 }
 
-// Records. Changes are made one at a time, with the mutex, so that the log's order is the kernel's.
+// Records. The mutex serializes changes, so that the log's order is the kernel's.
 
 static int is_below(const char *path) { return head && strncmp(path, folder, folder_length) == 0; }
 
@@ -148,7 +148,7 @@ static void append(
     errno = code;
 }
 
-/// The inode of a name; 0 for none.
+/// Returns the inode of a name; 0 for none.
 static uint64_t inode_of(const char *path) {
     struct stat status;
     int code = errno;
@@ -157,12 +157,12 @@ static uint64_t inode_of(const char *path) {
     return inode;
 }
 
-/// The inode of a descriptor below the folder, or 0.
+/// Returns the inode of a descriptor below the folder, or 0.
 static uint64_t followed(int descriptor) {
     if (descriptor < 0 || descriptor >= DESCRIPTOR_COUNT) return 0;
     uint64_t known = atomic_load(&inodes[descriptor]);
     if (!known) return 0;
-    // A descriptor that was closed behind our back may be something else by now.
+    // A descriptor that was closed without this library may have another file now.
     struct stat status;
     int code = errno;
     if (fstat(descriptor, &status) != 0 || status.st_ino != known
@@ -189,7 +189,7 @@ static void note_write(
     if (written <= 0) return;
     size_t count = (size_t)written;
     struct stat status;
-    // Whatever its offset says, such a write goes to the end.
+    // Whatever its offset, such a write goes to the end.
     if (fcntl(descriptor, F_GETFL) & O_APPEND && fstat(descriptor, &status) == 0) offset = status.st_size - written;
     if (is_zero(parts, part_count, count)) {
         append(WRITE, IS_ZERO, inode, (uint64_t)offset, count, NULL, NULL, NULL, 0, 0);
@@ -297,7 +297,7 @@ int posix_fallocate64(int descriptor, off64_t offset, off64_t count) {
 
 // Syncing
 
-/// Whether the file is a segment of the journal: the tables' files are synced, too, at instants of their own.
+/// Whether the file is a segment of the journal; the tables' files are synced, too, at other instants.
 static int is_segment(int descriptor) {
     char link[64], name[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -315,7 +315,7 @@ static int synchronize(int descriptor, long number) {
     append(SYNC_BEGINS, flags, inode, 0, 0, NULL, NULL, NULL, 0, 0);
     leave();
     if (sync_microseconds > 0) {
-        // Between a half and one and a half, by the position: a run is not repeatable anyway, its log is.
+        // Between a half and one and a half, by the position. Only a run's log is repeatable, not the run.
         long spread = (long)(began * 2654435761u >> 8) % sync_microseconds;
         struct timespec rest = {.tv_nsec = (sync_microseconds / 2 + spread) * 1000};
         nanosleep(&rest, NULL);
@@ -332,7 +332,7 @@ int fdatasync(int descriptor) { return synchronize(descriptor, SYS_fdatasync); }
 int fsync(int descriptor) { return synchronize(descriptor, SYS_fsync); }
 
 int sync_file_range(int descriptor, off64_t offset, off64_t count, unsigned flags) {
-    // Promises nothing: neither the disk's own cache nor what is needed to find the data is written.
+    // Has no effect: neither the disk's cache nor the metadata to find the data is written.
     if (followed(descriptor)) return 0;
     return (int)syscall(SYS_sync_file_range, descriptor, offset, count, flags);
 }

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""What `longwire-apns` can do, against its fake Apple on this machine: the APNs rows of docs/results/Performance.md.
+"""The capacity of `longwire-apns` with its fake Apple on this machine: the APNs rows of docs/results/Performance.md.
 
     .build/python/bin/python Tests/Benchmarks/apns.py [--runs 3] [--only source,peer,latency,backlog] [--seconds 10] [--json FILE]
 
-The fake has one core for itself and the sender the other (taskset); what feeds the sender shares the fake's core, so that
-nothing but the kernel shares the sender's.
+The fake has one core and the sender the other (taskset); the source of jobs shares the fake's core, so that only the kernel
+shares the sender's.
 
     source   notifications a second, jobs from a handoff API in memory (apns/handoff_source.py)
     peer     the same notifications to the same fake with aioapns on uvloop (apns/peer_aioapns.py), right after `source`
     latency  1,000 pushes a second through a real gateway: from the publisher's clock before its call to the fake's record
     backlog  a real gateway with 10,000 and with 200,000 jobs: notifications a second, memory of the sender
 
-A notification counts when the fake has taken it and the source or the gateway has its result. CPU is the sender's user and
+A notification counts when the fake has accepted it and the source or the gateway has its result. CPU is the sender's user and
 system time, of all its threads, over the measured window. Needs a release build (done here unless --no-build) and
-`deploy/install-dependencies.sh test bench`. Exit code 1: a notification was lost, refused or repeated.
+`deploy/install-dependencies.sh test bench`. Exits with 1 if a notification was lost, refused or repeated.
 """
 
 import argparse
@@ -44,19 +44,19 @@ ROWS = ("source", "peer", "latency", "backlog")
 
 
 def pinned(core):
-    """Words that hold a process to a core; none where that cannot be had."""
+    """Returns words that pin a process to a core, or none if that is impossible."""
     if not shutil.which("taskset") or os.cpu_count() < 2:
         return []
     return ["taskset", "--cpu-list", str(core)]
 
 
 def cpu(pid):
-    """CPU seconds that a process has used, its threads together."""
+    """Returns the CPU seconds of all threads of a process."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def memory(pid, name="Rss"):
-    """Resident bytes of a process now, or at most with `VmHWM`."""
+    """Returns the resident bytes of a process, or their maximum with `VmHWM`."""
     if name == "VmHWM":
         lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     else:
@@ -65,7 +65,7 @@ def memory(pid, name="Rss"):
 
 
 class Window:
-    """Rates and CPU between two looks at a sender, its fake and what feeds it."""
+    """Rates and CPU between two samples of a sender, its fake and its source."""
 
     def __init__(self, apple, sender, feeder):
         self.apple, self.processes = apple, {"sender": sender.pid, "fake": apple.process.pid, "feeder": feeder.pid}
@@ -90,7 +90,7 @@ class Window:
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.found = {}  # what → (goal, unit, [values])
+        self.found = {}  # name → (goal, unit, [values])
 
     def note(self, what, goal, unit, value):
         self.found.setdefault(what, (goal, unit, []))[2].append(value)
@@ -203,7 +203,8 @@ class Bench:
         return gateway
 
     def paced(self, gateway, cids, count, rate, group):
-        """`count` pushes for offline devices, a call of `group` of them at its time, whatever became of those before."""
+        """Sends `count` pushes for offline devices in calls of `group`, each at its time, whether earlier calls have returned or
+        not."""
         token = gateway.authenticate()
         path = f"/v2/{gateway.app['appId']}/push/single/batch/cid"
         headers = {"Content-Type": "application/json;charset=utf-8", "token": token}
@@ -244,13 +245,13 @@ class PinnedGateway(Gateway):
 
     def spawn(self, *arguments, **options):
         if pinned(0):
-            # All threads have the core of the one that starts them.
+            # All threads inherit the core of the one that starts them.
             options["preexec_fn"] = lambda: os.sched_setaffinity(0, {0})
         return super().spawn(*arguments, **options)
 
 
 def register(gateway, count):
-    """Devices with a token each, which then go away; their cids."""
+    """Registers devices with one token each and disconnects them; returns their cids."""
     cids = []
     for number in range(count):
         device = longwire_client.Device("127.0.0.1", gateway.device, gateway.app["appId"])
@@ -263,7 +264,7 @@ def register(gateway, count):
 
 
 def enqueue(gateway, cids, each):
-    """`each` jobs for every device, by lists."""
+    """Enqueues `each` jobs for every device by lists."""
     for _ in range(each):
         made = gateway.api("POST", "push/list/message", {
             "push_message": {"transmission": "x" * 64}, "settings": {"strategy": {"default": 2}, "ttl": 7_200_000},

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Compares what a release build costs with the thresholds in Tests/Benchmarks/check/thresholds.json.
+"""Compares the costs of a release build with the thresholds in Tests/Benchmarks/check/thresholds.json.
 
-    make bench-check                            # builds, installs what is missing, compares
+    make bench-check                            # builds, installs missing tools, compares
     Tests/Benchmarks/bench-check.py [--only WORD] [--record]
 
-Every figure is a count, not a time, so a busy machine does not change it: instructions (callgrind), allocations (a small
-library in front of the C library), system calls (strace), bytes of anonymous memory (smaps). Each is taken from one
-process between two moments, or from two runs of different length, so that the start of the gateway is not in it.
+Every figure is a count, not a time, so a busy machine does not change it: instructions (callgrind), allocations (a small library
+preloaded before the C library), system calls (strace), bytes of anonymous memory (smaps). Each is measured in one process between
+two moments, or in two runs of different length, so that the gateway's start does not count.
 
-A figure above its threshold by more than the tolerance fails. After the comparison each threshold is tightened below what
-was just measured, and the comparison must then fail: a check that cannot fail would be worse than none. --record writes
-what was measured into the file; commit it only with the reason for the change. --only measures what has WORD in its name.
+A figure above its threshold by more than the tolerance fails. After the comparison each threshold is lowered below the measured
+value, and the comparison must then fail, which proves that the check can fail. --record writes the measured values to the file;
+commit it only with the reason for the change. --only measures figures with WORD in their name.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SECTIONS = {"loops": 2}
 
 
 class Bench:
-    """The tools and the programs they look at, in a folder of their own."""
+    """The tools and the measured programs, in a temporary folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -51,7 +51,7 @@ class Bench:
         for program in ("longwired", "longwire-apns"):
             if not (release / program).exists():
                 raise SystemExit(f"bench-check: there is no release build of {program}; run: make bench-check")
-            # Debian 12's valgrind cannot read the debug information that Swift writes; names are enough for a profile.
+            # Debian 12's valgrind cannot read Swift's debug information. Names are enough for a profile.
             subprocess.run(["objcopy", "--strip-debug", release / program, self.folder / program], check=True)
         os.environ["LONGWIRE_BIN_DIR"] = str(self.folder)
         self.shim = self.folder / "allocations.so"
@@ -66,7 +66,7 @@ class Bench:
     # One kind of work each: `load(party, count)` does `count` rounds of it.
 
     def instructions(self, load, small, large, each):
-        """Instructions for each of `each` things a round does."""
+        """Returns the instructions for each of `each` items in a round."""
         def run(count):
             report = self.file("callgrind")
             words = ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={report}"]
@@ -77,7 +77,7 @@ class Bench:
         return (run(large) - run(small)) / (large - small) / each
 
     def system_calls(self, load, small, large, each):
-        """System calls for a thousand of `each` things a round does."""
+        """Returns the system calls for a thousand of `each` items in a round."""
         def run(count):
             report = self.file("strace")
             with lockstep.Gateway(["strace", "-f", "-c", "-o", str(report)], **SECTIONS) as gateway:
@@ -88,7 +88,7 @@ class Bench:
         return 1_000 * (run(large) - run(small)) / (large - small) / each
 
     def allocations(self, load, small, large, each):
-        """Calls that take memory, for each of `each` things a round does."""
+        """Returns the allocations for each of `each` items in a round."""
         report = self.file("allocations")
         report.write_bytes(bytes(8))
         environment = {"LD_PRELOAD": str(self.shim), "LONGWIRE_ALLOCATIONS": str(report)}
@@ -139,7 +139,7 @@ class Bench:
         return (after - before) / large / group
 
     def memory(self, small, large):
-        """Anonymous bytes of the gateway for each further connection, its device's fresh record included."""
+        """Returns the gateway's anonymous bytes for each additional connection, including its device's new record."""
         with lockstep.Gateway(**SECTIONS) as gateway:
             party = lockstep.Party(gateway, small)
             before = self.anonymous(gateway)
@@ -149,7 +149,7 @@ class Bench:
 
     @staticmethod
     def anonymous(gateway):
-        time.sleep(0.5)  # what the last connections left behind; not a condition, only a little more even
+        time.sleep(0.5)  # lets the last connections settle, only to reduce noise
         for line in pathlib.Path(f"/proc/{gateway.process.pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Anonymous:"):
                 return int(line.split()[1]) * 1_024
@@ -175,7 +175,7 @@ def heartbeats(party, count):
 
 
 def measurements(bench):
-    """Name → a function that measures it."""
+    """Returns measuring functions by name."""
     return {
         "live.instructionsPerMessage": lambda: bench.instructions(live(64), 20, 80, 64),
         "live.instructionsPerLoneMessage": lambda: bench.instructions(live(1), 200, 1_200, 1),
@@ -200,7 +200,7 @@ def open_files():
 
 
 def faults(measured, thresholds):
-    """What is wrong, a line each; nothing when every figure has a threshold and keeps it."""
+    """Returns the faults, one line each; none if every figure has a threshold and keeps it."""
     found = []
     for name, value in measured.items():
         entry = thresholds.get(name)
@@ -218,7 +218,7 @@ def faults(measured, thresholds):
 
 
 def prove_that_it_can_fail(measured):
-    """Each figure alone must break the comparison when its threshold stands a fifth below it, or is missing."""
+    """Checks that each figure alone fails the comparison when its threshold is a fifth lower, or missing."""
     for name, value in measured.items():
         tight = {other: {"threshold": figure * 2 + 1, "tolerance": 0.0} for other, figure in measured.items()}
         if faults(measured, tight):

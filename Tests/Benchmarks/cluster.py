@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several gateways on Redis beside the embedded engine, on this machine: the figures of docs/use/Cluster.md, "Speed".
+"""Several gateways on Redis compared with the embedded engine, on this machine: the figures of docs/use/Cluster.md, "Speed".
 
     .build/python/bin/python Tests/Benchmarks/cluster.py [--runs 3] [--only beside,gateways,parts,takeover,handover,register,memory]
         [--seconds 6] [--devices N] [--json FILE] [--no-build] [--folder DIR] [--quiet-within SECONDS]
@@ -10,13 +10,13 @@
               all messages are published at the first one, so that all but one in n cross a link. CPU of all processes
     parts     one gateway with 4, 16, 64 and 256 parts at 20,000/s
     takeover  --devices on four gateways behind an even balancer; SIGKILL of one: the last device that is served again.
-              They come back as the client does: at random within a second, twice as long after each failure
+              They reconnect as the client does: at random within a second, twice as long after each failure
     register  a renewal in registers of 16, 64 and 256 gateways with 256 parts: the server's time by its own count
-    memory    what a registered device and a queued message take in a primary once they are rows there
+    memory    the size of a registered device and of a queued message in a primary once they are rows there
     handover  the same devices; `longwire cluster drain` of one of two gateways: until it owns nothing
 
-CPU is user and system time of a process, all its threads together, by its own clock. Needs a release build (done here
-unless --no-build), redis-server, and as many open files as devices. Exit code 1: a message was lost, refused or repeated.
+CPU is user and system time of a process, all its threads together, by its own clock. Needs a release build (done here unless
+--no-build), redis-server, and as many open files as devices. Exits with 1 if a message was lost, refused or repeated.
 """
 
 import argparse
@@ -84,7 +84,7 @@ class Member(Longwire):
             return json.loads(answer.read())
 
     def owners(self):
-        """The node of each part that is open, None for the others."""
+        """Returns the node of each open partition, None for the others."""
         return [part.get("node") if part.get("state") == "open" else None for part in self.look("/v1/cluster")["parts"]]
 
     def tool(self, *words):
@@ -123,7 +123,7 @@ class Members:
         return iter(self.members)
 
     def wait(self, timeout=60):
-        """Until every part is open, shared out evenly, and all gateways see the same."""
+        """Waits until every partition is open and evenly distributed, and all gateways agree."""
         def look():
             try:
                 maps = [member.owners() for member in self.members]
@@ -154,7 +154,7 @@ class Window:
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.found = {}  # what → (goal, unit, [values])
+        self.found = {}  # name → (goal, unit, [values])
 
     def note(self, what, goal, unit, value):
         self.found.setdefault(what, (goal, unit, []))[2].append(value)
@@ -170,7 +170,7 @@ class Bench:
     def rig(self):
         return RedisRig(is_cluster=False)
 
-    # One gateway beside the embedded engine
+    # One gateway compared with the embedded engine
 
     def beside(self):
         full = ["live", "--devices", "1000", "--in-flight", "4000", "--duration", str(self.options.seconds)]
@@ -204,7 +204,7 @@ class Bench:
         self.note("20,000/s: CPU of its replica a message", "", "µs", paced_servers["replica"])
 
     def beside_redis(self, gateway, rig, words):
-        """What the generator found, and each server's CPU a message over the whole run, its warm-up included."""
+        """Returns the generator's figures, and each server's CPU per message over the whole run, including its warm-up."""
         primary, replica = (server.process.pid for server in rig.servers)
         window = Window(primary=[primary], replica=[replica])
         before = delivered(gateway)
@@ -212,7 +212,7 @@ class Bench:
         count = delivered(gateway) - before
         return found, {name: used / count * 1e6 for name, used in window.end().items()}
 
-    # What more gateways and parts cost
+    # The cost of more gateways and partitions
 
     def gateways(self):
         base = None
@@ -226,7 +226,7 @@ class Bench:
                       used["all gateways"] / base)
 
     def spread(self, members, rig):
-        """Devices at their owners, publishers at the first gateway; CPU microseconds a message."""
+        """Connects devices to their owners and publishes at the first gateway; returns CPU microseconds per message."""
         first = members[0]
         first.bench("idle", "--connections", "1000", "--hold", "0")
         relayed = sum(member.metrics().get("longwire_devices_relayed_total", 0) for member in members)
@@ -281,7 +281,7 @@ class Bench:
             self.note(f"{count} parts, 20,000/s: p50", "", "ms", found["deliver.p50"] / 1e6)
 
 
-    # What a gateway's end costs the devices
+    # The effect of a gateway's end on the devices
 
     def takeover(self):
         self.lose_one("sent to their owners", True)
@@ -326,7 +326,7 @@ class Bench:
         self.note("devices that lost their connection", "", "", found["lost"])
 
 
-    # What stays in Redis
+    # Memory in Redis
 
     def memory(self):
         with self.rig() as rig:
@@ -347,7 +347,7 @@ class Bench:
                   (queued - registered) / count)
 
     def settled_memory(self, gateway, primary):
-        """Bytes that the primary's data take, once the log is empty: all is rows."""
+        """Returns the bytes of the primary's data once the log is empty and all data are rows."""
         gateway.without_connections()
         eventually(lambda: gateway.metrics()["longwire_store_young_rows"] == 0, "that all rows are cold", 180)
         time.sleep(2)
@@ -387,7 +387,7 @@ class Bench:
 
 
 def renewal_script():
-    """The Lua of a renewal, as RegisterScripts.swift has it."""
+    """Returns the Lua of a renewal in RegisterScripts.swift."""
     text = (ROOT / "Sources/Gateway/Gateway/Cluster/RegisterScripts.swift").read_text()
 
     def after(mark):
@@ -398,14 +398,14 @@ def renewal_script():
 
 
 def size_of(reply):
-    """Bytes of a reply on the wire."""
+    """Returns the bytes of a reply on the wire."""
     if isinstance(reply, list):
         return len(str(len(reply))) + 3 + sum(map(size_of, reply))
     return len(reply) + len(str(len(reply))) + 5 if isinstance(reply, bytes) else len(str(reply)) + 3
 
 
 class Returning:
-    """Devices of `longwire-return-benchmark`, registered and connected, in turn at each gateway."""
+    """The devices of `longwire-return-benchmark`, registered and connected at each gateway in turn."""
 
     def __init__(self, members, count):
         self.members, self.count, self.process = members, count, None
@@ -414,12 +414,12 @@ class Returning:
     def __enter__(self):
         lines = []
         for number, member in enumerate(self.members):
-            # Registered a share at each: a relayed connection costs its first gateway two open files.
+            # Each gateway registers a share, because a relayed connection costs its first gateway two open files.
             share = self.count // len(self.members.members) + (number < self.count % len(self.members.members))
             try:
                 member.bench("idle", "--connections", str(share), "--hold", "0")
             except Failed:
-                # The generator does not go where a Close sends it; by then it has registered all.
+                # The generator does not follow a redirect. All devices are registered by then.
                 if not member.advertises:
                     raise
             member.without_connections()
@@ -447,7 +447,7 @@ class Returning:
         return json.loads(self.process.stdout.readline())
 
     def wait(self, condition, timeout=120):
-        """Reports until the sum of them fulfils the condition; the sum."""
+        """Sums reports until they fulfil the condition; returns the sum."""
         total = {"lost": 0, "turnedAway": 0, "lastWelcome": 0, "closes": {}}
 
         def look():
@@ -469,7 +469,7 @@ class Returning:
 
 
 def split_devices(path, owners):
-    """The lines of a devices file by the node that owns the device's part."""
+    """Returns the lines of a devices file by the node that owns the device's partition."""
     shares = {}
     for line in path.read_text().splitlines()[1:]:
         digest = hashlib.sha256(APP["appId"].encode() + b"\0" + line.split()[0].encode()).digest()
@@ -479,12 +479,12 @@ def split_devices(path, owners):
 
 
 def delivered(gateway):
-    """Messages that the gateway has accepted since its start."""
+    """Returns the number of messages that the gateway has accepted since its start."""
     return sum(value for name, value in gateway.metrics().items() if name.startswith("longwire_messages_accepted_total"))
 
 
 def quiet(most):
-    """Waits, at most `most` seconds, until other work leaves this machine nearly alone for two of them."""
+    """Waits at most `most` seconds until this machine is nearly idle for two seconds."""
     def busy():
         words = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
         return sum(words) - words[3] - words[4], sum(words)

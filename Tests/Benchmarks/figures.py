@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The rows of docs/results/Performance.md: measures a release build on this machine and prints each goal with what was reached.
+"""The rows of docs/results/Performance.md: measures a release build on this machine and prints each goal with its result.
 
     Tests/Benchmarks/figures.py [--runs 1] [--only live,idle] [--full] [--growth] [--json FILE] [--no-build]
 
-Without --full it is a short version of everything, in under ten minutes; --full takes the sizes of the goals (a million
-connections, ten million queued messages, five minutes of load) and about an hour a run. --growth measures three sizes of
-each thing that can grow, and fits the growth. Each run has a fresh gateway in a folder of its own (--folder: on the disk
-that is to be measured; default: under .build), which goes with it.
+Without --full it runs a short version of everything in under ten minutes; --full uses the sizes of the goals (a million
+connections, ten million queued messages, five minutes of load) and about an hour a run. --growth measures three sizes of each
+growing quantity and fits the growth. Each run has a new gateway in a temporary folder (--folder: on the disk that is to be
+measured; default: under .build), which is removed.
 """
 
 import argparse
@@ -29,12 +29,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from peers import ADMIN_TOKEN, APP, ROOT, Failed, Longwire  # noqa: E402
 from servers import most_connections  # noqa: E402
 
-# Enough loops that each one's table of descriptors stays some way below the usual hard limit of this kind of machine.
+# Enough loops to keep each one's descriptor table below the usual hard limit of such a machine.
 MANY = {"loops": 56, "loopTables": "own", "limits": {"connections": 1_100_000, "connectionsBeforeHello": 65_536}}
 
 
 def counted(value, unit):
-    """A figure as people read it; times come in nanoseconds."""
+    """Returns a figure in a readable form; times are in nanoseconds."""
     if value is None:
         return "–"
     match unit:
@@ -48,7 +48,7 @@ def counted(value, unit):
 
 
 def memory(pid):
-    """Resident bytes of a process."""
+    """Returns the resident bytes of a process."""
     text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Rss:")) * 1024
 
@@ -60,7 +60,7 @@ def disk(folder):
 class Figures:
     def __init__(self, options):
         self.options = options
-        self.found = {}  # what → (goal, unit, [values], command)
+        self.found = {}  # name → (goal, unit, [values], command)
 
     def gateway(self, **sections):
         return Longwire(self.options.folder, self.options.binaries, **sections)
@@ -71,7 +71,7 @@ class Figures:
         print(f"  {what}: {counted(value, unit)}", file=sys.stderr, flush=True)
 
     def bench(self, words, rows, warm=0, **sections):
-        """A fresh gateway, devices that are registered already, one run of the generator."""
+        """Runs the generator once with a new gateway and registered devices."""
         with self.gateway(**sections) as server:
             if warm:
                 server.bench("idle", "--connections", str(warm), "--hold", "0", "--timeout", "1800")
@@ -87,7 +87,7 @@ class Figures:
         hold = "150" if self.options.full else "20"
         with self.gateway(**(MANY if self.options.full else {})) as server:
             server.bench("idle", "--connections", str(count), "--hold", "0", "--timeout", "1800")
-            # A process that held connections would reuse what it freed and look too lean.
+            # A process that held connections would reuse freed memory and appear too small.
             server.process.send_signal(signal.SIGTERM)
             server.process.wait(120)
             server.restart()
@@ -170,7 +170,7 @@ class Figures:
         self.note("boot: disk for each queued message", "", "B", size / count, command)
 
     def boot_with(self, count):
-        """Enqueues until `count` are accepted, kills the process in the middle of the load, starts it again."""
+        """Enqueues until `count` are accepted, kills the process under load, restarts it."""
         devices = max(1_000, count // 900)
         with self.gateway(limits={"connections": 40_000}) as server:
             each = str(count // devices + 50)
@@ -196,7 +196,7 @@ class Figures:
             return seconds, memory(server.process.pid), disk(server.folder / "data")
 
     def disk(self):
-        """What a queued message takes on disk, and what is left of it when it was acked."""
+        """Measures a queued message on disk, and the remains after its ack."""
         devices, seconds = (10_000, "20") if self.options.full else (2_000, "5")
         words = ["http", "--connections", "16", "--devices", str(devices), "--batch", "100", "--duration", seconds]
         command = "figures.py --only disk" + (" --full" if self.options.full else "")
@@ -205,7 +205,7 @@ class Figures:
             data = server.folder / "data"
             before = disk(data)
             count = server.bench(*words)["accepted"]
-            # What is new stays in the journal for a minute, then it is moved, or what ended removed and merged away.
+            # New rows stay in the journal for a minute. Then they are moved, or removed and merged if they ended.
             queued = self.settled_disk(data, 75)
             self.note("disk for each queued message", "", "B", (queued - before) / count, command)
             server.bench("offline", "--devices", str(devices), "--messages", "1", "--drain", "600")
@@ -217,7 +217,7 @@ class Figures:
         self.expired_disk(devices, command)
 
     def expired_disk(self, devices, command):
-        """What is left on disk of messages that nobody fetched in their time, moved to the ordered store before that."""
+        """Measures the remains on disk of expired messages that were moved to the ordered store before."""
         count, milliseconds = devices * 50, 240_000
         with self.gateway() as server:
             server.bench("idle", "--connections", str(devices), "--hold", "0")
@@ -240,7 +240,7 @@ class Figures:
 
     @staticmethod
     def push(server, cids, count, milliseconds):
-        """`count` messages in batches of a hundred, each with its request id, over one connection."""
+        """Pushes `count` messages in batches of a hundred, each with its request id, over one connection."""
         host, port = "127.0.0.1", server.addresses["http"]
         connection = http.client.HTTPConnection(host, port, timeout=60)
 
@@ -264,7 +264,8 @@ class Figures:
         connection.close()
 
     def settled_disk(self, data, least):
-        """The folder's size when it has not changed by a hundredth for half a minute, `least` seconds from now or later."""
+        """Returns the folder's size once it has changed by less than a hundredth for half a minute, after at least `least`
+        seconds."""
         sizes = []
         end = time.monotonic() + 600
         began = time.monotonic()
@@ -277,8 +278,9 @@ class Figures:
         return sizes[-1]
 
     def steady(self):
-        """Minutes of enqueues with an armed job each, spilling all the while; a stall would be a long commit."""
-        # Forty million take five minutes and more.
+        """Enqueues with an armed job each for minutes, with constant moves to the ordered store; a stall would be a long commit.
+        """
+        # Forty million take more than five minutes.
         devices, messages = (40_000, 1_000) if self.options.full else (10_000, 40)
         queue = {"messages": 1_000_000, "bytes": 1 << 30}
         with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
@@ -321,13 +323,13 @@ class Figures:
         self.fit("CPU a drained message, by messages a device", drains, "ns")
 
     def fit(self, what, points, unit):
-        """The exponent between first and last size: 1 is linear, 0 does not grow."""
+        """Returns the exponent between first and last size: 1 is linear, 0 does not grow."""
         (first, low), (last, high) = points[0], points[-1]
         exponent = math.log(high / low) / math.log(last / first) if low > 0 and high > 0 else float("nan")
         text = ", ".join(f"{count:,}: {counted(value, unit) if unit != 'ns' else counted(value, 'µs')}" for count, value in points)
         print(f"| {what} | {text} | n^{exponent:.2f} |", flush=True)
 
-    # Looking at the gateway
+    # Queries of the gateway
 
     def metric(self, server, name):
         request = urllib.request.Request(

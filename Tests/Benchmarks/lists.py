@@ -3,7 +3,8 @@
 
     LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/lists.py [--devices 1000] [--calls 150]
 
-The devices are registered and away, so that what is measured is the gateway's part. The calls' bodies are made beforehand.
+The devices are registered and disconnected, so that only the gateway's part is measured. The calls' bodies are created
+beforehand.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from gateway import Gateway  # noqa: E402
 
 
 def drive(gateway, token, path, bodies, connections):
-    """All bodies over the given number of connections; the seconds it took."""
+    """Sends all bodies over the given number of connections; returns the seconds."""
     waiting = list(bodies)
     lock, failures = threading.Lock(), []
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a flooding app costs its neighbour: the neighbour's latencies calm and flooded, in one run, and its deadlines.
+"""The cost of a flooding app for another app: its latencies without and with the flood, in one run, and its deadlines.
 
     LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200] [--short 256] [--apart]
 
-App A floods native publishes at absent devices, at slow readers and at devices with push mode off. It has no sender service
-and asks the widest tag queries. App B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
-broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway. With `--apart` it floods another
-gateway on the same machine: what the neighbour's latencies are then is the machine's doing.
+App A floods native publishes to disconnected devices, slow readers and devices with push mode off. It has no sender service and
+makes the widest tag queries. App B sends at a fixed rate to live devices and has a retry, an expiry, a fallback and a scheduled
+broadcast. The flooder runs at the lowest priority, because it shares the machine with the gateway. With `--apart` it floods
+another gateway on the same machine, which shows the latencies that the machine itself causes.
 
-With `--short` both apps push over HTTP instead, and each push has a connection of its own; the flooder has that many at once.
+With `--short` both apps push over HTTP instead, and each push has its own connection; the flooder has that many at once.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Longwire beside its peers: every figure of the speed contract, each as a ratio of one run on one machine.
+"""Longwire compared with its peers: every figure of the speed contract, each as a ratio of one run on one machine.
 
     Tests/Benchmarks/peers.py [--runs 3] [--full] [--only live,http] [--json FILE] [--markdown FILE]
 
-Each run measures Longwire and its peer one right after the other, with a fresh process for each. Every second run begins with
-the peer. A figure is the ratio within one run. The table has its median and range over the runs, the goal, and whether the
-median reaches it. On a busy machine no goal of a rate or a latency is claimed. The loads, in the order in which they run:
+Each run measures Longwire and its peer one right after the other, with a new process for each. Every second run begins with the
+peer. A figure is the ratio within one run. The table has its median and range over the runs, the goal, and whether the median
+reaches it. On a busy machine no goal of a rate or a latency is claimed. The loads, in the order in which they run:
 
     live       publish → deliver → ack, 19,000 devices: Longwire with fsync, a bare router in C, mosquitto QoS 1 storing nothing;
                and the journal's bytes a message
@@ -23,10 +23,10 @@ median reaches it. On a busy machine no goal of a rate or a latency is claimed. 
 
 Only when --only names them: absent (mosquitto), stream (Redis with one stream for all), bare-paced (bare router).
 
-A peer that is not installed is named in the table with what to do; the other figures are measured. Everything is on loopback
-and in a folder of its own, which must be on the disk that is to be measured (--folder; default: under .build). What is started
-is stopped by its process id, and the folder is removed. Needs `swift build -c release` (done here unless --no-build), a C
-compiler, and `deploy/install-dependencies.sh bench`. Exit code 1: a load failed; its rows say how.
+A peer that is not installed is named in the table with advice; the other figures are measured. Everything is on loopback and in a
+temporary folder, which must be on the disk that is to be measured (--folder; default: under .build). All started processes are
+stopped by process id, and the folder is removed. Needs `swift build -c release` (done here unless --no-build), a C compiler, and
+`deploy/install-dependencies.sh bench`. Exits with 1 if a load failed; its rows have the reason.
 """
 
 import argparse
@@ -77,12 +77,12 @@ class Loads:
 
     @staticmethod
     def warm(server, devices):
-        """Registers the devices: that, and the page faults of a fresh process, are no part of what is compared."""
+        """Registers the devices, so that neither that nor the page faults of a new process are measured."""
         server.bench("idle", "--connections", str(devices), "--hold", "0")
         server.without_connections()
 
     def benched(self, make, devices, *words):
-        """A side that `longwire bench` loads with these words, in a fresh process."""
+        """Returns a side that `longwire bench` loads with these words, in a new process."""
         def run():
             with make() as server:
                 self.warm(server, devices)
@@ -91,7 +91,7 @@ class Loads:
         return run
 
     def driven(self, kind, program, mode, *words):
-        """A side that one of the drivers in C loads."""
+        """Returns a side that one of the drivers in C loads."""
         def run():
             with kind(self.settings.folder, program) as server:
                 driver = self.settings.folder / f"{program}_load"
@@ -122,7 +122,7 @@ class Loads:
         }
 
     def journalled(self, devices, *words):
-        """A live run, and the bytes that the journal took for a message; those of the Hellos are measured and taken off."""
+        """Measures a live run with the journal's bytes per message; the bytes of the Hellos are subtracted."""
         def run():
             with self.gateway() as server:
                 self.warm(server, devices)
@@ -173,7 +173,8 @@ class Loads:
             theirs = ["--devices", str(streams), "--messages", str(devices * messages // streams), "--in-flight", "2000"]
         return {
             "longwire": self.benched(self.gateway, devices, "offline", "--devices", str(devices), *words),
-            # Redis reads 16 KiB of a connection before it syncs: with two, its groups are small and it is six times as slow.
+            # Redis reads 16 KiB of a connection before it syncs. With two connections its groups are small and it is six times as
+            # slow.
             "redis-server": self.driven(Redis, "redis", "enqueue", *theirs, "--senders", "32"),
         }
 
@@ -196,7 +197,7 @@ class Loads:
                  "--in-flight", "2000"]
         return {
             "longwire": self.benched(self.gateway, 10_000, "offline", *words, "--handshakes", "1000"),
-            # mosquitto's listen backlog is a hundred: with more handshakes in flight it only waits for lost SYNs to return.
+            # mosquitto's listen backlog is a hundred: with more handshakes in flight it only waits for retransmitted SYNs.
             "mosquitto": self.driven(Mosquitto, "mqtt", "absent", *words, "--handshakes", "64"),
         }
 
@@ -220,7 +221,7 @@ class Loads:
         return {"longwire": self.enqueue_for_minutes}
 
     def enqueue_for_minutes(self):
-        """Samples a load that would go on; it and the gateway are ended once the window is over."""
+        """Samples an endless load; it and the gateway are ended after the window."""
         start, seconds = self.settings.window
         queue = {"messages": 1_000_000, "bytes": 1 << 30}
         with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
@@ -246,7 +247,7 @@ class Loads:
             finally:
                 load.kill()
                 load.wait()
-                # What is queued is not wanted: a clean stop would only take longer.
+                # The queued messages are not needed, and a clean stop would only take longer.
                 server.process.kill()
                 server.process.wait()
         rate = contract.rate_between(counts, start, start + seconds)
@@ -265,7 +266,7 @@ class Loads:
         }
 
     def answered_by_nginx(self, words):
-        """The same requests; nginx has two workers, so the CPU is that of all its processes over all requests."""
+        """Sends the same requests to nginx; the CPU is that of all its processes, including two workers, over all requests."""
         with Nginx(self.settings.folder, self.settings.binaries) as server:
             before = server.cpu()
             found = server.bench(*words)
@@ -286,15 +287,15 @@ class Loads:
         return {"longwire": self.queued_and_ended}
 
     def queued_and_ended(self):
-        """Pushes with a job each to absent devices with tokens, moved to the ordered store; then the devices fetch them.
+        """Pushes with a job each to disconnected devices with tokens, moved to the ordered store; then the devices fetch them.
 
-        The files of the ordered store are counted, the journal is not. They are counted when no young row is left and
-        merging is over.
+        Only the files of the ordered store count, not the journal. They are measured when no young row is left and merging has
+        ended.
         """
         devices, each = 10_000, self.settings.queued // 10_000
         queue = {"messages": 100_000, "bytes": 1 << 30}
         with self.gateway(apps=[{**APP, "apns": {"topic": "com.example.peers"}, "queue": queue}]) as server:
-            # A Hello of this mode carries a token; its own job a device is settled.
+            # A Hello of this mode has a token. Each device's own job is settled.
             server.bench("handoff", "--devices", str(devices), "--messages", "1")
             lines = (server.data / "bench-devices").read_text().splitlines()[1:]
             Pusher(server, [line.split()[0] for line in lines]).push(devices * each)
@@ -315,7 +316,7 @@ class Loads:
 
     @staticmethod
     def settled_files(server):
-        """The size of the ordered store's files once all rows are there and merging has stood still for ten seconds."""
+        """Returns the size of the ordered store's files once all rows are there and merging has paused for ten seconds."""
         sizes, end = [], time.monotonic() + 600
         while time.monotonic() < end:
             found = server.metrics()
@@ -391,7 +392,7 @@ class Pusher:
 
 
 def busy_cores(tries=5):
-    """Cores that the rest of the machine uses before a load begins: waits some seconds for less than a tenth of one."""
+    """Returns the cores that other processes use before a load; waits a few seconds for less than a tenth of one."""
     for _ in range(tries):
         found = used_cores(1.0)
         if found < 0.1:
@@ -400,7 +401,7 @@ def busy_cores(tries=5):
 
 
 def used_cores(seconds):
-    """Cores that everything on this machine used, on average over some seconds."""
+    """Returns the cores that all processes used on average over some seconds."""
     def look():
         words = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         return sum(words), words[3] + words[4]
@@ -411,13 +412,13 @@ def used_cores(seconds):
 
 
 class Campaign:
-    """The runs of all loads, and what became of each."""
+    """The runs of all loads, with their results."""
 
     def __init__(self, settings, loads):
         self.settings, self.loads = settings, loads
         self.measured = {name: [] for name in settings.chosen}
         self.absent, self.failed = {}, []
-        self.busy = {name: 0.0 for name in settings.chosen}  # the most of all runs
+        self.busy = {name: 0.0 for name in settings.chosen}  # the maximum of all runs
 
     def run(self):
         for number in range(1, self.settings.runs + 1):
@@ -436,7 +437,7 @@ class Campaign:
         for side, run in sides if number % 2 else reversed(sides):
             try:
                 found[side] = run()
-            except Exception as problem:  # the other loads go on; the exit code tells
+            except Exception as problem:  # the other loads still run; the exit code reports the failure
                 self.absent[name, side] = " ".join(str(problem).split())[:300]
                 if not isinstance(problem, Missing):
                     self.failed.append(f"{name}, {side}, run {number}: {type(problem).__name__}: {problem}")
@@ -499,7 +500,7 @@ def parse(arguments):
     if settings.runs < 1 or settings.queued < 10_000:
         parser.error("--runs is at least 1, --queued at least 10000")
     settings.seconds = settings.seconds or (10.0 if settings.full else 4.0)
-    # The first seconds spill nothing and say little about the minutes after them.
+    # The first seconds move no rows and are not representative of later minutes.
     settings.window = (0, 300) if settings.full else (20, 30)
     return settings
 
@@ -528,7 +529,7 @@ def main():
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="peers.", dir=parent) as folder:
         settings.folder = pathlib.Path(folder).resolve()
-        # nginx gives up root for its workers, which look into its folder.
+        # nginx drops root for its workers, which read its folder.
         settings.folder.chmod(0o711)
         try:
             servers.compile_programs(settings.folder)

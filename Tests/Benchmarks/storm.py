@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""A reconnect storm beside sessions that go on, with the governor and without: the figures of docs/results/Performance.md, "Storms".
+"""A reconnect storm beside live sessions, with and without the admission control: docs/results/Performance.md, "Storms".
 
     .build/python/bin/python Tests/Benchmarks/storm.py [--runs 3] [--devices 15000] [--rate 2000] [--seconds 3]
         [--durability fsync|os] [--only governed,free,apart] [--nice 0] [--no-build] [--folder DIR] [--binaries DIR]
 
-Each run starts a gateway of its own, registers the devices, and publishes --rate messages a second to 200 sessions: first
-alone (calm), then while all devices connect at once, as `longwire-return-benchmark` does for the client. The programs that
-make the load share the machine with the gateway.
+Each run starts its own gateway, registers the devices, and publishes --rate messages a second to 200 sessions: first alone
+(calm), then while all devices connect at once, as `longwire-return-benchmark` does for the client. The programs that make the
+load share the machine with the gateway.
 
     governed  the defaults
-    free      slices and waits as long as the configuration allows, so that a turn welcomes all that it has accepted
-    apart     the storm reaches another gateway of the same machine: what the sessions' latencies are then is the machine's doing
+    free      the longest slices and waits that the configuration allows, so that a turn welcomes all accepted devices
+    apart     the storm reaches another gateway of the same machine, which shows the latencies that the machine itself causes
 
-Exit code 1: a message was lost, or a device was not back within a minute.
+Exits with 1 if a message was lost, or a device was not back within a minute.
 """
 
 import argparse
@@ -36,7 +36,7 @@ KINDS = {"governed": {}, "free": {"welcomeSliceMicroseconds": 100_000, "welcomeW
 
 
 class Storm:
-    """All devices of a file, connecting at once; `back()` tells when the last one was welcome."""
+    """All devices of a file, connecting at once; `back()` returns when the last one was welcomed."""
 
     def __init__(self, gateway, devices, count, niceness):
         words = [str(gateway.binaries / "longwire-return-benchmark"), "--handshakes", str(count), APP["appId"], str(devices),
@@ -165,7 +165,7 @@ def main():
         options.folder = pathlib.Path(folder)
         bench = Bench(options)
         for run in range(options.runs):
-            # In turn, so that what else the machine does is the same for both.
+            # Alternating, so that other load of the machine affects both equally.
             for kind in options.only.split(","):
                 print(f"run {run + 1}, {kind}", file=sys.stderr, flush=True)
                 try:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What TLS costs: full handshakes a second of one core against OpenSSL's own server, and memory of idle connections.
+"""The cost of TLS: full handshakes a second of one core compared with OpenSSL's server, and memory of idle connections.
 
     LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/tls.py [handshakes|memory] [--runs 3]
 
 `handshakes`: the gateway (one loop) or `openssl s_server` is pinned to one core, `openssl s_time -new` to the other, with a P-256
-certificate and TLS 1.3. The client costs more than the server, so the rate of the clock would be the client's; what counts is the
-processor time that the server takes for each handshake, by /proc/PID/stat. The two take turns, so that both
-have the machine's good and bad seconds. `memory`: resident memory of the gateway for each of many idle connections, by /proc/PID/status.
+certificate and TLS 1.3. The client costs more than the server, so the wall-clock rate would be the client's. The figure is
+therefore the server's processor time per handshake, from /proc/PID/stat. The two alternate, so that the machine's good and bad
+seconds affect both. `memory`: resident memory of the gateway for each of many idle connections, from /proc/PID/status.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def secure(certificate, gateway):
 
 
 def shake(port, pid, seconds):
-    """Handshakes with a server, and how many it does in a second of a core."""
+    """Returns the number of handshakes with a server, and its handshakes in a second of a core."""
     began = processor_seconds(pid)
     words = ["taskset", "-c", "1", "openssl", "s_time", "-connect", f"127.0.0.1:{port}", "-new", "-tls1_3", "-time", str(seconds)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 60)
@@ -84,7 +84,7 @@ def handshakes(certificate, runs, seconds):
 
 
 def idle(gateway, count, make):
-    """Bytes of the gateway for each connection that `make` makes; a first hundred pays for what all share."""
+    """Returns the gateway's bytes for each connection that `make` creates, after a first hundred for shared memory."""
     kept = [make() for _ in range(100)]
     time.sleep(1)
     before = resident(gateway.process.pid)
@@ -107,7 +107,7 @@ def memory(certificate, authority_file, runs, count):
             port = gateway.https if secured else gateway.http
             plain = socket.create_connection(("127.0.0.1", port), timeout=10)
             one = trusting.wrap_socket(plain, server_hostname="localhost") if secured else plain
-            # One call, so that nothing of the handshake is outstanding.
+            # One call, so that the handshake is complete.
             one.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
             assert b"200" in one.recv(4_096)
             return one

@@ -1,8 +1,8 @@
-"""Live messages through a WebSocket beside plain frames: the same run, by turns, against one gateway.
+"""Live messages through a WebSocket compared with plain frames: alternating runs against one gateway.
 
     python websocket.py [--runs 3] [--seconds 5]
 
-LONGWIRE_BIN names the folder of the built programs. Prints each pair and its ratio; ends with 1 when a ratio is below 0.8.
+LONGWIRE_BIN names the folder of the built programs. Prints each pair and its ratio; exits with 1 if a ratio is below 0.8.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks the types of the client's modules as an Apple build sees them: for macOS 13, whose standard library is that of
-# iOS 16, without OpenSSL, libevent, RocksDB, simdjson and curl in reach. No Apple SDK is needed. The toolchain's own
-# interface of the standard library carries the versions since when each declaration exists, and Tests/Support/AppleStubs declares
-# the little that the client uses of Darwin, Foundation, CryptoKit, Network and Security. So this finds what is too new,
-# what is not there and what has another type in the stubs. It does not replace a build on a Mac.
+# Checks the types of the client's modules as in an Apple build: for macOS 13, whose standard library is that of iOS 16, without
+# OpenSSL, libevent, RocksDB, simdjson and curl. No Apple SDK is needed. The toolchain's own interface of the standard library has
+# the version of each declaration. Tests/Support/AppleStubs declares the parts of Darwin, Foundation, CryptoKit, Network and
+# Security that the client uses. The check finds declarations that are too new, missing, or of another type in the stubs. It does
+# not replace a build on a Mac.
 #
 #   Tests/Checks/check-client.sh               checks Sources/Core/Wire, Sources/Client/LongwireClient and Examples/iOS
 #   Tests/Checks/check-client.sh --self-test   shows that it would notice a breach
@@ -11,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target=x86_64-apple-macosx13.0
-# The most lines, blank ones and comments left out, of each platform's side of Sources/Client/LongwireClient/ClientTransport.swift.
+# The maximum number of lines, without blank lines and comments, of each platform's part of
+# Sources/Client/LongwireClient/ClientTransport.swift.
 side_limit=200
 
 toolchain=$(swiftc -print-target-info)
@@ -27,7 +28,7 @@ for feature in ExistentialAny InferIsolatedConformances InternalImportsByDefault
 done
 library=(-package-name longwire -parse-as-library)
 
-# The standard library's interface, made to be read for the target.
+# Prepares the standard library's interface for the target.
 prepare() {
     local module interface text
     mkdir -p "$folder/resources/macosx" "$folder/modules"
@@ -38,19 +39,19 @@ prepare() {
         mkdir -p "$(dirname "$interface")"
         text=$(sed -E -e "s/-target [a-z0-9_]+-unknown-linux-gnu/-target $target/" -e 's/^ *@backDeployed\([^)]*\)//' \
             "$resources"/linux/"$module".swiftmodule/x86_64-unknown-linux-gnu.swiftinterface)
-        # Its own newer parts use each other without saying so on this platform.
+        # The standard library's newer parts use each other without availability checks on this platform.
         [ "$module" = Swift ] || text=${text/-swift-version/-disable-availability-checking -swift-version}
         printf '%s\n' "$text" >"$interface.new"
         mv "$interface.new" "$interface"
     done
-    # What a debug build links; empty here.
+    # The module that a debug build links; empty here.
     [ -f "$folder/modules/SwiftOnoneSupport.swiftmodule" ] || emit SwiftOnoneSupport -O Tests/Support/AppleStubs/SwiftOnoneSupport.swift
     for module in Darwin Dispatch Foundation Security CryptoKit Network UserNotifications UIKit; do
         emit "$module" "Tests/Support/AppleStubs/$module.swift" || return 1
     done
 }
 
-# Makes the module $1 of the files behind it.
+# Builds the module $1 from the files in the other arguments.
 emit() {
     local module=$1
     shift
@@ -58,7 +59,7 @@ emit() {
         "$folder/modules/$module.swiftmodule" "$@"
 }
 
-# Prints what is wrong with Wire in the folder $1 and LongwireClient in $2; fails when something is.
+# Prints the errors of Wire in the folder $1 and LongwireClient in $2; fails if there are any.
 check() {
     local side count
     for side in Apple Linux; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Holds the sources to one clock. Whatever is stored or becomes due is in gateway time (docs/Architecture.md, "Clocks"),
-# so that a wrong wall clock deletes nothing. Only Platform reads the wall clock, and only Gateway/Clock asks Platform for it.
-# What Gateway/Clock gives on is for log lines and other programs. The programs that are clients have no gateway time.
+# Checks that the sources use one clock. Stored and due times are in gateway time (docs/Architecture.md, "Clocks"), so that a
+# wrong wall clock deletes nothing. Only Platform reads the wall clock, and only Gateway/Clock calls Platform for it.
+# Gateway/Clock passes wall times only to log lines and other programs. The client programs have no gateway time.
 #
 #   Tests/Checks/check-clocks.sh               checks Sources/
 #   Tests/Checks/check-clocks.sh --self-test   shows that it would notice a breach
@@ -15,10 +15,10 @@ may_name='^([^/:]+/)?(Platform/SystemClock[.]swift|LongwireClient/System[.]swift
 may_wrap='^([^/:]+/)?(Platform/SystemClock[.]swift|Gateway/Clock/[A-Za-z]+[.]swift|LoadGenerator/.*|CommandLineTool/Store/[A-Za-z]+[.]swift|APNsSender/[A-Za-z]+[.]swift|FakeAPNs/[A-Za-z]+[.]swift):'
 may_show='^([^/:]+/)?(Gateway/Clock/[A-Za-z]+[.]swift|Gateway/Logging/Log[.]swift|Gateway/Outbound/(HookDispatcher|FeedPoster)[.]swift|Gateway/Lifecycle/(Gateway|StartWait)[.]swift):'
 
-# Prints each breach under the folder $1; fails when there is one.
+# Prints each breach under the folder $1; fails if there are any.
 check() {
     local lines breaches
-    # Comments may name what they like.
+    # Comments may use these words.
     lines=$(cd "$1" && grep -rnE --include='*.swift' --include='*.h' --include='*.c' --include='*.cpp' --include='*.hpp' \
         "(^|[^A-Za-z0-9_.])($names)|wallMilliseconds|ClockReader[.]wall" . | sed 's|^[.]/||' |
         grep -vE '^[^:]*:[0-9]+:[ ]*//' || true)

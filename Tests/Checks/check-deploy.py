@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds deploy/ to what can be checked without Docker and Kubernetes: neither runs where this project is tested.
+"""Checks deploy/ without Docker and Kubernetes, because neither runs where this project is tested.
 
-yamllint reads every YAML file, kubernetes-validate holds the manifests to the schemas of Kubernetes, hadolint reads the Dockerfile.
-The rest is ours: names that must agree, times that must suffice, files that must exist.
+yamllint checks every YAML file, kubernetes-validate checks the manifests against the schemas of Kubernetes, hadolint checks the
+Dockerfile. The other checks are here: names that must agree, times that must suffice, files that must exist.
 
     Tests/Checks/check-deploy.py               after `deploy/install-dependencies.sh lint`
     Tests/Checks/check-deploy.py --self-test   shows that it would notice a breach
@@ -27,7 +27,7 @@ def run(*words):
 
 
 def documents(folder):
-    """Every object of the manifests by kind and name."""
+    """Returns every object of the manifests by kind and name."""
     found = {}
     for path in sorted(folder.glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
@@ -42,7 +42,7 @@ def limit(text, name, default):
 
 
 def longest_stop(text):
-    """Seconds, as the gateway itself counts them (Gateway.longestStopMilliseconds)."""
+    """Returns seconds as the gateway computes them (Gateway.longestStopMilliseconds)."""
     return limit(text, "drainSeconds", 2) + 3 * limit(text, "stopTimeoutSeconds", 10) + 10
 
 
@@ -130,7 +130,7 @@ def check(deploy):
     manifests = [path for path in sorted((deploy / "kubernetes").glob("*.yaml")) if path.name != "kustomization.yaml"]
     for path in manifests:
         faults += run(LINT / "kubernetes-validate", "--strict", "--quiet", path)
-    # Versions of Debian's packages are the image's; a shell with pipes is not used.
+    # The image determines the versions of Debian's packages, and no shell with pipes is used.
     faults += run(LINT / "hadolint", "--ignore", "DL3008", deploy / "docker/Dockerfile")
     faults += run("shellcheck", "-s", "sh", *(path for path in sorted((deploy / "debian").rglob("p*")) if path.is_file() and not path.suffix))
     faults += run("shellcheck", deploy / "debian/build.sh", deploy / "compose/make-secrets.sh")

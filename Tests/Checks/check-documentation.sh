@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the documentation of LongwireClient with DocC: a link that leads nowhere, or a malformed comment, fails.
+# Builds the documentation of LongwireClient with DocC. A broken link or a malformed comment fails.
 #
 #   Tests/Checks/check-documentation.sh [MODULES]   the folder of built modules; .build/debug/Modules by default
 #   Tests/Checks/check-documentation.sh --self-test [MODULES]   shows that a broken link is found

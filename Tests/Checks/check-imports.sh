@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Holds every module to the imports that docs/Architecture.md allows it: only a wrapper imports its C module, and the
-# pure modules import nothing that can block, read a clock or touch a socket.
+# Checks every module's imports against docs/Architecture.md. Only a wrapper imports its C module. The pure modules import nothing
+# that can block, read a clock or use a socket.
 #
 #   Tests/Checks/check-imports.sh               checks Sources/, and that of Tests/ only test targets use @testable
 #   Tests/Checks/check-imports.sh --self-test   shows that it would notice a breach
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# module: what it may import. A folder deeper than a module (Gateway/Outbound) widens its module's list.
+# module: its allowed imports. A folder below a module (Gateway/Outbound) extends its module's list.
 rules='
 Structures:
 Wire:
@@ -61,7 +61,7 @@ check_wrappers() {
     }' <<<"$1"
 }
 
-# Prints each breach under the folder $1; fails when there is one.
+# Prints each breach under the folder $1; fails if there are any.
 check() {
     find "$1" -name '*.swift' | LC_ALL=C sort | xargs --no-run-if-empty awk -v root="$1/" -v rules="$rules" '
         BEGIN {
@@ -85,7 +85,7 @@ check() {
                 known[module] = 1
             }
         }
-        # An import may carry attributes, an access level and a kind: @testable public import struct A.B
+        # An import may have attributes, an access level and a kind: @testable public import struct A.B
         /^[ \t]*(@[A-Za-z_]+(\([^)]*\))?[ \t]+)*((public|package|internal|fileprivate|private)[ \t]+)?import[ \t]/ {
             text = $0
             sub(/^.*import[ \t]+/, "", text)
@@ -99,10 +99,10 @@ check() {
         END { exit breaches }'
 }
 
-# Only a test target may ask for what a module hides: what is built in release, as the fuzzer is, cannot. Prints each breach below $1.
+# Only test targets may use @testable, because release builds such as the fuzzer's cannot. Prints each breach below $1.
 check_testable() {
     local breaches
-    # A test target's folder ends with "Tests" and lies below $1, or one or two folders deeper.
+    # A test target's folder has a name that ends with "Tests" and is below $1, or one or two folders deeper.
     breaches=$(cd "$1" && find . -name '*.swift' | LC_ALL=C sort | grep -Ev '^\./([^/]+/){0,2}[^/]+Tests/' |
         xargs --no-run-if-empty grep -n '^@testable' /dev/null || true)
     [[ -z $breaches ]] || { echo "$breaches: @testable does not compile in release"; return 1; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Holds the sources to one table of decisions about strategies: no file but Sources/Core/Delivery/Accepting/Strategy.swift names a
-# strategy in code. So nothing else can compare with one or switch over them, and the compiler names, in that file, each
-# question that a new strategy must answer. The parser of `settings` maps numbers to strategies, so it names them, too.
+# Checks that only Sources/Core/Delivery/Accepting/Strategy.swift names a strategy in code. No other file can therefore compare
+# with one or switch over them, and the compiler lists in that file each decision that a new strategy needs. The parser of
+# `settings` maps numbers to strategies, so it names them, too.
 #
 #   Tests/Checks/check-strategies.sh               checks Sources/
 #   Tests/Checks/check-strategies.sh --self-test   shows that it would notice a breach
@@ -10,18 +10,18 @@ cd "$(dirname "$0")/../.."
 
 names='liveElseVendor|vendorOnly|liveOnly|vendorElseLive'
 table='^Core/Delivery/Accepting/Strategy[.]swift:'
-# There a strategy may only be returned: `case 2: return .vendorOnly`.
+# The parser may only return a strategy: `case 2: return .vendorOnly`.
 parser='^Gateway/PushAPI/PushSettings[.]swift:[0-9]+: *case [0-9, ]+: return [.]('"$names"')( *//.*)?$'
 
-# Prints each breach under the folder $1; fails when there is one.
+# Prints each breach under the folder $1; fails if there are any.
 check() {
     local breaches
     breaches=$({
-        # Comments may name what they like.
+        # Comments may name strategies.
         (cd "$1" && grep -rnE --include='*.swift' "(^|[^A-Za-z0-9_])($names)([^A-Za-z0-9_]|$)" . || true) | sed 's|^[.]/||' |
             grep -vE '^[^:]*:[0-9]+: *//' | grep -vE "$table" | grep -vE "$parser" |
             sed 's|$|   <- names a strategy; ask Strategy.swift|' || true
-        # The number of a strategy tells it, too; and the table itself has no answer for what is not named.
+        # A comparison of a strategy's number is also a breach.
         (cd "$1" && grep -rnE --include='*.swift' "strategy[.]rawValue *([!=]=|[<>]=?) " . || true) |
             sed 's|^[.]/||; s|$|   <- compares the number of a strategy|'
         grep -nE "^ *(@unknown +)?default *:" "$1/Core/Delivery/Accepting/Strategy.swift" |

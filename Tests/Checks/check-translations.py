@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds a complete translation of a page to the same tables as the page: no key, metric, log name or code is missing or extra.
+"""Checks that a complete translation of a page has the same tables: no key, metric, log name or code is missing or extra.
 
     Tests/Checks/check-translations.py               compares the pages of COMPLETE in docs/use with their twins
     Tests/Checks/check-translations.py --self-test   shows that it would notice a breach
 
-What it compares: the code spans in the first column of every table, and the cells of that column that are a number alone. Each
-stands as often in the one page as in the other. Code fences are not read.
+It compares the code spans in the first column of every table, and the cells of that column that are only a number. Each must
+occur equally often in both pages. Code fences are not read.
 """
 
 import collections
@@ -14,18 +14,18 @@ import re
 import sys
 import tempfile
 
-# The pages whose twin, docs/use/NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
+# The pages whose twin, docs/use/NAME.zh-CN.md, is complete. The other twins are shorter than their pages.
 COMPLETE = ("Errors", "Operations", "Symptoms")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"\s*(```|~~~)")
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
-# The first cell of a row, up to a bar that no backslash escapes.
+# The first cell of a row, up to an unescaped bar.
 FIRST_CELL = re.compile(r"\s*\|((?:\\.|[^|\\])*)\|")
 
 
 def first_column(text):
-    """How often each code span, and each cell that is a number alone, stands in the first column of a table of `text`."""
+    """Counts each code span, and each cell that is only a number, in the first column of all tables of `text`."""
     found, in_fence = collections.Counter(), False
     for line in text.splitlines():
         if FENCE.match(line):
@@ -39,7 +39,7 @@ def first_column(text):
 
 
 def check(root):
-    """The breaches, a line each, and the names of the pages that have a twin."""
+    """Returns the breaches, one line each, and the names of the pages that have a twin."""
     breaches, names = [], []
     for name in COMPLETE:
         page, twin = root / "docs/use" / f"{name}.md", root / "docs/use" / f"{name}.zh-CN.md"
@@ -76,7 +76,7 @@ A table after text:
 | `a.b` | Again. |
 """
 TWIN = PAGE.replace("key", "键").replace(", ", "、").replace("above 1", "大于 1").replace("Again.", "同上 `e`。").replace("in.a", "")
-# What to replace in the twin, with what, and the spans that must be named.
+# The text to replace in the twin, its replacement, and the spans that must be reported.
 BAD = (
     ("| `a.b`、`.c` | `1` |\n", "", {"a.b", ".c"}),
     ("| `a.b` | 同上 `e`。 |\n", "", {"a.b"}),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds comments, messages and docs to plain words and comments to short sentences.
+"""Checks that comments, messages and docs use plain words, and comments short sentences.
 
-    Tests/Checks/check-words.py               reads what FOLDERS names
+    Tests/Checks/check-words.py               reads the files in FOLDERS
     Tests/Checks/check-words.py --self-test   shows that it would notice a breach
 
-What it reads: comments, and string literals with a blank in them, of Swift, C, Python and shell; in Markdown everything outside
-code fences. Identifiers, code and what stands between backticks are free. The length of a sentence counts in comments and
-docstrings; lines that are indented or laid out in columns are no sentences.
+It reads comments, and string literals that contain a blank, of Swift, C, Python and shell; in Markdown everything outside code
+fences. It ignores identifiers, code and text in backticks. The length of a sentence counts in comments and docstrings; lines that
+are indented or in columns are no sentences.
 """
 
 import io
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import tokenize
 
-# A word that nobody may use, as a regular expression that ignores case, and what to write in its place.
+# A forbidden word as a case-insensitive regular expression, and its replacement.
 WORDS = (
     (r"who(so)?ever|whomever", "name the actor: the caller, the device, the sender, the reader"),
     (r"somebody('s)?", "name the actor: a caller, a device, a sender, another process"),
@@ -33,7 +33,7 @@ ALLOWED = {
     "no sign of life after a missed ack": "the reason of a Close, which clients may log and compare",
     "the message's life is not known": "the text of the REST answer 10004, which callers may compare",
 }
-# The longest sentence of a comment. New ones keep to 25 words; this is what older ones were brought down to.
+# The maximum length of a comment's sentence. New sentences have at most 25 words; older ones were shortened to this limit.
 LONGEST = 40
 
 FOLDERS = (".ci", "CHANGELOG.md", "Examples", "Makefile", "Package.swift", "README.md", "Sources", "Tests", "deploy", "docs")
@@ -45,13 +45,13 @@ EXEMPT = {
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = re.compile("|".join(f"(?P<w{number}>\\b(?:{word})\\b)" for number, (word, _) in enumerate(WORDS)).replace(" ", r"\s+"), re.I)
 BACKTICKS = re.compile(r"(`+)(?:(?!\n\n).)*?\1", re.S)
-# A line of columns, of a list's item or of an item's later lines.
+# A line of columns, of a list item, or a continuation of an item.
 LAYOUT = re.compile(r"\s{3}|\s*(- |\d+[.] |[|])|.*\S\s{2,}\S")
 SENTENCE = re.compile(r"(?:[^.!?]|[.!?](?![\s)\"”]))+")
 
 
 class Passage:
-    """Text that belongs together (a paragraph of comments, a message), with the line that each of its pieces stands on."""
+    """Text that belongs together (a paragraph of comments, a message), with the line of each piece."""
 
     def __init__(self, pieces, is_prose):
         self.text, self.starts, self.is_prose = "", [], is_prose
@@ -64,13 +64,13 @@ class Passage:
 
 
 class Gatherer:
-    """Makes passages of comment lines and string literals as a reader of some language finds them."""
+    """Builds passages from comment lines and string literals that the reader of a language finds."""
 
     def __init__(self):
         self.passages, self.comment, self.message = [], [], []
 
     def add_comment(self, line, text, is_alone):
-        """A line of a comment; it continues the passage of the line above, unless code stands on one of the two lines."""
+        """Adds a comment line; it continues the previous line's passage, unless one of the two lines has code."""
         if self.comment and (not is_alone or line != self.comment[-1][0] + 1):
             self.end_comment()
         if text.strip():
@@ -87,7 +87,7 @@ class Gatherer:
         self.comment = []
 
     def end_message(self):
-        """One word is a key or a value, no message."""
+        """Ends a message; a single word is a key or a value and not a message."""
         if any(" " in part.strip() for _, part in self.message):
             self.passages.append(Passage(self.message, False))
         self.message = []
@@ -99,13 +99,14 @@ class Gatherer:
 
 
 def read_braces(text, is_swift):
-    """Swift and the languages of C: `//`, `/* */`, and string literals with their escapes."""
+    """Reads Swift and C-like languages: `//`, `/* */`, and string literals with their escapes."""
     found, at, line, line_start = Gatherer(), 0, 1, 0
-    depths = []  # for each interpolation that is open: its delimiter's marks and the parentheses open in it
+    depths = []  # for each open interpolation: its delimiter's marks and its open parentheses
     pattern = re.compile(r"//|/\*|(#*)(\"\"\"|\")|'|\n|[()]")
 
     def literal(at, marks, quote):
-        """Reads a literal's text from `at` on, up to its end or an interpolation; returns the text, the next place, and which."""
+        """Reads a literal's text from `at` to its end or an interpolation; returns the text, the next place, and which of both.
+        """
         end, escape, text_start = quote + marks, "\\" + marks, at
         while at < len(text):
             if text.startswith(end, at):
@@ -165,7 +166,7 @@ def read_braces(text, is_swift):
             else:
                 found.end_message()
         else:
-            # A literal inside an interpolation is read with the one around it.
+            # A literal inside an interpolation is read with the surrounding one.
             at = message(at, match.group(1), match.group(2))
     return found.end()
 
@@ -192,7 +193,7 @@ def read_python(text):
 
 
 def read_shell(text):
-    """Shell, make and other files with `#`: comments, and quoted text that begins and ends on one line."""
+    """Reads shell, make and other files with `#`: comments, and quoted text that begins and ends on one line."""
     found = Gatherer()
     for number, line in enumerate(text.split("\n"), 1):
         for match in re.finditer(r"(?P<comment>(?:^|(?<=\s))#.*)|\"(?P<double>(?:\\.|[^\"\\])*)\"|'(?P<single>[^']*)'", line):
@@ -229,7 +230,7 @@ def reader(path):
 
 
 def breaches(path):
-    """The line of each breach in a file, and what to print of it."""
+    """Returns the line of each breach in a file, with its message."""
     for passage in reader(path)(path.read_text(encoding="utf-8")):
         text = BACKTICKS.sub(lambda match: re.sub(r"\S", "_", match.group()), passage.text)
         for phrase in ALLOWED:
@@ -238,7 +239,7 @@ def breaches(path):
             word, advice = " ".join(match.group().split()), WORDS[int(match.lastgroup[1:])][1]
             yield passage.line(match.start()), f'"{word}"; instead: {advice}'
         if passage.is_prose and path.suffix != ".md":
-            # A line that is no prose ends the sentence before it; the places stay as they are.
+            # A line that is no prose ends the previous sentence; positions do not change.
             plain = re.sub(r"(?m)^.*$", lambda match: match.group() if not LAYOUT.match(match.group())
                            else "." + " " * (len(match.group()) - 1), text)
             for match in SENTENCE.finditer(plain):
@@ -258,7 +259,7 @@ def files(root):
 
 
 def check(root):
-    """Every breach under a folder, as lines to print."""
+    """Returns every breach under a folder as lines to print."""
     return [
         f"{name}:{line}: {breach}" for name, path in files(root) for line, breach in sorted(breaches(path))
     ]

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs the Swift tests that are built, within LONGWIRE_TEST_SECONDS (1,500), and says at the end what failed, or which
-# tests had not ended when the time was over. The whole output goes to .build/swift-tests.log, too.
+# Runs the built Swift tests within LONGWIRE_TEST_SECONDS (1,500), and finally prints the failures, or the tests that had not
+# ended at the timeout. The whole output is also written to .build/swift-tests.log.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 seconds="${LONGWIRE_TEST_SECONDS:-1500}"
 log=.build/swift-tests.log
 
-# A session of its own: what the tests have started is found again and ends with them. Lines come as they are written, so
-# that what had begun is known.
+# A separate session, so that all processes of the tests are found and ended with them. Output is line-buffered, so that started
+# tests are known.
 setsid --wait stdbuf -oL swift test --skip-build "$@" > >(tee "$log") 2>&1 &
 session=$!
 trap 'pkill -KILL -s "$session"' EXIT

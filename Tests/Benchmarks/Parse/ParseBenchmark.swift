@@ -4,13 +4,13 @@ import Glibc
 import PushAPI
 import Wire
 
-/// What it takes to read one `push/single/cid` request and find it good: the route, the token, the JSON of 750 bytes, every
-/// rule, the APNs body and the message's identity, up to what is handed to the device's loop.
+/// The cost of parsing and validating one `push/single/cid` request: the route, the token, the JSON of 750 bytes, every rule, the
+/// APNs body and the message's identity, up to the command for the device's loop.
 ///
 ///     swift run -c release longwire-parse-benchmark [ROUNDS]
 ///
-/// Prints nanoseconds of the thread's own time a request, for each round of 200,000 and their median, and the same without
-/// the digest of the body that tells a repeated request from another one under its id.
+/// Prints nanoseconds of thread CPU time per request, for each round of 200,000 and their median. It also prints the time without
+/// the digest of the body, which detects another request under the same id.
 @main
 struct ParseBenchmark {
     static let count = 200_000
@@ -61,7 +61,7 @@ struct ParseBenchmark {
 
     private static func nanoseconds() -> Int64 {
         var time = timespec()
-        // The thread's own time: others on the machine do not count.
+        // CPU time of the thread, so that other processes do not count.
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
@@ -74,7 +74,7 @@ struct ParseBenchmark {
         + #"\"type\":\"order.shipped\",\"orderId\":\"SO-20261121-004217\",\"eta\":\"2026-11-24T18:00:00Z\","#
         + #"\"items\":[{\"sku\":\"A-1031\",\"quantity\":2},{\"sku\":\"B-0207\",\"quantity\":1}]"#
 
-    /// A push as an app back end sends it: settings, a transmission of its own JSON, an alert for APNs.
+    /// A push as an app back end sends it: settings, a transmission with JSON, an alert for APNs.
     private static var alertBody: [UInt8] {
         let text =
             opening + #"}"},"push_channel":{"ios":{"type":"notify","aps":{"alert":{"title":"Your order is on its way","#
@@ -84,7 +84,7 @@ struct ParseBenchmark {
         return Array(text.utf8)
     }
 
-    /// The same without anything for a vendor, as long.
+    /// The same without vendor content, with equal length.
     private static var transmissionBody: [UInt8] {
         let closing = #"\"}"}}"#
         let note = String(repeating: "x", count: alertBody.count - opening.utf8.count - 9 - 5 - closing.utf8.count)

@@ -3,19 +3,18 @@ import Glibc
 import Platform
 import Wire
 
-/// Devices that come back when their gateway goes, as the client does, and the moment at which the last one is served.
+/// Devices that reconnect after their gateway fails, as the client does, and the time at which the last one is served.
 ///
 ///     longwire-return-benchmark [--handshakes N] APP DEVICES-FILE PORT…
 ///
-/// Opens N connections at a time (400).
-/// Connects the registered devices of `longwire bench` to gateways on 127.0.0.1, in turn, and keeps them connected. A port
-/// that refuses stands for a gateway that a balancer knows to be gone: the next one is tried at once. Every other failure
-/// waits as LongwireClient waits: at random within a second, twice as long after each failure, and not before a Close says.
-/// An alternate that a Close names is tried at once.
+/// Opens N connections at a time (400). Connects the registered devices of `longwire bench` to gateways on 127.0.0.1, in turn,
+/// and keeps them connected. A port that refuses stands for a gateway that a balancer has removed, so the next one is tried at
+/// once. Every other failure has the backoff of LongwireClient: random within a second, doubled after each failure, and not
+/// before the time in a Close. An alternate in a Close is tried at once.
 ///
-/// Prints a line of JSON for each line of standard input, and ends with its input. The line tells how many devices are
-/// welcome now. Of the time since the line before it tells how many lost their connection, how often one was turned away
-/// and when the last Welcome came, in nanoseconds of the monotonic clock.
+/// Prints a line of JSON for each line of standard input, and ends with its input. The line has the number of devices that are
+/// welcomed now. It also has, since the previous line, the number of lost connections, the number of refusals, and the time of
+/// the last Welcome, in nanoseconds of the monotonic clock.
 @main
 struct ReturnBenchmark {
     private struct Device {
@@ -25,12 +24,12 @@ struct ReturnBenchmark {
         var descriptor: CInt = -1
         var isConnected = false
         var isWelcome = false
-        /// When its connection was lost; 0: it was not.
+        /// The time at which its connection was lost; 0 if it was not.
         var lostAt: Int64 = 0
         var failures: Int64 = 0
         var port = 0
         var refusals = 0
-        /// A Close named the address that it tries now.
+        /// Whether a Close named the current address.
         var isSentOn = false
         var input: [UInt8] = []
     }
@@ -121,7 +120,7 @@ struct ReturnBenchmark {
         }
     }
 
-    /// Answers each line of the input; false at its end.
+    /// Answers each line of the input; returns false at its end.
     private mutating func obey() -> Bool {
         var bytes = [UInt8](repeating: 0, count: 256)
         while true {
@@ -247,13 +246,13 @@ struct ReturnBenchmark {
         if isSentOn, let port = close.alternate.split(separator: ":").last.flatMap({ UInt16($0) }),
             let place = ports.firstIndex(of: port)
         {
-            // Once: then the configured address, which stands for the balancer, is next again.
+            // Only once. Then the configured address, which stands for the balancer, is next again.
             devices[index].port = place
             devices[index].isSentOn = true
             return come(index, after: 0)
         }
         devices[index].isSentOn = false
-        // As `ClientCore.leave`: a window of next to nothing does not replace the jitter.
+        // As in `ClientCore.leave`: a very short window does not replace the jitter.
         come(index, after: window >= 1_000 ? window : max(window, jitter(index)))
     }
 
@@ -269,7 +268,7 @@ struct ReturnBenchmark {
         return Int64.random(in: 0...min(120_000, 1_000 << min(devices[index].failures, 16)))
     }
 
-    /// Nobody listens: the balancer takes another gateway.
+    /// Handles a refused connection: the balancer chooses another gateway.
     private mutating func refused(_ index: Int) {
         shut(index)
         devices[index].refusals += 1

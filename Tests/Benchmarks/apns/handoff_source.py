@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A handoff API that gives jobs from memory and takes their results: what a sender is measured with.
+"""A handoff API that leases jobs from memory and accepts their results, to measure a sender.
 
     handoff_source.py --port PORT [--jobs N] [--tokens 10000] [--body 256]
 
-It has what the gateway's handoff API has (lease with a long poll, results with a verdict each) and keeps only what it must:
-the jobs that are out. Without --jobs its backlog has no end. `GET /figures` is JSON: how many jobs were leased, settled as
-accepted, settled otherwise, settled without a lease, and how many are out now and were at most. It ends with SIGTERM.
+It has the gateway's handoff API (lease with a long poll, results with a verdict each) and stores only the leased jobs. Without
+--jobs its backlog is endless. `GET /figures` returns JSON: the numbers of jobs leased, settled as accepted, settled otherwise,
+settled without a lease, currently leased, and at most leased. It ends with SIGTERM.
 
-Each job is a new message for one of `--tokens` devices, as the gateway writes it: about 900 bytes.
+Each job is a new message for one of `--tokens` devices in the gateway's format: about 900 bytes.
 """
 
 import argparse
@@ -27,19 +27,19 @@ JOB = (
 
 
 def body(byte_count):
-    """An alert of `byte_count` bytes, as an app's server writes them."""
+    """Returns an alert of `byte_count` bytes, as an app's server writes them."""
     text = '{"aps":{"alert":{"title":"Your order","body":"%s"},"badge":3,"sound":"default"},"order":123456}'
     return text % ("x" * max(0, byte_count - len(text) + 2))
 
 
 def identifier(number):
-    """A msgId, its UUID and its device's token are made of a number, so that no two jobs share one."""
+    """Returns a msgId, UUID or token derived from a number, so that no two jobs share one."""
     text = f"0199{number:028x}"
     return text, f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class Jobs:
-    """The backlog and the jobs that are out; each call takes the lock."""
+    """The backlog and the leased jobs; each call takes the lock."""
 
     def __init__(self, count, tokens, body_bytes):
         self.left, self.tokens, self.body = count, tokens, body(body_bytes)
@@ -86,7 +86,7 @@ class Jobs:
         return ('{"results":[' + ",".join(verdicts) + "]}").encode()
 
     def add(self, count):
-        """More of the backlog."""
+        """Adds jobs to the backlog."""
         with self.condition:
             self.left = (self.left or 0) + count
             self.condition.notify_all()
@@ -101,7 +101,7 @@ class Jobs:
 
 
 class Connection(socketserver.StreamRequestHandler):
-    """HTTP/1.1, kept alive: only what a sender and the benchmark say."""
+    """HTTP/1.1 with keep-alive: only the requests of a sender and the benchmark."""
 
     disable_nagle_algorithm = True
     wbufsize = -1
@@ -140,7 +140,7 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        # A sender that leaves in the middle of a long poll is no news.
+        # A sender that disconnects during a long poll is no error.
         if not isinstance(sys.exc_info()[1], (ConnectionError, socket.timeout)):
             super().handle_error(request, client_address)
 
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--body", type=int, default=256)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Threads hand over quickly: a result must not wait for a lease that is being written.
+    # Short thread slices, because a result must not wait for a lease that is being written.
     sys.setswitchinterval(0.0005)
     server = Server(("127.0.0.1", options.port), Connection)
     server.jobs = Jobs(options.jobs, options.tokens, options.body)

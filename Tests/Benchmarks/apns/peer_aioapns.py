@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""aioapns against a fake Apple: `--count` notifications, `--in-flight` at a time; one JSON line with what it took.
+"""aioapns with a fake Apple: `--count` notifications, `--in-flight` at a time; prints one JSON line with the figures.
 
     peer_aioapns.py --port PORT --certificate FILE --key FILE --count N [--in-flight 100] [--connections 8] [--loop uvloop]
 
-The notifications are those of `handoff_source.py`: the same body, headers and tokens. They are made before the clock starts.
-A warm-up of a tenth opens the connections. It runs in the folder of `deploy/install-dependencies.sh bench`.
+The notifications are those of `handoff_source.py`: the same body, headers and tokens. They are created before the clock starts. A
+warm-up of a tenth opens the connections. It runs in the environment of `deploy/install-dependencies.sh bench`.
 """
 
 import argparse
@@ -25,13 +25,13 @@ import handoff_source  # noqa: E402
 
 
 def used():
-    """CPU seconds of this process."""
+    """Returns the CPU seconds of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 async def send(client, requests, in_flight):
-    """Every request once, `in_flight` under way at a time; how many Apple took."""
+    """Sends every request once, `in_flight` at a time; returns how many Apple accepted."""
     waiting, taken = iter(requests), 0
 
     async def worker():

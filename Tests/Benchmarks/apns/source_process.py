@@ -10,9 +10,9 @@ from gateway import eventually, free_ports
 
 
 class Source:
-    """`with Source() as source:` runs the handoff API that gives jobs from memory; `jobs` is its first backlog.
+    """`with Source() as source:` runs the handoff API with jobs from memory; `jobs` is its first backlog.
 
-    `words` stand before its command line. Without `jobs` the backlog has no end.
+    `words` precede its command line. Without `jobs` the backlog is endless.
     """
 
     def __init__(self, jobs=None, body=256, words=()):

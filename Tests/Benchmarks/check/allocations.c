@@ -1,5 +1,5 @@
-// Counts what a process allocates: loaded with LD_PRELOAD in front of the C library, it keeps the number of calls that
-// took memory, by any thread, in the first eight bytes of the file LONGWIRE_ALLOCATIONS, where anybody may read it.
+// Counts a process's allocations. It is loaded with LD_PRELOAD before the C library. The number of allocating calls by all
+// threads is in the first eight bytes of the file LONGWIRE_ALLOCATIONS, which other processes may read.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// The library's own functions under names that nobody else defines, so that none has to be looked up here.
+// The library's own functions under their internal names, so that none has to be looked up here.
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

@@ -1,7 +1,7 @@
-"""Jobs for `longwire-apns` in lock step: a group becomes due at once, and the next when each of this one has its result.
+"""Jobs for `longwire-apns` in lockstep: a group becomes due at once, and the next when each job of this one has its result.
 
-The sender is under a tool, with the jobs from memory and a fake Apple, which are not. So a group is a lease, its requests are
-sent in one turn, and what a notification costs the sender can be counted.
+The sender runs under a tool; the job source and the fake Apple do not. A group is therefore one lease, its requests are sent in
+one turn, and the sender's cost per notification can be counted.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ TIMEOUT = 180.0  # the bound of every wait; an instrumented sender is fifty time
 
 
 class Sender(apple.Sender):
-    """A sender under a tool: `words` stand before its command line, `environment` is added to its own."""
+    """A sender under a tool: `words` precede its command line, `environment` is added to its own."""
 
     def __init__(self, source, fake, words=(), environment=None):
-        # Nothing of a wait must end while a slow sender works.
+        # No wait may end while a slow sender works.
         section = {"requestMilliseconds": 120_000}
         super().__init__(source, fake, apple_section=section, waitSeconds=30, leaseSeconds=300)
         self.words, self.environment = list(words), environment or {}
@@ -40,7 +40,7 @@ class Sender(apple.Sender):
                 del os.environ[name]
 
     def end(self):
-        """SIGTERM to the sender itself, which is a tool's child or what the tool became; its report is complete then."""
+        """Sends SIGTERM to the sender itself, which is the tool's child or replaced the tool; its report is complete then."""
         process = self.process.pid
         children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
         os.kill(int(children[0]) if children else process, signal.SIGTERM)
@@ -49,7 +49,7 @@ class Sender(apple.Sender):
 
 
 class Party:
-    """`with Party(words) as party:` is a sender with what it needs, its connection to the fake open."""
+    """`with Party(words) as party:` is a sender with its source and an open connection to the fake."""
 
     def __init__(self, words=(), environment=None):
         self.words, self.environment = words, environment
@@ -68,7 +68,7 @@ class Party:
         self.stack.__exit__(*problem)
 
     def rounds(self, count, group):
-        """`count` groups of `group` jobs, each taken by the fake and settled before the next."""
+        """Runs `count` groups of `group` jobs, each accepted by the fake and settled before the next."""
         for _ in range(count):
             self.count += group
             self.source.call(f"/add?{group}")

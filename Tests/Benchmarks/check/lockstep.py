@@ -1,8 +1,8 @@
-"""A load whose work is the same in every run: a group of messages goes out in one write, and the next group begins when
-all of this one were delivered, answered and acked.
+"""A load with the same work in every run.
 
-How many messages a turn of the gateway's loops handles then depends on the group, not on the machine's speed, so what a
-message costs in instructions, allocations and system calls can be counted and compared.
+A group of messages is sent in one write, and the next group starts when all messages of this one are delivered, answered and
+acked. The number of messages in a turn of the gateway's loops then depends on the group, not on the machine's speed. A message's
+cost in instructions, allocations and system calls can therefore be counted and compared.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def frame(kind, body):
 
 
 def fields(body):
-    """The top-level fields of a message: number → value, bytes for what has a length."""
+    """Returns the top-level fields of a message: number → value, bytes for length-delimited fields."""
     found, place = {}, 0
 
     def take():
@@ -82,11 +82,11 @@ class Link:
         self.socket.sendall(frame(HELLO, hello + text(6, proof)))
 
     def welcomed(self):
-        """The fields of the Welcome, which must be the next frame."""
+        """Returns the fields of the Welcome, which must be the next frame."""
         return fields(self.next(WELCOME))
 
     def next(self, kind):
-        """The body of the next frame, which must be of this kind; Pings are answered on the way."""
+        """Returns the body of the next frame, which must be of this kind; answers Pings until then."""
         while True:
             size = 4 + int.from_bytes(self.buffer[1:4], "big")
             if len(self.buffer) < max(4, size):
@@ -105,7 +105,7 @@ class Link:
 
 
 class Gateway(integration.Gateway):
-    """A gateway under a tool: `words` stand before its command line, `environment` is added to its own."""
+    """A gateway under a tool: `words` precede its command line, `environment` is added to its own."""
 
     start_timeout = TIMEOUT
 
@@ -121,7 +121,7 @@ class Gateway(integration.Gateway):
             env=environment)
 
     def end(self):
-        """SIGTERM to the gateway itself, which is a tool's child or what the tool became; its report is complete then."""
+        """Sends SIGTERM to the gateway itself, which is the tool's child or replaced the tool; its report is complete then."""
         process = self.process.pid
         children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
         os.kill(int(children[0]) if children else process, signal.SIGTERM)
@@ -130,7 +130,7 @@ class Gateway(integration.Gateway):
 
 
 class Party:
-    """Devices that are connected, and one sender."""
+    """Connected devices and one sender."""
 
     def __init__(self, gateway, devices):
         self.gateway = gateway
@@ -182,20 +182,20 @@ class Party:
             self.acknowledge(chosen)
 
     def acknowledge(self, chosen):
-        """Takes a message of each of these devices before the first is acked, so that the acks come as a group, too."""
+        """Reads a message of each of these devices before the first ack, so that the acks are a group, too."""
         acks = [(index, fields(self.devices[index].next(DELIVER))[2]) for index in chosen]
         for index, sequence in acks:
             self.devices[index].socket.sendall(frame(ACK, text(1, number(2, sequence))))
 
     def settle(self):
-        """Waits until the gateway has taken everything: each device asks for a Pong behind its last ack."""
+        """Waits until the gateway has processed everything: each device sends a Ping after its last ack."""
         for index, link in enumerate(self.devices):
             link.socket.sendall(frame(PING, number(1, index + 1)))
         for link in self.devices:
             link.next(PONG)
 
     def requests(self, count, group):
-        """`count` groups of `group` requests `push/single/cid`, each on a connection of its own that stays open."""
+        """Sends `count` groups of `group` requests `push/single/cid`, each on a separate keep-alive connection."""
         self.token = self.token or self.gateway.authenticate()
         while len(self.callers) < group:
             caller = socket.create_connection(("127.0.0.1", self.gateway.http), timeout=TIMEOUT)
@@ -220,7 +220,7 @@ class Party:
             self.acknowledge(chosen)
 
     def post(self, index):
-        """The bytes of one request of the size that a business server sends."""
+        """Returns the bytes of one request of a business server's usual size."""
         self.request += 1
         body = json.dumps(self.gateway.push_body(
             self.cids[index].hex(), self.payload.decode(), alert="Your order is on its way", badge="+1",

@@ -1,10 +1,11 @@
-// What the machine allows a broadcast: two threads that write the same frame to each connection and read the acks.
+// The machine's limit for a broadcast: two threads that write the same frame to each connection and read the acks.
 //
 //     bare_fanout DEVICE_PORT HTTP_PORT
 //
-// It speaks just enough of Longwire's protocol and of HTTP for `longwire bench broadcast`. It authenticates nobody, stores
-// nothing, and counts acks without looking at what they name. Each thread has its own listener on the device port, its own
-// epoll and its own connections. A thread sends to a group of connections, reads what has arrived, and sends to the next.
+// It supports only the parts of Longwire's protocol and of HTTP that `longwire bench broadcast` needs. It authenticates no
+// device, stores nothing, and counts acks without their content. Each thread has its own listener on the device port, its own
+// epoll and its own connections. A thread sends to a group of connections, reads the available input, and sends to the next
+// group.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,12 +41,12 @@ struct worker {
     int poller, wakes;
     struct connection **list;
     size_t count, room;
-    uint64_t sent;  // broadcasts that this thread has gone through
+    uint64_t sent;  // the number of broadcasts that this thread has sent
     uint64_t acks;
     uint8_t scratch[scratch_size];
 };
 
-// A caller waits for the last delivery before its next call, so a frame is not written again while a thread still sends it.
+// A caller waits for the last delivery before its next call, so a frame is not overwritten while a thread still sends it.
 static struct { uint8_t bytes[frame_size]; size_t count; } frames[frame_count];
 static _Atomic uint64_t broadcasts, registered;
 static struct worker workers[thread_count];
@@ -87,7 +88,7 @@ static void enlist(struct worker *worker, struct connection *one) {
     worker->list[worker->count++] = one;
 }
 
-/// Ends a connection; `turn` frees its memory once no event of the turn names it.
+/// Ends a connection; `turn` frees its memory once no event of the turn refers to it.
 static void leave(struct worker *worker, struct connection *one) {
     if (one->is_gone) return;
     one->is_gone = 1;
@@ -99,7 +100,7 @@ static void leave(struct worker *worker, struct connection *one) {
     one->is_listed = 0;
 }
 
-/// Sends, and keeps what the socket does not take.
+/// Sends, and buffers the bytes that the socket does not accept.
 static void put(struct worker *worker, struct connection *one, const uint8_t *bytes, size_t count) {
     if (one->out_count == 0) {
         ssize_t sent = send(one->fd, bytes, count, MSG_NOSIGNAL);
@@ -142,14 +143,14 @@ static uint8_t *put_bytes(uint8_t *at, int field, const void *bytes, size_t coun
     return at + count;
 }
 
-/// Writes the header before a body that ends at `end`; the answer is the frame's size.
+/// Writes the header before a body that ends at `end`; returns the frame's size.
 static size_t seal(uint8_t *frame, int type, const uint8_t *end) {
     size_t count = (size_t)(end - frame) - 4;
     frame[0] = (uint8_t)type, frame[1] = (uint8_t)(count >> 16), frame[2] = (uint8_t)(count >> 8), frame[3] = (uint8_t)count;
     return count + 4;
 }
 
-/// The value of a number field of a body; 0 when it is not there.
+/// Returns the value of a number field of a body; 0 if it is missing.
 static uint64_t number(const uint8_t *at, const uint8_t *end, uint64_t wanted) {
     while (at < end) {
         uint64_t words[2] = {0, 0};
@@ -202,7 +203,7 @@ static size_t read_frames(struct worker *worker, struct connection *one, const u
     return used;
 }
 
-/// Makes the frame of a call's body and tells the threads.
+/// Creates the frame of a call's body and notifies the threads.
 static int broadcast(const char *body, const char *end) {
     static const char key[] = "\"transmission\":\"";
     const char *text = memmem(body, (size_t)(end - body), key, sizeof key - 1);
@@ -314,7 +315,7 @@ static void fan_out(struct worker *worker) {
     worker->sent++;
     const uint8_t *bytes = frames[worker->sent % frame_count].bytes;
     size_t count = frames[worker->sent % frame_count].count;
-    // A connection that leaves meanwhile may cost its neighbour in the list this one: a bench's devices stay.
+    // A connection that ends during the loop may skip its neighbor in the list once. A bench's devices stay connected.
     for (size_t place = 0; place < worker->count; place++) {
         put(worker, worker->list[place], bytes, count);
         if (place % group_size == group_size - 1) turn(worker, 0);

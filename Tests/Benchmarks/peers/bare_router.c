@@ -1,6 +1,6 @@
-// What the machine allows: a router that speaks just enough of Longwire's protocol for `longwire bench`, in one thread,
-// and does nothing else. It authenticates nobody, stores nothing, keeps no message for anybody who is away, and ignores
-// acks. Whatever delivers messages durably costs more than this.
+// The machine's limit for live messages: a single-threaded router with only the parts of Longwire's protocol that `longwire
+// bench` needs. It authenticates no device, stores nothing, keeps no message for disconnected devices, and ignores acks. Durable
+// delivery always costs more.
 //
 //     bare_router DEVICE_PORT SENDERS_PORT
 #define _GNU_SOURCE
@@ -71,7 +71,7 @@ static void mark(struct connection *one) {
     dirty[dirty_count++] = one;
 }
 
-/// Room for a frame's header and `count` bytes of body, whose end `sent` is told.
+/// Returns room for a frame's header and `count` bytes of body; `sent` receives the end of the body.
 static uint8_t *room(struct connection *one, size_t count) {
     if (one->out_head + one->out_count + count + 4 > one->out_room) {
         if (one->out_head > 0) memmove(one->out, one->out + one->out_head, one->out_count);
@@ -104,7 +104,7 @@ static uint8_t *put_bytes(uint8_t *at, int field, const uint8_t *bytes, size_t c
     return at + count;
 }
 
-/// The next field of a body: its number, its value or its bytes. 0 at the end or at what is no field.
+/// Returns the next field of a body: its number, its value or its bytes; 0 at the end or at an invalid field.
 struct field { int number; uint64_t value; const uint8_t *bytes; };
 
 static int next(const uint8_t **at, const uint8_t *end, struct field *field) {
@@ -182,7 +182,7 @@ static void leave(struct connection *one) {
     one->is_gone = 1;
     if (one->device && sessions[one->device] == one) sessions[one->device] = NULL;
     close(one->fd);
-    mark(one);  // its memory goes at the end of the turn: it may stand in the list already
+    mark(one);  // its memory is freed at the end of the turn, because the list may contain it
 }
 
 static size_t take(struct connection *one, const uint8_t *bytes, size_t count) {

@@ -1,6 +1,6 @@
-"""What `peers.py` is held to: each figure, how it is made of what was measured, its goal, and the table of it.
+"""The contract of `peers.py`: each figure, its computation from measured values, its goal, and the table.
 
-Nothing here starts a process or reads a clock.
+This module starts no process and reads no clock.
 """
 
 import dataclasses
@@ -13,15 +13,15 @@ class Row:
     """One figure. With `peer` it is `ours` ÷ `theirs`, both of one run; without, it is `ours` itself."""
 
     what: str
-    group: str  # which load measures it
+    group: str  # the load that measures it
     ours: str  # the metric of Longwire
     unit: str  # of the metrics: µs, ms, /s or B
     goal: str = ""  # `≤ 1.5` or `≥ 130,000`, in the figure's own unit
-    peer: str = ""  # which of the load's other sides
+    peer: str = ""  # another side of the load
     theirs: str = ""  # its metric; as ours without
 
 
-# Rates and latencies say nothing while others use more of the machine than this; CPU a message and bytes do.
+# Rates and latencies are void while other processes use more of the machine than this. CPU a message and bytes are not.
 QUIET_CORES = 0.25
 
 ROWS = (
@@ -52,7 +52,7 @@ ROWS = (
     Row("disk, a queued message with a job, payload aside", "disk", "queuedBytes", "B", "≤ 300"),
     Row("disk, an ended message", "disk", "endedBytes", "B", "≤ 150"),
     Row("drain of {queued} from the ordered store, a job each", "disk", "drainRate", "/s"),
-    # Measured only when they are named.
+    # Measured only on request.
     Row("absent: enqueued", "absent", "enqueueRate", "/s", "", "mosquitto"),
     Row("absent: drained", "absent", "drainRate", "/s", "", "mosquitto"),
     Row("durable enqueue, one stream for all", "stream", "enqueueRate", "/s", "", "redis-server"),
@@ -62,7 +62,7 @@ ROWS = (
 
 
 def text(value, unit):
-    """A figure as people read it; times come in nanoseconds."""
+    """Returns a figure in a readable form; times are in nanoseconds."""
     if unit == "/s":
         return f"{value:,.0f}/s"
     if unit == "B":
@@ -74,7 +74,7 @@ def text(value, unit):
 
 
 def reaches(value, goal):
-    """Whether a figure keeps a goal; `None` without one."""
+    """Returns whether a figure keeps a goal; `None` without one."""
     if not goal:
         return None
     comparison, bound = goal.split()
@@ -83,9 +83,9 @@ def reaches(value, goal):
 
 
 def ratios(row, runs):
-    """The row's figure of each run that has both sides: (figure, ours, theirs) each; `theirs` is `None` without a peer.
+    """Returns the row's figure of each run that has both sides: (figure, ours, theirs); `theirs` is `None` without a peer.
 
-    `runs` are dictionaries: side → metrics, as one run of the row's group left them.
+    `runs` are dictionaries: side → metrics, from one run of the row's group.
     """
     found = []
     for sides in runs:
@@ -101,9 +101,10 @@ def ratios(row, runs):
 
 
 def summarise(row, runs, absent, sizes, busy=0.0):
-    """A row with what was found, ready for JSON.
+    """Returns a row with its results, ready for JSON.
 
-    `absent` says why a side, or the whole group, was not measured; `busy` is how many cores others used before its loads.
+    `absent` is the reason why a side, or the whole group, was not measured; `busy` is the number of cores that others used before
+    its loads.
     """
     found = ratios(row, runs)
     values = [value for value, _, _ in found]
@@ -125,7 +126,7 @@ def summarise(row, runs, absent, sizes, busy=0.0):
 
 
 def markdown(rows):
-    """The table; a row without a figure says why."""
+    """Returns the table; a row without a figure has the reason."""
     lines = ["| figure | Longwire | beside | found | range | goal | reached |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         goal = row["goal"] or ""
@@ -145,13 +146,13 @@ def markdown(rows):
 
 
 def exposition(lines):
-    """Name with its labels → value, of a page in the text format of metrics."""
+    """Parses a page in the text format of metrics: name with its labels → value."""
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 
 
 def rate_between(samples, start, end):
-    """Counts a second between the samples nearest to two moments; the samples are (seconds, count), in order."""
+    """Returns counts a second between the samples nearest to two moments; the samples are (seconds, count), in order."""
     first = min(samples, key=lambda sample: abs(sample[0] - start))
     last = min(samples, key=lambda sample: abs(sample[0] - end))
     if last[0] <= first[0]:

@@ -174,7 +174,7 @@ static void check_time(int64_t start) {
     if (now_ns() - start > (int64_t)(options.timeout * 1e9)) fail("not done within %.0f s", options.timeout);
 }
 
-/// Opens all, a bounded number at a time, and waits until the last is ready.
+/// Opens all connections, a bounded number at a time, and waits until the last is ready.
 static void connect_all(struct connection *list, int count, int place) {
     int64_t start = now_ns();
     connected = under_way = 0;
@@ -215,7 +215,7 @@ static void live(void) {
         }
         int64_t wait = 5000000;
         if (options.rate > 0) {
-            // Due together in ticks of 250 µs, each counted from the moment it was due, as longwire bench does.
+            // Messages are due together in ticks of 250 µs, and each counts from its due time, as in longwire bench.
             int64_t at;
             while ((at = start + ((int64_t)(paced * 1e9 / options.rate) + 249999) / 250000 * 250000) <= now) {
                 publish(random_device(), at);
@@ -245,7 +245,7 @@ static void live(void) {
 }
 
 static void absent(void) {
-    // All subscribe once and leave; their sessions stay.
+    // All subscribe once and disconnect; their sessions stay.
     subscribes = true;
     connect_all(devices, options.devices, 0);
     leave_all();
@@ -263,7 +263,7 @@ static void absent(void) {
     }
     double enqueue = (double)(now_ns() - start) / 1e9;
     double enqueue_cpu = (double)(server_cpu() - server), busy = (double)(own_cpu() - own) / 1e9 / enqueue;
-    // Their subscriptions are known: the return is one packet each way and the messages.
+    // The subscriptions are stored, so the reconnect is one packet each way and the messages.
     subscribes = false;
     start = now_ns();
     server = server_cpu();

@@ -169,7 +169,7 @@ void net_turn(int64_t nanoseconds, net_reader reader, net_opened opened) {
     }
 }
 
-// Sixty-four steps to a doubling.
+// Sixty-four steps per factor of two.
 void histogram_add(struct histogram *to, int64_t value) {
     uint64_t v = value < 0 ? 0 : (uint64_t)value;
     int shift = v < 64 ? 0 : 63 - __builtin_clzll(v) - 6;

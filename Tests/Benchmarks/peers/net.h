@@ -1,4 +1,4 @@
-// What both drivers share: non-blocking connections on one epoll, clocks, a histogram, arguments, and JSON.
+// The shared code of both drivers: non-blocking connections on one epoll, clocks, a histogram, arguments, and JSON.
 #ifndef PEERS_NET_H
 #define PEERS_NET_H
 
@@ -27,19 +27,19 @@ struct histogram {
 extern struct options options;
 
 int64_t now_ns(void);
-/// CPU that the server under test has used so far.
+/// The CPU time of the server under test so far.
 int64_t server_cpu(void);
 int64_t own_cpu(void);
 
 void net_start(void);
-/// Connects to the server, from one of many loopback addresses: a thousand connections from each.
+/// Connects to the server from one of many loopback addresses: a thousand connections from each.
 void net_connect(struct connection *one, int index, int place);
 void net_close(struct connection *one);
-/// Room for `count` more bytes behind what waits to be sent; `net_sent` says how many were used.
+/// Returns room for `count` more bytes after the pending output; `net_used` commits the used bytes.
 uint8_t *net_room(struct connection *one, size_t count);
 void net_used(struct connection *one, size_t count);
 void net_flush(struct connection *one);
-/// Waits for readiness once and calls back: bytes at the front of `in`, returning how many were used.
+/// Waits for readiness once and runs callbacks; a reader gets the bytes at the front of `in` and returns how many it used.
 typedef size_t (*net_reader)(struct connection *one, const uint8_t *bytes, size_t count);
 typedef void (*net_opened)(struct connection *one);
 void net_turn(int64_t nanoseconds, net_reader reader, net_opened opened);

@@ -67,7 +67,7 @@ static void ask(struct connection *one) {
     net_flush(one);
 }
 
-/// The end of the line at `*at`, and its number behind the first byte; false when the line is not whole.
+/// Finds the end of the line at `*at`, and the number after its first byte; returns false if the line is incomplete.
 static bool line(const uint8_t *bytes, size_t count, size_t *at, char kind, long *number) {
     const uint8_t *end = memchr(bytes + *at, '\n', count - *at);
     if (!end) return false;
@@ -77,7 +77,7 @@ static bool line(const uint8_t *bytes, size_t count, size_t *at, char kind, long
     return true;
 }
 
-/// A bulk string; false when it is not whole.
+/// Parses a bulk string; returns false if it is incomplete.
 static bool bulk(const uint8_t *bytes, size_t count, size_t *at, const uint8_t **text, long *length) {
     if (!line(bytes, count, at, '$', length)) return false;
     if (*at + (size_t)*length + 2 > count) return false;
@@ -86,7 +86,7 @@ static bool bulk(const uint8_t *bytes, size_t count, size_t *at, const uint8_t *
     return true;
 }
 
-/// The entries that a read brought; their XACK is written. 0 when the answer is not whole.
+/// Parses the entries of a read and writes their XACK; returns 0 if the answer is incomplete.
 static size_t read_entries(struct connection *one, const uint8_t *bytes, size_t count) {
     size_t at = 0;
     long number, length;
@@ -113,7 +113,7 @@ static size_t read_entries(struct connection *one, const uint8_t *bytes, size_t 
         for (long field = 0; field < number; field++)
             if (!bulk(bytes, count, &at, &text, &length)) return 0;
     }
-    // A settled job is gone from Longwire's disk; the same here takes both, or the stream would only ever grow.
+    // A settled job is removed from Longwire's disk. Here that needs both commands, or the stream would grow without bound.
     put_head(one, 3 + (int)entries);
     put_bulk(one, "XACK", 4);
     put_bulk(one, "jobs", 4);
@@ -166,7 +166,7 @@ static void check_time(int64_t start) {
     if (now_ns() - start > (int64_t)(options.timeout * 1e9)) fail("not done within %.0f s", options.timeout);
 }
 
-/// Adds `total` entries, spread over the clients; the answer is how many seconds it took.
+/// Adds `total` entries, spread over the clients; returns the seconds.
 static double enqueue(bool is_job, double *server, double *busy) {
     int64_t start = now_ns(), cpu = server_cpu(), own = own_cpu();
     sent = answered = 0;

@@ -1,6 +1,6 @@
-"""The processes that `peers.py` measures: Longwire, its peers, and the bare programs that show what the machine allows.
+"""The processes measured by `peers.py`: Longwire, its peers, and the bare programs that show the machine's limits.
 
-Each is started on ports and in a folder of its own, and stopped by its process id.
+Each has its own ports and folder, and is stopped by its process id.
 """
 
 import json
@@ -26,7 +26,7 @@ from ports import free_ports  # noqa: E402
 ROOT = HERE.parents[2]
 APP = {"appId": "peers", "appKey": "peersKey", "appSecret": "peers-app-secret", "masterSecret": "peers-master-secret"}
 ADMIN_TOKEN = "peers-admin-token-0123456789"
-# What builds each C program of this folder, beside the common flags.
+# The build arguments of each C program of this folder, besides the common flags.
 PROGRAMS = {
     "mqtt_load": ["mqtt_load.c", "net.c"], "redis_load": ["redis_load.c", "net.c"], "bare_router": ["bare_router.c"],
     "bare_fanout": ["bare_fanout.c", "-pthread"],
@@ -34,11 +34,11 @@ PROGRAMS = {
 
 
 class Missing(Exception):
-    """A peer is not installed here; the text says what to do."""
+    """A peer is not installed here; the text has advice."""
 
 
 class Failed(Exception):
-    """A server or a load ended badly; the text says how."""
+    """A server or a load failed; the text has the reason."""
 
 
 def need(program):
@@ -55,19 +55,20 @@ def compile_programs(folder):
 
 
 def most_connections():
-    """How many devices one process holds here beside what it keeps for itself, its limit of open files being raised."""
+    """Returns the number of devices that one process can hold besides its own descriptors, after raising its limit of open files.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return 1_000_000 if hard == resource.RLIM_INFINITY else hard - 1_500
 
 
 def cpu_of(process):
-    """CPU nanoseconds that a process has used, its threads together, by its own clock."""
+    """Returns the CPU nanoseconds of all threads of a process, by its own clock."""
     return time.clock_gettime_ns((~process << 3) | 2)
 
 
 class Server:
-    """`with Server(…)`: a process that listens, in a folder that goes with it."""
+    """`with Server(…)`: a process that listens, with a temporary folder."""
 
     def __init__(self, parent, name):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
@@ -118,7 +119,7 @@ class Server:
         return [int(word) for word in text.split()]
 
     def cpu(self):
-        """CPU nanoseconds that the server has used, its child processes included."""
+        """Returns the CPU nanoseconds of the server, including its child processes."""
         return sum(cpu_of(process) for process in [self.process.pid, *self.children()])
 
 
@@ -132,7 +133,7 @@ class Mosquitto(Server):
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\nset_tcp_nodelay true\n"
             "max_inflight_messages 32\nmax_queued_messages 100000\nlog_type error\nmax_connections -1\n")
         if os.geteuid() == 0:
-            # As root it would change to a user that may not read a private folder.
+            # As root it would change to a user that cannot read a private folder.
             with open(self.folder / "mosquitto.conf", "a") as file:
                 file.write("user root\n")
         self.spawn(program, "-c", str(self.folder / "mosquitto.conf"))
@@ -147,7 +148,7 @@ class Redis(Server):
         self.spawn(
             program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--appendonly",
             "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0", "--daemonize", "no",
-            # Listening on loopback only; connections come from many of its addresses, which it would call strange.
+            # The server listens on loopback only. Its protected mode would refuse connections from other loopback addresses.
             "--protected-mode", "no")
 
 
@@ -159,7 +160,7 @@ class BenchTarget(Server):
         self.binaries = binaries
 
     def introduce(self):
-        """Free ports for the four listeners, and the data folder that names them."""
+        """Chooses free ports for the four listeners, and writes them to the data folder."""
         self.port, senders, http, admin = free_ports(4)
         self.addresses = {"device": self.port, "senders": senders, "http": http, "admin": admin}
         self.data = self.folder / "data"
@@ -169,14 +170,14 @@ class BenchTarget(Server):
         (self.data / "demo.json").write_text(json.dumps(demo))
 
     def without_connections(self):
-        """Nothing to wait for: a bare program has no limit but the system's."""
+        """Does nothing, because a bare program has only the system's limit."""
 
     def bench_words(self, *words):
         return [str(self.binaries / "longwire"), "bench", *words, "--data", str(self.data), "--quiet",
                 "--server-pid", str(self.process.pid)]
 
     def bench(self, *words):
-        """One run of `longwire bench`; its metrics, and who was the bottleneck."""
+        """Runs `longwire bench` once; returns its metrics and its bottleneck."""
         report = self.folder / "report.json"
         done = subprocess.run(
             [*self.bench_words(*words), "--json", str(report)],
@@ -194,9 +195,9 @@ class BenchTarget(Server):
 
 
 class Longwire(BenchTarget):
-    """A release build on its defaults: fsync, a loop a core; but nearly all descriptors are for devices.
+    """A release build with its defaults: fsync, a loop per core; but nearly all descriptors are for devices.
 
-    Where the limit of open files is low, the defaults leave a quarter of it to HTTP.
+    With a low limit of open files, the defaults leave a quarter of it to HTTP.
     """
 
     limits = {"senderConnections": 64, "httpConnections": 128, "adminConnections": 32}
@@ -222,11 +223,11 @@ class Longwire(BenchTarget):
         self.restart()
 
     def restart(self):
-        """Starts the process on its folder as it stands; the one before it is over."""
+        """Starts the process on its existing folder; the previous one has ended."""
         self.spawn(str(self.binaries / "longwired"), "--config", str(self.folder / "longwired.json5"))
 
     def without_connections(self):
-        """Waits until it has seen the last device leave, whose descriptor the next one may need."""
+        """Waits until it has noticed the last device's disconnect, because the next one may need its descriptor."""
         end = time.monotonic() + 60
         while self.metrics().get('longwire_connections{listener="device"}', 0) > 0:
             if time.monotonic() > end:
@@ -234,7 +235,7 @@ class Longwire(BenchTarget):
             time.sleep(0.05)
 
     def metrics(self):
-        """Name with labels → value, as `/metrics` has them now."""
+        """Returns the current values of `/metrics`: name with labels → value."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.addresses['admin']}/metrics", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -242,7 +243,7 @@ class Longwire(BenchTarget):
 
 
 class Bare(BenchTarget):
-    """The router of bare_router.c on Longwire's ports; `longwire bench` is told where they are as always."""
+    """The router of bare_router.c on Longwire's ports, which `longwire bench` finds in the same way."""
 
     def __init__(self, parent, binaries):
         super().__init__(parent, binaries, "bare")
@@ -265,7 +266,7 @@ class Fanout(BenchTarget):
 
 
 class Nginx(BenchTarget):
-    """Debian's nginx: two workers, no log, and an answer of Longwire's size to each push, on kept connections."""
+    """Debian's nginx: two workers, no log, and an answer of Longwire's size to each push, on keep-alive connections."""
 
     devices = 1_000
     conf = """

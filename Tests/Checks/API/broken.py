@@ -1,6 +1,6 @@
-"""Requests that no schema describes: bodies that are no JSON, other content types, no token, headers nobody expects.
+"""Requests that no schema describes: bodies that are no JSON, other content types, no token, unexpected headers.
 
-Each goes to each documented call, and each answer is held against docs/use/openapi.yaml.
+Each is sent to every documented call, and each answer is checked against docs/use/openapi.yaml.
 """
 
 import os
@@ -46,7 +46,7 @@ def credentials(kind, header):
 
 
 def parameters(operation):
-    """Names that exist for the path's parameters."""
+    """Returns existing names for the path's parameters."""
     values = {
         "appId": hooks.WORLD["appId"], "cid": hooks.WORLD["cids"][0], "cids": ",".join(hooks.WORLD["cids"]),
         "taskId": hooks.WORLD["tasks"][0], "taskIds": ",".join(hooks.WORLD["tasks"]), "alias": hooks.WORLD["aliases"][0],
@@ -67,7 +67,7 @@ def main():
         header = "Authorization" if isAdmin else "token"
         for place, body in enumerate(BODIES):
             for credential in CREDENTIALS:
-                # Each body with each credential; the content types take turns.
+                # Each body with each credential. The content types alternate.
                 extra = HEADERS[zlib.crc32(f"{operation.label} {place} {credential}".encode()) % len(HEADERS)]
                 if operation.method.upper() == "HEAD":
                     body, extra = b"", {}
@@ -77,13 +77,13 @@ def main():
                     base_url=url, headers={**extra, **credentials(credential, header)}, data=body or None, timeout=20)
                 count += 1
                 if body and "Content-Encoding" in extra:
-                    # The server itself refuses it, before it knows the call.
+                    # The server itself refuses it before it finds the call.
                     if response.status_code != 415:
                         failures.append(f"{operation.label} {body!r} {extra}: {response.status_code} in place of 415")
                     continue
                 try:
                     case.validate_response(response, checks=CHECKS)
-                except Exception as failure:  # every failure is worth its line
+                except Exception as failure:  # reports every failure
                     failures.append(f"{operation.label} {body!r} {extra} {credential}:\n{failure}")
     print(f"{count} broken requests, {len(failures)} answers outside the document")
     for failure in failures[:5]:

@@ -1,7 +1,7 @@
-"""What schemathesis is told beyond docs/use/openapi.yaml: names that exist in the gateway under test, and one more check.
+"""Hooks of schemathesis in addition to docs/use/openapi.yaml: names that exist in the tested gateway, and one more check.
 
-Names made up at random exist nowhere, so that requests with them would end at the first look-up. Three of four are
-replaced here by real ones. The choice follows from the request's own content, so that a run can be repeated.
+Random names do not exist, so requests with them would end at the first lookup. Three of four are replaced here by real ones. The
+choice depends only on the request's content, so that a run can be repeated.
 """
 
 import hashlib
@@ -20,26 +20,26 @@ TASK = re.compile(r"RAS[SLA]_[0-9]{4}_[0-9a-f]{24}")
 
 
 def chosen(text, names, kind):
-    """A real name in three of four cases, and wherever the document's own examples are tried; else the text itself."""
+    """Returns a real name in three of four cases, and for the document's own examples; else the text itself."""
     number = zlib.crc32(str(text).encode("utf-8", "surrogatepass"))
     return text if number % 4 == 0 and not names["always"] else names[kind][number // 4 % len(names[kind])]
 
 
-# Calls that take something away get names of their own, so that the others still find theirs.
+# Destructive calls use separate names, so that other calls still find theirs.
 TAKES_AWAY = {"bindAliases", "unbindAliases", "unbindAlias", "blacklist", "unblacklist", "stopTask", "purgeDevice", "disconnectDevice"}
 
-# These change apps that the admin API made, and none of the file.
+# These calls change apps created through the admin API, and none of the file.
 CHANGES_APP = {"changeApp", "deleteApp", "rotateAppSecret", "enableApp", "disableApp"}
 
 
 def world(operation, always):
-    """The names for a call, by kind; `always`: nothing is left as it came."""
+    """Returns the names for a call, by kind; `always` replaces every name."""
     names = {kind: WORLD[kind] for kind in ("cids", "tasks", "messages", "aliases", "dates", "spareTokens", "requests", "spareApps", "disabledApps")}
     names["always"] = always
     if operation in TAKES_AWAY:
         names |= {"cids": WORLD["spareCids"], "tasks": WORLD["spareTasks"], "aliases": ["spare"]}
     if operation in ("getMessageDetail", "findTaskMessage"):
-        names["tasks"] = WORLD["tasksOfAll"]  # Any other device has no message of the task.
+        names["tasks"] = WORLD["tasksOfAll"]  # No other device has a message of the task.
     if operation in ("getSchedule", "deleteSchedule"):
         names["tasks"] = WORLD["timedTasks"]
     if operation in ("pushList", "pushListToAliases", "pushListByTag"):
@@ -48,7 +48,7 @@ def world(operation, always):
 
 
 def real(text, kind, names):
-    """The text with its names replaced by names of that kind which exist."""
+    """Replaces the names in a text by existing ones of that kind."""
     if kind == "msgId":
         return CID.sub(lambda match: chosen(match.group(), names, "messages"), text)
     if kind in ("cid", "cids"):
@@ -72,7 +72,7 @@ def renamed(value, names, key=""):
     if isinstance(value, list):
         return [renamed(member, names, key) for member in value]
     if key == "waitSeconds" and isinstance(value, int) and 0 <= value <= 30:
-        return value % 2  # A long poll is waited for.
+        return value % 2  # A long poll delays the run.
     if isinstance(value, str):
         if key == "jobId":
             return chosen(value, names, "messages")
@@ -82,7 +82,7 @@ def renamed(value, names, key=""):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Every request of every phase comes through here, just before it is sent."""
+    """Changes every request of every phase just before it is sent."""
     operation = case.operation.definition.raw.get("operationId")
     names = world(operation, case.meta is not None and case.meta.phase.name == "examples")
     if isinstance(case.path_parameters, dict):
@@ -107,7 +107,7 @@ def before_call(context, case, kwargs):
 
 
 def sign(credentials, always):
-    """The right sign for half of the bodies that could have one."""
+    """Sets the right sign for half of the bodies that may have one."""
     if set(credentials) >= {"appkey", "timestamp", "sign"} and (always or zlib.crc32(repr(credentials).encode()) % 2):
         now = int(time.time() * 1000)
         credentials["appkey"] = WORLD["appKey"]
@@ -116,7 +116,7 @@ def sign(credentials, always):
 
 
 def prove(case, kwargs, always):
-    """The right proof, for the right time, of half of the receipts."""
+    """Sets the right proof, for the right time, of half of the receipts."""
     receipt = case.body
     if "timestamp" in receipt and (always or zlib.crc32(repr(receipt).encode("utf-8", "surrogatepass")) % 4):
         receipt["timestamp"] = int(time.time() * 1000)
@@ -136,7 +136,7 @@ def prove(case, kwargs, always):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    """Remembers what was answered; run.py asks that each call succeeded at least once."""
+    """Records the answer; run.py requires that each call succeeded at least once."""
     code = ""
     if response.content.startswith(b'{"code":'):
         code = json.loads(response.content)["code"]
@@ -146,7 +146,7 @@ def after_call(context, case, response):
 
 @schemathesis.check
 def envelope(context, response, case):
-    """Code 0 comes with 200 alone, 1 too; anything else never comes with 200. All of it is compact UTF-8 JSON."""
+    """Checks that code 0 only comes with 200, 1 too, other codes never, and that all is compact UTF-8 JSON."""
     if not response.content or response.headers.get("content-type", [""])[0].startswith("text/plain"):
         return
     kind = response.headers["content-type"][0]

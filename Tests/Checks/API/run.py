@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Starts a gateway on free loopback ports, fills it, and lets schemathesis and broken.py ask it everything.
+"""Starts a gateway on free loopback ports, fills it, and runs schemathesis and broken.py against it.
 
     Tests/Checks/API/run.py [--examples 40] [--seed 1]
 
 LONGWIRE_BIN names the folder of longwired (default: .build/debug), LONGWIRE_SCHEMATHESIS the virtual environment with
-schemathesis (default: .build/schemathesis). The exit code is 0 when no answer was a 5xx or outside docs/use/openapi.yaml.
+schemathesis (default: .build/schemathesis). Exits with 0 if no answer was a 5xx or outside docs/use/openapi.yaml.
 """
 
 import argparse
@@ -30,8 +30,8 @@ CHECKS = (
     "response_schema_conformance,unsupported_method,allow_header_conformance,missing_required_header,ignored_auth,"
     "envelope"
 )
-# Left out, because the contract is Getui's: `negative_data_rejection` (what its SDKs write wrong is read all the same, and
-# a body that is no JSON is answered 200 with code 1) and `positive_data_acceptance` (a device may not exist).
+# Two checks are omitted, because the contract is Getui's. `negative_data_rejection`: the errors of Getui's SDKs are accepted, and
+# a body that is no JSON is answered 200 with code 1. `positive_data_acceptance`: a device may not exist.
 NO_RATES = {
     "tagQueriesPerMinute": 0, "tagQueriesPerDay": 0, "tagChangesPerMinute": 0, "tagChangesPerDay": 0,
     "tagReplacementsPerDay": 0,
@@ -39,7 +39,7 @@ NO_RATES = {
 
 
 def read(device, stop):
-    """Acks whatever comes, so that the gateway's live channel is as busy as its vendor queue."""
+    """Acks all messages, so that the gateway's live channel is as busy as its vendor queue."""
     while not stop.is_set():
         try:
             device.receive_and_ack(1, timeout=0.5)
@@ -51,7 +51,7 @@ def read(device, stop):
 
 
 def fill(gateway):
-    """Devices, connected and not, an alias, a tag, tasks and messages: the names that requests can use."""
+    """Creates devices, connected and not, an alias, a tag, tasks and messages, whose names requests can use."""
     devices = []
     for number in range(8):
         device = longwire_client.Device("127.0.0.1", gateway.device, gateway.app["appId"])
@@ -78,7 +78,7 @@ def fill(gateway):
     timed.append(store(10, schedule_time=tomorrow))
     gateway.api("POST", "push/list/cid", {"taskid": lists[0], "audience": {"cid": cids}})
     singles = [gateway.push(cids[number % 6], "hello", alert="Hello", badge="+1") for number in range(9)]
-    # Apps that the admin API made: those of the file it does not change. A deletion takes one that is disabled.
+    # Apps created through the admin API, which does not change those of the file. A deletion needs a disabled app.
     spare, disabled = [f"spare-{number}" for number in range(4)], [f"going-{number}" for number in range(20)]
     for name in spare + disabled:
         gateway.admin_call("POST", "/v1/apps", {"appId": name})
@@ -101,12 +101,13 @@ def fill(gateway):
     return world, devices[:3]
 
 
-# This gateway is in no cluster, so these calls answer 404; Tests/Integration/cases/test_cluster.py has them succeed.
+# This gateway is in no cluster, so these calls answer 404. Tests/Integration/cases/test_cluster.py tests their success.
 IN_A_CLUSTER = {"GET /v1/cluster", "POST /v1/cluster/drain", "POST /v1/cluster/move"}
 
 
 def judge(answers):
-    """Prints how many answers had which code; false when a documented call never succeeded: it was then hardly tested."""
+    """Prints the number of answers by code; returns false if a documented call never succeeded, because it was then hardly
+    tested."""
     codes, succeeded, seen = collections.Counter(), set(), set()
     for line in answers.read_text(encoding="utf-8").splitlines():
         label, method, status, code = line.split("\t")
@@ -157,7 +158,7 @@ def main():
         ask(admin, "^/(v1/(?!drain)|metrics|healthz|readyz)")
         command = [str(environment / "bin/python"), str(HERE / "broken.py"), public, admin]
         codes.append(subprocess.run(command, env=variables, cwd=ROOT, stdin=subprocess.DEVNULL).returncode)
-        # Last: a gateway that empties itself is not ready.
+        # Last, because a draining gateway is not ready.
         ask(admin, "^/v1/drain")
         codes.append(0 if judge(gateway.folder / "answers") else 1)
         stop.set()

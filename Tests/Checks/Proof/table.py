@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what the last proving runs found into the documents, or checks that these still fit the code.
+"""Writes the results of the last proving runs into the documents, or checks that these match the code.
 
     table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the two marks of each page: all of
                                   them into docs/results/Measurements.md, a row for each proof into docs/Testing.md; proofs whose file
-                                  is not there stay as they are
+                                  is missing stay unchanged
     table.py --check              fails when a planted fault or a fuzz target of the code is missing in docs/results/Measurements.md, or
                                   a proof in docs/Testing.md
 
-The results are the JSON files that `make soak`, `make fuzz` and `make sanitize` leave; `make proof` runs them all.
+The results are the JSON files of `make soak`, `make fuzz` and `make sanitize`; `make proof` runs them all.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DETAILS, SUMMARY = ROOT / "docs/results/Measurements.md", ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
-# The head of each part begins so, and so does its row in the summary.
+# The start of each part's heading and of its row in the summary.
 HEADS = {
     "soak": "Simulation", "planted": "Planted faults", "rounds": "Crash rounds", "cluster": "Cluster rounds", "power": "Power failures", "fuzz": "Fuzzing",
     "roam": "Random requests", "sanitize": "Sanitizers",
@@ -66,7 +66,7 @@ def rounds(result):
 
 
 def cluster(result):
-    """Several runs side by side: one gateway on Redis, three gateways."""
+    """Formats several runs side by side: one gateway on Redis, three gateways."""
     names = list(dict.fromkeys(name for one in result.values() for name, value in one.items() if isinstance(value, int)))
     rows = [(words(name), *(one.get(name, "") for one in result.values())) for name in names]
     faults = sorted({fault for one in result.values() for fault in one["serverFaults"]})
@@ -83,7 +83,7 @@ def power(result):
 
 
 def words(name):
-    """camelCase as words."""
+    """Returns camelCase as words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower()
 
 
@@ -115,7 +115,7 @@ def count(number, noun, ending="s"):
 
 
 def row(name, result):
-    """A proof's row of the summary: what it did, what it found."""
+    """Returns a proof's row of the summary: its work and its findings."""
     if name == "soak":
         return count(result["seeds"], "seed") + ", " + count(result["events"], "event"), count(
             len(result["failures"]), "seed") + " failed"
@@ -147,7 +147,7 @@ def row(name, result):
 
 
 def split(page):
-    """What stands before, between and behind the marks of a page."""
+    """Returns the text before, between and after the marks of a page."""
     text = page.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         sys.exit(f"{page} must hold '{BEGIN}' and '{END}', once each")
@@ -156,7 +156,7 @@ def split(page):
 
 
 def write(folder):
-    """Writes each proof whose figures are there; the others stay as they stand in the pages."""
+    """Writes each proof with figures; the others stay unchanged in the pages."""
     before, known, after = split(DETAILS)
     above, summary, below = split(SUMMARY)
     old = {part.split("\n", 1)[0]: part.strip() for part in re.split(r"^(?=### )", known, flags=re.MULTILINE) if part.strip()}

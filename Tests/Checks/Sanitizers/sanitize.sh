@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds and runs the Swift tests, then the gateway itself with a part of the integration tests, under the thread
-# sanitizer and under the address sanitizer with its leak check.
+# Builds and runs the Swift tests, then the gateway itself with a part of the integration tests, under the thread sanitizer and
+# under the address sanitizer with its leak check.
 #
 #   Tests/Checks/Sanitizers/sanitize.sh [--only thread|address] [--json FILE]
 #
-# Ends with 1 when a test fails or anything is reported. Reports lie in .build/tsan/reports and .build/asan/reports.
-# The figures go to .build/proof/sanitize.json, or to FILE.
+# Exits with 1 if a test fails or a sanitizer reports anything. Reports are in .build/tsan/reports and .build/asan/reports. The
+# figures are written to .build/proof/sanitize.json, or to FILE.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -20,7 +20,7 @@ done
 
 here=$PWD/Tests/Checks/Sanitizers
 python=.build/python/bin/python
-# The crash handler outlives the processes that exit tests end on purpose.
+# The crash handler would outlive the processes that exit tests end deliberately.
 export SWIFT_BACKTRACE=enable=no
 failed=0 parts=()
 
@@ -32,10 +32,10 @@ run() {
     ((code == 0)) || { grep -E '✘|^FAILED|error:' "$log" | head -n 20 || true; failed=1; }
 }
 
-# Counts in the report files: $1 a pattern.
+# Counts matches of pattern $1 in the report files.
 count() { cat "$reports"/* 2>/dev/null | grep -cE "$1" || true; }
 
-# $1 thread or address, $2 scratch folder; the rest are arguments for the test run.
+# $1 is thread or address, $2 the scratch folder. All other arguments are for the test run.
 sanitize() {
     local name=$1 scratch=$2 tests passed figures
     shift 2
@@ -45,7 +45,7 @@ sanitize() {
     nice swift build --build-tests --sanitize="$name" --scratch-path "$scratch"
     export TSAN_OPTIONS="suppressions=$here/thread.supp:log_path=$reports/report:halt_on_error=0:exitcode=66"
     export ASAN_OPTIONS="suppressions=$here/address.supp:detect_leaks=1:log_path=$reports/report:exitcode=66"
-    # One test process after the other, so that a slow sanitized build exceeds no bound that is there to end a failed test.
+    # One test process after another, so that a slow sanitized build does not exceed the bounds that end failed tests.
     LSAN_OPTIONS="suppressions=$here/tests-leak.supp:print_suppressions=0" \
         run nice swift test --skip-build --sanitize="$name" --scratch-path "$scratch" --no-parallel "$@"
     tests=$(sed -n 's/.*Test run with \([0-9]*\) tests.*/\1/p' "$log" | tail -n 1)
@@ -73,7 +73,7 @@ sanitize() {
 }
 
 [[ $only == address ]] || sanitize thread .build/tsan
-# The XCTest runner itself leaks; no test here is one of its.
+# The XCTest runner itself leaks, and no test here uses it.
 [[ $only == thread ]] || sanitize address .build/asan --disable-xctest
 mkdir -p "$(dirname "$json")"
 (IFS=,; printf '{%s}\n' "${parts[*]}") >"$json"

@@ -48,7 +48,6 @@ def world(operation, always):
 
 
 def real(text, kind, names):
-    """Replaces the names in a text by existing ones of that kind."""
     if kind == "msgId":
         return CID.sub(lambda match: chosen(match.group(), names, "messages"), text)
     if kind in ("cid", "cids"):

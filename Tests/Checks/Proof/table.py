@@ -83,7 +83,6 @@ def power(result):
 
 
 def words(name):
-    """Returns camelCase as words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower()
 
 

@@ -1,7 +1,6 @@
 import FuzzTargets
 import Testing
 
-/// Runs every committed input through its target, so that ordinary test runs repeat the fuzzer's finds.
 @Suite("Fuzz corpora")
 struct ReplayTests {
     @Test("no committed input breaks its target", arguments: FuzzTarget.all.map(\.name))

@@ -11,7 +11,6 @@ package struct FuzzTarget: Sendable {
     ///
     /// A trap is a failure, too.
     package let run: @Sendable ([UInt8]) throws -> Void
-    /// The timeout of one input.
     package let timeoutSeconds: Int
     /// Ends state that outlives an input; throws as `run` does.
     package let finish: @Sendable () throws -> Void
@@ -103,7 +102,6 @@ struct Script {
 
     mutating func text(upTo limit: Int) -> String { String(decoding: bytes(upTo: limit), as: UTF8.self) }
 
-    /// Returns all remaining bytes.
     mutating func rest() -> [UInt8] {
         defer { offset = bytes.count }
         return Array(bytes[min(offset, bytes.count)...])

@@ -167,7 +167,6 @@ private class HTTP2Hand: HTTP2Connection {
         if !session.request(headers, exchange(bodyByteCount: bodyByteCount)) { requests.removeLast() }
     }
 
-    /// Requests in flight.
     var pending: [HTTP2Exchange] { requests.compactMap(\.pending) }
     func request() -> HTTP2Headers {
         var headers = HTTP2Headers()
@@ -309,7 +308,6 @@ private struct HTTP2World {
         return words
     }
 
-    /// Delivers bytes to the connection in pieces.
     private mutating func deliver(_ bytes: [UInt8], _ script: inout Script) {
         let piece = script.pick([0, 1, 7, 9, 64])
         var rest = bytes[...]

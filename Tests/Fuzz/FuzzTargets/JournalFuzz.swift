@@ -65,7 +65,6 @@ enum JournalFuzz {
         return bytes
     }
 
-    /// Returns one sealed record with this body.
     private static func record(
         _ body: [UInt8], operationCount: Int, bodyByteCount: UInt32? = nil, groupStart: UInt64
     ) -> [UInt8] {

@@ -18,7 +18,6 @@ enum ShardFuzz {
 private struct ShardWorld {
     private struct Device {
         var phone: Phone
-        /// The message of each sequence.
         var messages: [UInt64: MessageID] = [:]
         /// The sequences delivered in the current session and not acked.
         var sent: Set<UInt64> = []

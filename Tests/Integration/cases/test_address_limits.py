@@ -17,7 +17,6 @@ SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def header(client):
-    """Returns the PROXY header of a balancer for a client."""
     family = socket.AF_INET6 if ":" in client else socket.AF_INET
     local = "2001:db8::1" if ":" in client else "192.0.2.1"
     addresses = socket.inet_pton(family, client) + socket.inet_pton(family, local) + struct.pack(">HH", 4_000, 7_000)
@@ -26,7 +25,6 @@ def header(client):
 
 @contextlib.contextmanager
 def behind_a_balancer(**limits):
-    """Runs a gateway behind a balancer on this machine, with the given limits."""
     gateway = Gateway(limits={**QUICK, **limits})
     for name in ("device", "http", "senders"):
         gateway.sections[name]["balancers"] = ["127.0.0.0/8"]

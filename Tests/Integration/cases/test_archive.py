@@ -30,7 +30,6 @@ def check(folder):
 
 
 def absent(gateway, new_device, count=3):
-    """Returns disconnected devices of the gateway."""
     devices = [new_device(gateway, token="ab" * 32) for _ in range(count)]
     for device in devices:
         device.close()

@@ -52,7 +52,6 @@ def drain(gateway, path=UPSTREAM, pages=1_000):
 
 
 def metric(gateway, name):
-    """Returns a sample of /metrics by its name and labels."""
     return next(float(line.rsplit(" ", 1)[1]) for line in gateway.metrics().splitlines() if line.startswith(name + " "))
 
 

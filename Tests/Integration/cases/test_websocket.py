@@ -247,7 +247,6 @@ def test_requests_that_are_none_are_answered_with_why(gateway):
 
 
 def request(*lines, path="/v1/device", host="x", method="GET", version="HTTP/1.1"):
-    """Returns a request with the given header lines."""
     key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
     return "\r\n".join([f"{method} {path} {version}", f"Host: {host}", key, *lines, "", ""]).encode()
 

@@ -51,7 +51,6 @@ def wait_out_midnight():
 
 
 def full_pipe():
-    """Returns the ends of a full pipe."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):

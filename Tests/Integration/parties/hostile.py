@@ -207,7 +207,6 @@ def varint(value):
 
 
 def nested(depth, field):
-    """Returns nested length-delimited fields."""
     body = b""
     for _ in range(depth):
         body = varint(field << 3 | 2) + varint(len(body)) + body

@@ -127,7 +127,6 @@ class Connection:
 
 
 class DeviceState:
-    """A device's persistent state."""
 
     def __init__(self):
         self.cid, self.secret = b"", b""

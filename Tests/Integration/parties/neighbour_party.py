@@ -61,7 +61,6 @@ def settle(gateway, job, outcome, **fields):
 
 
 def token_of(port, app):
-    """Returns a token of the push API for an app."""
     stamp = str(int(time.time() * 1000))
     sign = hashlib.sha256((app["appKey"] + stamp + app["masterSecret"]).encode()).hexdigest()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -104,7 +103,6 @@ class Flood:
 
 
 class Flooder:
-    """The flooding process."""
 
     def __init__(self, plan):
         self.plan, self.app = plan, plan["app"]

@@ -33,7 +33,6 @@ def blocks(first, last):
 
 
 class FreePorts:
-    """The ports of one process."""
 
     def __init__(self, names="longwire-test-ports"):
         self._names = names

@@ -41,7 +41,6 @@ def frame(opcode, payload=b"", final=True, reserved=0, mask=b"\x37\xfa\x21\x3d",
 
 
 def closing(code=None, reason=b""):
-    """Returns the payload of a close."""
     return b"" if code is None else struct.pack(">H", code) + reason
 
 

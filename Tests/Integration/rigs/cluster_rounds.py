@@ -329,7 +329,6 @@ class ClusterRounds(Rounds):
     # Servers
 
     def a_primary(self, chance):
-        """Returns a primary and its replica."""
         while True:
             try:
                 primary = chance.choice(eventually(self.rig.primaries))

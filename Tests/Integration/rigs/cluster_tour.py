@@ -60,7 +60,6 @@ def remains(folder):
 
 
 def messages(device, count):
-    """Returns the first messages that a device shows."""
     def look():
         lines = [json.loads(line) for line in device.text.splitlines() if '"event":"message"' in line and line.endswith("}")]
         return lines if len(lines) >= count else None

@@ -171,7 +171,6 @@ class Loopback:
 
 
 def has_socket(pid, inode):
-    """Returns whether the process has the socket with this inode."""
     folder = pathlib.Path(f"/proc/{pid}/fd")
     with contextlib.suppress(OSError):
         for link in folder.iterdir():

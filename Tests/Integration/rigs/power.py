@@ -506,7 +506,6 @@ class Audit:
                 self.problem(f"lost: {path} {name} was answered with task {task}, and again with {found}")
 
     def check_leases(self):
-        """Checks that a granted lease is known."""
         over = {msg for _, msg in self.book.settling} | {msg for _, _, _, _, msg, _ in self.book.shown}
         open_leases = [
             (msg, job, lease) for _, msg, job, lease, end in self.book.leased

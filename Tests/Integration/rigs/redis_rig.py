@@ -141,7 +141,6 @@ class Server:
 
     @property
     def address(self):
-        """Returns the address for clients."""
         return f"{self.client_host}:{self.port}"
 
     def start(self):
@@ -555,7 +554,6 @@ class RedisRig:
         return self.primary_of(key).call(*words)
 
     def keys(self):
-        """Returns all keys of all primaries."""
         return [key for server in self.primaries() for key in server.call("KEYS", "*", timeout=TIMEOUT)]
 
     # Faults

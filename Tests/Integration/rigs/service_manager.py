@@ -62,7 +62,6 @@ class ServiceManager:
 
 
 def threads(process_id):
-    """Returns the threads of a process by name."""
     folder = pathlib.Path(f"/proc/{process_id}/task")
     return {(task / "comm").read_text().strip(): int(task.name) for task in folder.iterdir()}
 

@@ -4,7 +4,6 @@ import TestKit
 import Testing
 import Wire
 
-/// The simulation's store in the conformance suite of the embedded store.
 @Suite("The simulated store keeps the store contract") struct SimulatedStoreTests {
     private final class Harness: ShardStoreHarness {
         var simulated = SimulatedStore()

@@ -23,7 +23,6 @@ package struct WebSocketTranscript: Equatable {
         }
     }
 
-    /// The payload bytes of all pings.
     package var pingByteCount: Int {
         steps.reduce(0) { sum, step in
             if case .ping(let payload) = step { sum + payload.count } else { sum }

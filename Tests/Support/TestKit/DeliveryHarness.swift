@@ -37,7 +37,6 @@ package final class TestFrames: BroadcastEncoder {
     }
 }
 
-/// A simulated device.
 package struct Phone {
     package var cid: DeviceID
     package var bucket: Bucket
@@ -486,7 +485,6 @@ package final class DeliveryHarness: ShardStoreObserver {
         return traces.last ?? nil
     }
 
-    /// Returns the trace of a task's message for one device.
     package func trace(
         _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, digest: UInt64
     ) -> MessageTrace? {

@@ -31,7 +31,6 @@ package enum FreePorts {
         }
     }
 
-    /// The kernel's ephemeral port range.
     package static func ephemeralRange() -> ClosedRange<Int> {
         let text = try? String(contentsOfFile: "/proc/sys/net/ipv4/ip_local_port_range", encoding: .utf8)
         let numbers = (text ?? "").split(whereSeparator: \.isWhitespace).compactMap { Int($0) }

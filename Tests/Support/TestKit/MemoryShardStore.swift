@@ -418,7 +418,6 @@ package final class MemoryShardStore: ShardStore {
         return lastToken
     }
 
-    /// The pending requests, for a failure message.
     package var waitingRequests: String { requests.map { "\($0.2)" }.joined(separator: "; ") }
 
     private func pendingAlarms() -> [(StoreKey, Row)] {

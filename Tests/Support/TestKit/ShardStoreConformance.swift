@@ -170,7 +170,6 @@ package func checkUnreadableSuccessor(_ harness: any ShardStoreHarness) throws {
     }
 }
 
-/// An observer that records the reported alarms.
 private final class AlarmWitness: ShardStoreObserver {
     var found: Set<StoreKey> = []
     var isComplete = false

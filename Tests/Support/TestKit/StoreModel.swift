@@ -76,7 +76,6 @@ package final class StoreModel: ShardStoreObserver {
     package func expect(_ token: ReadToken, _ reads: [StoreRead]) { expectations[token] = .reads(reads) }
     package func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
 
-    /// Returns an alarm to its group.
     package func leave(_ key: StoreKey, in group: AlarmGroup) { left[key] = group }
 
     // MARK: Calls of the store

@@ -26,7 +26,6 @@ private struct Acceptance {
             random: RandomWords { 7 })
     }
 
-    /// Returns the push API's result: a refusal, or a job.
     func push(_ ios: String) -> Result<Job, Refusal> {
         let body = Array(
             (#"{"request_id":"req-000001","audience":{"cid":["\#(Self.cid)"]},"push_message":{"transmission":"hello"},"#
@@ -46,7 +45,6 @@ private struct Acceptance {
         }
     }
 
-    /// Returns the result of a Publish frame.
     func publish(_ apns: String, title: [UInt8] = []) -> Result<Job, Refusal> {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         return Array(apns.utf8).withUnsafeBytes { apns in

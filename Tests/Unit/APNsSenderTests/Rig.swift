@@ -136,7 +136,6 @@ final class Rig {
         Issue.record("waited in vain; outcomes \(outcomes), log \(logLines)", sourceLocation: sourceLocation)
     }
 
-    /// Returns a number in a recorded line.
     static func number(_ key: String, in line: String) -> Int64? {
         let parts = line.split(separator: "\"\(key)\":", maxSplits: 1)
         return parts.count < 2 ? nil : Int64(parts[1].prefix { $0.isNumber })
@@ -181,7 +180,6 @@ final class Rig {
         }
     }
 
-    /// Gives the last jobs again under another lease.
     func giveAgain(lease: String) {
         let jobs = lastJobs.map { $0.replacing("\"leaseId\":\"lease\"", with: "\"leaseId\":\"\(lease)\"") }
         #expect(throws: Never.self) {

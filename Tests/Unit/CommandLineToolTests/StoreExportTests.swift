@@ -9,7 +9,6 @@ import Wire
 @testable import MessageStore
 
 extension StoreCopyTests {
-    /// Returns the lines of the tables with their digests.
     private func tables(_ text: String) -> [Substring] {
         text.split(separator: "\n").filter { $0.contains(", digest ") }
     }

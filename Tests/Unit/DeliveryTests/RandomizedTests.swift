@@ -3,7 +3,6 @@ import TestKit
 import Testing
 import Wire
 
-/// Random steps with crashes, moves to disk and failed reads; after each step the promises are compared with a model.
 @Suite("Random steps of a few devices") struct RandomizedTests {
     private struct Generator: RandomNumberGenerator {
         var state: UInt64

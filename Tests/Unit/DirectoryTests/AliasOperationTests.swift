@@ -4,7 +4,6 @@ import TestKit
 import Testing
 import Wire
 
-/// Operations whose steps run on a real shard, in any order that mailboxes allow.
 @Suite("Operations on aliases") struct AliasOperationTests {
     static let names = (0..<4).map { AliasName(high: UInt64($0 * 700 + 3) << 52 | 1, low: UInt64($0), text: "n\($0)") }
 
@@ -138,7 +137,6 @@ import Wire
 final class Carrier {
     private struct Open {
         var operation: DirectoryOperation
-        /// Steps that are not sent.
         var unsent: [StepToSend]
         /// Sent steps: the harness's number and the operation's.
         var sent: [(number: UInt64, request: UInt64)] = []

@@ -21,7 +21,6 @@ private final class HeldLimiter {
     func connectionCount(of network: UInt64) -> Int { book.connectionCount(of: network) }
 }
 
-/// The limits of one network address, with a clock that the test advances.
 @Suite struct AddressLimiterTests {
     private static let rules = AddressRules(connections: 3, arrivalsPerSecond: 10, requestsPerSecond: 100)
 

@@ -77,7 +77,6 @@ struct HTTPRequestTests {
         let memory = HTTPRequestMemory()
         var first = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
         var second = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
-        /// Returns the address of the body.
         func take(_ reader: inout HTTPReader, _ body: String) throws -> UnsafeRawPointer? {
             let request = Array("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)".utf8)
             let taken = try request.withUnsafeBytes { try reader.take($0) }

@@ -2,7 +2,6 @@ import EventLoops
 import Platform
 import Testing
 
-/// Streams whose delegate answers input that arrived before the peer's half-close.
 @Suite("Half-closed streams")
 struct HalfCloseTests {
     /// A delegate that answers its input later, when `answer` is called on the loop.

@@ -4,7 +4,6 @@ import Glibc
 import Platform
 import Testing
 
-/// A loop's server behind a gate, and the loop's handshake events.
 private struct GatedServer {
     let loop: EventLoop
     let port: UInt16

@@ -4,7 +4,6 @@ import Glibc
 import Platform
 import Testing
 
-/// Connections between peers that share a key: TLS 1.3 without a certificate.
 @Suite("Pre-shared key")
 struct PresharedKeyTests {
     static let secret = [UInt8](repeating: 7, count: 32)

@@ -215,7 +215,6 @@ final class TestDelegate: StreamDelegate {
     override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
 }
 
-/// A delegate that only records its stream's end in a shared probe.
 final class EndNoting: StreamDelegate {
     private let ended: Probe<CloseReason>
     init(_ ended: Probe<CloseReason>) { self.ended = ended }

@@ -3,7 +3,6 @@ import Wire
 
 @testable import Gateway
 
-/// The share of a loop's turn that one app's senders may use while other apps publish.
 @Suite("Shares of a loop")
 struct AppSharesTests {
     private static func contended() -> (AppShares, Int, Int) {

@@ -2,7 +2,6 @@ import Testing
 
 @testable import Gateway
 
-/// The file descriptors that are left for connections.
 @Suite("The budget of descriptors")
 struct DescriptorBudgetTests {
     private func granted(_ capacity: Int, loops: Int = 2, own: Bool = false) throws -> ConnectionLimits {

@@ -8,7 +8,6 @@ import Wire
 
 @testable import Gateway
 
-/// Devices between their connection and their Welcome.
 @Suite("A device's handshake")
 struct DeviceHandshakeTests {
     /// Returns a connection's two ends: the gateway's and the test's.

@@ -88,7 +88,6 @@ struct DocumentReferenceTests {
     }
 }
 
-/// The files of the repository and the references in them.
 private struct Repository {
     struct Reference {
         var page: String

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Gateway
 
-/// The number of bytes that a peer may make the gateway buffer, before and after authentication.
 @Suite("Frames cut from bytes")
 struct FrameCutTests {
     private static let most = Wire.Limits.clientBodyByteCount

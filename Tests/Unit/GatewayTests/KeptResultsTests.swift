@@ -4,7 +4,6 @@ import Wire
 
 @testable import Gateway
 
-/// Results of the hook's receiver while partitions move.
 @Suite("Results of the hook that wait for their partition")
 struct KeptResultsTests {
     /// A coordinator whose partitions answer when the test decides.
@@ -29,7 +28,6 @@ struct KeptResultsTests {
         }
     }
 
-    /// Returns a result for a job of each partition.
     private func results() -> [JobResult] {
         (0..<2).map { part in
             JobResult(

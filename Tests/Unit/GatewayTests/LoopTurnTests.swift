@@ -5,7 +5,6 @@ import Testing
 @testable import EventLoops
 @testable import Gateway
 
-/// The share of a loop's turns that one app's requests may use, measured in turns and answers.
 @Suite("A turn of a loop")
 final class LoopTurnTests {
     enum Flood: CaseIterable {

@@ -4,7 +4,6 @@ import Testing
 
 @testable import Gateway
 
-/// Checks that the catalogue is complete and follows the conventions of the format.
 @Suite("Metric catalogue")
 struct MetricCatalogueTests {
     /// Figures without a metric, each with the reason.

@@ -16,7 +16,6 @@ struct OpenAPIDocumentTests {
         lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
     }
 
-    /// A method and a path.
     private struct Call: Hashable, CustomStringConvertible {
         var method: String
         var path: String

@@ -8,7 +8,6 @@ import Wire
 
 @testable import Gateway
 
-/// A partition that leaves its gateway: every caller gets an answer at once.
 @Suite("A partition that leaves")
 struct PartOwnershipTests {
     private static let content = MessageContent(

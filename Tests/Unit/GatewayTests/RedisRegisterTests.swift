@@ -45,7 +45,6 @@ final class RedisServerProcess {
 
     private let running: Process
 
-    /// Runs one command over a new connection.
     func command(_ words: String...) throws -> RedisReply {
         let connection = try RedisSockets().connect(to: address, timeoutMilliseconds: 2_000)
         defer { connection.close() }

@@ -35,7 +35,6 @@ enum SmallGateway {
         try body(gateway)
     }
 
-    /// Removes a folder recursively.
     static func remove(_ path: String) {
         if let folder = opendir(path) {
             var names: [String] = []

@@ -7,7 +7,6 @@ import Wire
 
 @testable import Gateway
 
-/// Checks the maximum sizes that the limits allow against the bounds of the layers below.
 @Suite("Bounds of all layers")
 struct StoreBoundsTests {
     @Test("the largest rows and batches fit the store under any limits")

@@ -70,7 +70,6 @@ final class JournalFixture {
         return wait()
     }
 
-    /// Submits a batch for each number.
     func submit(_ numbers: [UInt64], valueByteCount: Int = 24, isAwaited: Bool = true) {
         var pieces: [BatchPiece] = []
         var byteCount = 0
@@ -94,7 +93,6 @@ final class JournalFixture {
         committer?.submit(pieces, shard: 0, byteCount: byteCount, isAwaited: isAwaited)
     }
 
-    /// Returns the header of a batch's only operation.
     static func header(_ number: UInt64, valueByteCount: Int) -> OperationHeader {
         // Items below 2^21 yield records of one size.
         OperationHeader(

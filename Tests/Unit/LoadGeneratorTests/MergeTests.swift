@@ -3,7 +3,6 @@ import TextForms
 
 @testable import LoadGenerator
 
-/// The merged results of several workers must equal those of one worker exactly.
 @Suite("Merging workers")
 struct MergeTests {
     private struct Generator: RandomNumberGenerator {

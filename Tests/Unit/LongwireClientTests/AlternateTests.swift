@@ -3,7 +3,6 @@ import Wire
 
 @testable import LongwireClient
 
-/// A Close that redirects the client to another gateway.
 @Suite("Alternates")
 struct AlternateTests {
     private static let home = Endpoint(host: "gateway.example", port: 7_000)

@@ -4,7 +4,6 @@ import Wire
 
 @testable import LongwireClient
 
-/// The calls of a service extension, and the handling of their answers.
 @Suite("Display receipts")
 final class DisplayReceiptTests {
     private static let message = MessageID("00a1b2c3d4e5f60718293a4b5c6d7e8f")!

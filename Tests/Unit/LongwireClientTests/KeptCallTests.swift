@@ -3,7 +3,6 @@ import Wire
 
 @testable import LongwireClient
 
-/// Taps and reports survive every state of the client.
 @Suite("Kept calls")
 struct KeptCallTests {
     private static let id = MessageID(high: 1, low: 1)

@@ -8,7 +8,6 @@ import Wire
 struct MessageChannelTests {
     private static func message(_ sequence: UInt64) -> ReceivedMessage { ReceivedMessage(CoreDriver.deliver(sequence)) }
 
-    /// The verdicts in order.
     private final class Verdicts: Sendable {
         let list = Guarded<[(UInt64, MessageVerdict)]>([])
 

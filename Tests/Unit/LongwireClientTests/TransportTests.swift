@@ -5,7 +5,6 @@ import Testing
 
 @testable import LongwireClient
 
-/// The Linux transport against a peer on the loopback interface.
 @Suite("Transport")
 struct TransportTests {
     /// A peer that accepts one connection, echoes one message, and ends.
@@ -254,7 +253,6 @@ struct TransportTests {
         #expect(throws: LongwireClientError.self) { try configuration.validate() }
     }
 
-    /// Returns the socket address of a literal.
     private static func address(_ host: String, _ port: UInt16) throws -> [UInt8] {
         try #require(try SocketTransport.addresses(of: Endpoint(host: host, port: port)).get().first)
     }

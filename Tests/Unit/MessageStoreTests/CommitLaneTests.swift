@@ -21,7 +21,6 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
         }
 
         var names: [String] { commands.map(\.name) }
-        /// Returns the id of the stream entry in a command.
         func id(_ place: Int) -> String {
             let words = commands[place].arguments.map { String(decoding: $0, as: UTF8.self) }
             return words[words.count - 3]
@@ -96,7 +95,6 @@ private final class GatedNetwork: RedisNetwork, @unchecked Sendable {
     func sleep(milliseconds: Int) { real.sleep(milliseconds: milliseconds) }
 }
 
-/// A lane's calls, their times, and the effect of replies; servers run its calls when the test decides.
 @Suite("The lane of a server")
 struct CommitLaneTests {
     private final class Bench {

@@ -6,7 +6,6 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// The number of a folder's owner, and the code that relies on it.
 @Suite("Embedded store: epochs")
 struct EpochTests {
     /// A change of the folder between two runs.

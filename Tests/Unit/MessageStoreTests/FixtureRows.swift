@@ -165,7 +165,6 @@ enum FixtureRows {
         ]
     }
 
-    /// Returns an alias's row and some tag rows.
     private static func names(_ app: AppKey, _ time: Int64) -> [Row] {
         let (cid, name) = (DeviceID(high: 0xD0D0 * 3, low: 3), AliasName(high: 0xA11A << 40, low: 5, text: "alice_王"))
         var alias = AliasRow(app: app, text: name.text)
@@ -179,7 +178,6 @@ enum FixtureRows {
         return tags + [Row(key: AliasRow.key(name), wakeAt: 0, value: bytes(row.byteCount) { row.write(into: $0) })]
     }
 
-    /// Returns a task and all rows that belong to it.
     private static func task(_ app: AppKey, _ time: Int64) -> [Row] {
         let id = TaskID(kind: .list, month: 11, day: 18, home: Bucket(1000), random: (5, 6))
         var lengths = MessageContent.Lengths()

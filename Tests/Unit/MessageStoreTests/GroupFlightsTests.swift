@@ -5,7 +5,6 @@ import Testing
 
 @testable import MessageStore
 
-/// The groups of one log without servers: the form in which each is sent, and the effect of each reply.
 @Suite("Groups of a log in flight")
 struct GroupFlightsTests {
     private static let key = Array("{lw:t:p0}:log".utf8)
@@ -15,7 +14,6 @@ struct GroupFlightsTests {
         GroupFlights(key: key, slot: RedisSlot.of(key), epoch: epoch, nextNumber: number)
     }
 
-    /// Creates a group, sends it, and returns the step.
     private static func send(_ flights: inout GroupFlights, byteCount: Int = 1) throws -> GroupFlights.Step {
         add(&flights, byteCount: byteCount)
         return try Self.next(&flights)

@@ -6,7 +6,6 @@ import Testing
 
 @testable import MessageStore
 
-/// A folder's history over restarts, copies, restores and power failures.
 @Suite("Embedded store: histories")
 struct HistoryFileTests {
     private static func configuration(_ path: String, _ durability: EmbeddedStore.Configuration.Durability = .fsync)

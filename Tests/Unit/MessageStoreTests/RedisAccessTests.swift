@@ -8,7 +8,6 @@ import Wire
 
 @testable import MessageStore
 
-/// The credentials, TLS and permissions for Redis servers, and scripts that others loaded.
 @Suite("Reaching Redis", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
 struct RedisAccessTests {
     private static var configuration: RedisEngine.Configuration {

@@ -7,7 +7,6 @@ import Wire
 
 @testable import MessageStore
 
-/// The events and losses that an engine reported.
 final class RedisWitness: Sendable {
     private let found = Lock<(events: [RedisEngine.Event], losses: [RedisEngine.Loss])>(([], []))
     func note(_ event: RedisEngine.Event) { found.withLock { $0.events.append(event) } }

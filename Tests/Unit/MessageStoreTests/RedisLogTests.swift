@@ -15,7 +15,6 @@ private final class UnsureNetwork: RedisNetwork, Sendable {
     enum Fault: Sendable {
         /// The commands run, and their replies are lost.
         case loseReplies
-        /// The commands are not sent.
         case loseCommands
     }
 
@@ -27,7 +26,6 @@ private final class UnsureNetwork: RedisNetwork, Sendable {
     let isReplicaLate = Atomic<Bool>(false)
 
     func fail(_ name: String, _ faults: [Fault]) { plan.withLock { $0 = (name, faults) } }
-    /// The names of all commands so far.
     var names: [String] { commands.withLock { $0 } }
 
     private final class Connection: RedisConnection {
@@ -101,7 +99,6 @@ struct RedisLogTests {
         return ticket
     }
 
-    /// Returns the store's answer for a row.
     private func get(_ fixture: RedisFixture, _ key: StoreKey) throws -> String? {
         let reader = RowWitness()
         fixture.store.observer = reader

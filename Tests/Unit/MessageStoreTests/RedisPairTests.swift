@@ -201,7 +201,6 @@ struct RedisPairTests {
     }
 }
 
-/// The results of reads by token.
 final class ReplyWitness: ShardStoreObserver {
     var failures: [ReadToken: String?] = [:]
     var texts: [ReadToken: [String]] = [:]

@@ -7,7 +7,6 @@ import Wire
 
 @testable import MessageStore
 
-/// Request ids and traces are stored in periods that a partition's owners start and end; the next owner continues them.
 @Suite("Periods of request ids and traces on a takeover")
 struct RedisPeriodTests {
     private static let (part, partCount) = (3, 16)

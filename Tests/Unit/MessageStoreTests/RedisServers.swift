@@ -133,7 +133,6 @@ final class RedisServers {
         processes[server] = nil
     }
 
-    /// Restarts a server with the data in its folder.
     func restart(_ server: Int) throws {
         kill(server)
         let process = try start(addresses[server], "\(folder.path)/\(server)", [])

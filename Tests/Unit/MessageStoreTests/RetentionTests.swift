@@ -6,7 +6,6 @@ import Wire
 @testable import Delivery
 @testable import MessageStore
 
-/// Request ids and traces are kept for a day of gateway time, within their budgets.
 @Suite("Embedded store: retention for a day")
 struct RetentionTests {
     private static let text = String(repeating: "x", count: 1_000)

@@ -420,7 +420,6 @@ struct SpillTests {
     }
 }
 
-/// A clock that the test advances.
 final class TestClock: @unchecked Sendable {
     // `@unchecked Sendable` is sound because `time` is used only under the lock.
     private let lock = NSLock()

@@ -135,7 +135,6 @@ extension StoreFixture: ShowsNothing {}
 extension EmbeddedStore: ShowsNothing {}
 extension EmbeddedShardStore: ShowsNothing {}
 
-/// The embedded store for the conformance suite.
 final class EmbeddedStoreHarness: ShardStoreHarness {
     private let configuration: EmbeddedStore.Configuration
     private let isSpilling: Bool

@@ -43,7 +43,6 @@ extension StoreFixture {
     }
 }
 
-/// Collects the text of replies to single gets.
 final class ReplyCollector: ShardStoreObserver {
     var replies: [ReadToken: String?] = [:]
     var failures: [String] = []

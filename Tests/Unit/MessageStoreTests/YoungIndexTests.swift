@@ -5,7 +5,6 @@ import Wire
 
 @testable import MessageStore
 
-/// The lists by item, compared with a sorted array.
 @Suite("Young index")
 struct YoungIndexTests {
     private static let cid = DeviceID(high: 7, low: 9)

@@ -5,7 +5,6 @@ import Wire
 
 @testable import PushAPI
 
-/// Broadcasts and pushes by tag as requests: the resulting tasks, and the errors of invalid ones.
 @Suite("Broadcast requests")
 struct BroadcastRequestTests {
     private let fixture = Fixture()

@@ -7,7 +7,6 @@ import Wire
 
 @testable import PushAPI
 
-/// The handling of each field of a body: read, ignored and named, or refused and named.
 @Suite("Fields of requests")
 struct RequestFieldsTests {
     private let fixture = Fixture()

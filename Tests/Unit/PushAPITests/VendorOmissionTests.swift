@@ -4,7 +4,6 @@ import Wire
 
 @testable import PushAPI
 
-/// The bodies that contain the whole message, and the parts that a strategy may not omit.
 @Suite("Omissions of APNs bodies")
 struct VendorOmissionTests {
     private static let alert = #"{"aps":{"alert":{"title":"T","body":"B"}}}"#

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Quotas
 
-/// The accounting of apps with quotas, with a clock that the test advances.
 @Suite struct QuotaAccountingTests {
     private static let app = AppKey(1)
 
@@ -260,7 +259,6 @@ import Wire
         // The other quotas refuse no registration.
         let others = self.quotas([(.queuedMessages, 1), (.queuedBytes, 1)])
         #expect(book.registrationRefusal(app: Self.app, quotas: others, now: 1) == nil)
-        // Each of several gateways counts the usage of all.
         book.gatewayCount = 2
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil, "no word yet")
         for _ in 0..<2 { book.hear([AppQueue(app: Self.app, count: 0, bytes: 0, retainedBytes: -1)], now: 2) }

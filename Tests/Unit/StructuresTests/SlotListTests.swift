@@ -1,7 +1,6 @@
 import Structures
 import Testing
 
-/// Lists of slots, compared with an array.
 @Suite("Slot lists") struct SlotListTests {
     private struct Element {
         var links = SlotLinks<Element>()

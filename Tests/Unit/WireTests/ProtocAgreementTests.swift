@@ -1,7 +1,6 @@
 import Testing
 import Wire
 
-/// Encodes many values of every message in one process call per direction, within one batch message.
 @Suite("The codec and protoc agree")
 struct ProtocAgreementTests {
     static let samples = Sample.all(randomCount: 60)

@@ -22,7 +22,6 @@ struct FramePeer {
 
     private static let nonces = Lock<UInt64>(0)
 
-    /// Signs a Hello and sends it.
     mutating func send(_ hello: Hello, key: [UInt8]) throws {
         var hello = hello
         // The gateway rejects a repeated Hello as a replay, so each one gets another nonce.
@@ -40,7 +39,6 @@ struct FramePeer {
         send(hello)
     }
 
-    /// Returns the next complete frame.
     mutating func next() throws -> (FrameType, [UInt8])? {
         let waiting = end.waiting
         guard waiting.count >= FrameHeader.byteCount else { return nil }
@@ -56,7 +54,6 @@ struct FramePeer {
     }
 }
 
-/// Decodes a body that the gateway encoded.
 func decode<Message: WireMessage>(_: Message.Type, _ body: [UInt8]) throws -> Message {
     do throws(WireError) {
         return try Message(decoding: body.span.bytes)

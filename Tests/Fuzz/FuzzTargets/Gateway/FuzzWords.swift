@@ -101,7 +101,6 @@ struct JSONText {
         needsComma = false
     }
 
-    /// Appends a value verbatim.
     mutating func value(_ text: some StringProtocol) {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
         bytes += text.utf8

@@ -10,7 +10,6 @@ internal import PushAPI
 package enum GatewayGrammar {
     typealias Body = @Sendable (inout Script, FuzzWords, Int, inout JSONText) -> Void
 
-    /// The calls in the route tables, by listener.
     package static let served = (open: PublicEndpoint.table.calls, admin: AdminEndpoint.table.calls)
     /// The calls with productions, by listener.
     package static var known: (open: [String], admin: [String]) {
@@ -173,7 +172,6 @@ package enum GatewayGrammar {
         words.tasks.pick(&script, otherwise: "RASL_1118_000000000000000000000000")
     }
 
-    /// Ids of apps that calls create, change and delete.
     private static let madeApps = ["made-0", "made-1", "made-2"]
 
     private static func changesApp(_ call: String) -> Bool {

@@ -1,6 +1,5 @@
 internal import Wire
 
-/// The message that each request was answered with.
 struct RequestModel {
     private var answers: [Int: MessageID] = [:]
     /// Whether the store has dropped rows of requests, which it may do after their retention.

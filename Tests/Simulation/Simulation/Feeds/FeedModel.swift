@@ -39,7 +39,6 @@ struct FeedModel {
         var askedAt: Int64 = 0
         /// The items read so far, by number; a number identifies one item permanently.
         var items: [UInt64: FeedItem] = [:]
-        /// The last number in durable rows.
         var durableLast: UInt64 = 0
     }
 

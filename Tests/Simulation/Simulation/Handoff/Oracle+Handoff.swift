@@ -72,7 +72,6 @@ extension Oracle {
         noteResult(record, job.settledLease.1, job.settledOutcome)
     }
 
-    /// Records a durable result.
     func noteResult(_ record: Record, _ lease: UInt64, _ outcome: UInt8) {
         guard outcome != 0, record.durableResults.last.map({ $0.lease != lease || $0.outcome != outcome }) ?? true
         else { return }

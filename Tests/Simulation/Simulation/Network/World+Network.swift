@@ -36,7 +36,6 @@ extension World {
         device.connected()
     }
 
-    /// Sends bytes.
     func transmit(_ link: Link, toGateway: Bool, _ bytes: [UInt8]) {
         guard !bytes.isEmpty else { return }
         if toGateway {

@@ -31,7 +31,6 @@ final class Record {
     var durableSince: Int64 = 0
     /// The time of the first publish.
     var askedAt: Int64 = 0
-    /// The message that this one revokes.
     var revokes: Record?
     /// Whether a caller stopped or revoked the message.
     var mayBeRevoked = false
@@ -45,7 +44,6 @@ final class Record {
     var acceptedAt: GatewayTime = 0
     var expiresAt: GatewayTime = 0
     var byteCount = 0
-    /// The charge to its queue.
     var charge = 0
     var wasAcceptedOffline = false
     /// The device's connection at acceptance; −1 if none.
@@ -77,12 +75,10 @@ final class Record {
     var openLease: UInt64 = 0
     var openLeaseUntil: GatewayTime = 0
     var badgeAtLease: (lease: UInt64, badge: Int32) = (0, 0)
-    /// The badge change of the first lease.
     var badgeChange: Int32 = 0
     var tokensAtLease: [String] = []
     /// Leases from another history of the store; they settle nothing in the current history.
     var foreignLeases: Set<UInt64> = []
-    /// The token sent with each lease.
     var leaseTokens: [UInt64: String] = [:]
     /// Whether a sender reported that the vendor accepted it.
     var wasReportedAccepted = false

@@ -6,11 +6,9 @@ struct RareWeather {
     /// The generator of this part only.
     var chance: Chance
     fileprivate var backups: [Backup] = []
-    /// The requested reports.
     var reports: [SimulatedReport] = []
     /// Whether the next start finds a backup.
     fileprivate(set) var wantsRestore = false
-    /// The queue epochs of the histories, in order.
     fileprivate var epochs = [StoreHistory(ofNewStore: 1).epoch(World.queueEpoch)]
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0x4A4E_0B5E) }

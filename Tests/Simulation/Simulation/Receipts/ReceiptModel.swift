@@ -22,7 +22,6 @@ struct ReceiptModel {
     /// The generator of this part only.
     var chance: Chance
     private(set) var calls: [SimulatedReceipt] = []
-    /// The events that the gateway reported as recorded.
     var recorded: Set<Event> = []
     /// The events that have a durable row beside the message's trace.
     var durable: Set<Event> = []
@@ -42,6 +41,5 @@ struct ReceiptModel {
     /// - Returns: false if the event was recorded before.
     mutating func record(_ event: Event) -> Bool { recorded.insert(event).inserted }
 
-    /// Returns the number of messages with this durable event.
     func count(of event: TraceEvent) -> Int { durable.count { $0.event == event } }
 }

@@ -38,7 +38,6 @@ package final class SimulatedStore: WorldStore {
         case add(StoreKey, CounterChange)
     }
 
-    /// An immutable value.
     package final class Value {
         let wakeAt: Int64
         let bytes: UnsafeRawBufferPointer
@@ -53,7 +52,6 @@ package final class SimulatedStore: WorldStore {
         deinit { bytes.deallocate() }
     }
 
-    /// The state of one key.
     private final class Cell {
         let key: StoreKey
         var durable: Value?

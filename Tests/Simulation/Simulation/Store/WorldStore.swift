@@ -68,7 +68,6 @@ package protocol WorldEngine: AnyObject {
     func checkEnd() -> String?
 }
 
-/// The simulated stores, which the world controls completely.
 package final class SimulatedStores: WorldEngine {
     private var stores: [SimulatedStore] = []
     private var survivors: [StoreKey: SimulatedStore.Value] = [:]

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// The gateway's report of each task.
 struct ReportModel {
     private var totals: [Int: TaskTotals] = [:]
 

@@ -16,7 +16,6 @@ final class Oracle: StoreWitness {
     var reports = ReportModel()
     var updates = UpdateModel()
     var overflows = OverflowModel()
-    /// The durable messages of the vendor table by key.
     var vendorRows: [StoreKey: Record] = [:]
 
     func record(_ id: MessageID) -> Record? {

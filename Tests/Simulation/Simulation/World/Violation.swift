@@ -6,7 +6,6 @@ package enum ViolationKind: String, CaseIterable, Sendable {
     case sentAfterEnd, leasedAfterEnd
     /// An app's handler received a message twice, outside the gap between handler and persist.
     case handledTwice
-    /// A message was sent or leased after its expiry.
     case sentAfterExpiry, leasedAfterExpiry
     /// Two live sessions of one device, or a frame of an old session that had an effect.
     case fencing

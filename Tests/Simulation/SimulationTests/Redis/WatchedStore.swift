@@ -35,7 +35,6 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
     private var breaches: [String] = []
     /// The number of batches that the next owner found, once it exists.
     private(set) var found: Ticket?
-    /// The ephemeral rows of the last batches.
     private var ephemeral: [(ticket: Ticket, key: StoreKey, value: SimulatedStore.Value)] = []
 
     init(_ open: RedisEngine.OpenPart, on loop: ProcessLoop, rows: Rows, of stores: RedisStores) {

@@ -8,7 +8,6 @@ internal import Cryptography
 
 package typealias Bytes = [UInt8]
 
-/// A reply in RESP2.
 package indirect enum Reply: Equatable, Sendable {
     case simple(String)
     case error(String)
@@ -259,7 +258,6 @@ package struct Keyspace {
 
     var keys: [Bytes] { Array(entries.keys) }
 
-    /// Returns the unexpired entry under a key.
     func find(_ key: Bytes) -> Entry? {
         guard let entry = entries[key], entry.expiresAt > now else { return nil }
         return entry

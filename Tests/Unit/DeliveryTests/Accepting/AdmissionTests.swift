@@ -3,7 +3,6 @@ import TestKit
 import Testing
 import Wire
 
-/// The admission of devices, connections that close during it, and the memory that both leave.
 @Suite("Admission") struct AdmissionTests {
     @Test("a connection that closed while its device was read becomes no session")
     func goneBeforeWelcome() {

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// A disabled app, a deleted app, and an app that the gateway does not know yet.
 @Suite("Apps that are not served")
 struct AppKnowledgeTests {
     private let harness = DeliveryHarness { $0.events = FeedLimits() }
@@ -15,7 +14,6 @@ struct AppKnowledgeTests {
         harness.drain()
     }
 
-    /// Restarts the gateway with these apps.
     private func restart(_ apps: [AppSettings], knowsAllApps: Bool = true) {
         let all = harness.apps
         harness.apps = apps

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// With little room, an app above its share is refused and other apps are not.
 @Suite("Shares")
 struct ShareTests {
     private let harness = DeliveryHarness()

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// One app's due jobs fill their share; other apps' alarms and its own expiries still happen in time.
 @Suite("Alarms of neighbours")
 struct NeighbourAlarmTests {
     private static let flooder: Set<AppKey> = [DeliveryHarness.app]

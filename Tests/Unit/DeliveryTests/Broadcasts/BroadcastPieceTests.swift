@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// A home's broadcast logs, sent to another shard in pieces.
 @Suite("Logs of broadcasts in pieces")
 struct BroadcastPieceTests {
     private static let home = DeliveryHarness.app.home.loop(of: 2)

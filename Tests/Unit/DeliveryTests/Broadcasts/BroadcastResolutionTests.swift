@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// The broadcasts of a device while its ledger is read, and the effect of its positions afterwards.
 @Suite("Broadcasts while a device's ledger is read")
 struct BroadcastResolutionTests {
     private let world = BroadcastHarness()

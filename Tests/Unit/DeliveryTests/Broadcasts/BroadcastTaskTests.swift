@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts at their home shard: numbers, requests, schedules, stops, scans after a restart, bounds.
 @Suite("Broadcast tasks")
 struct BroadcastTaskTests {
     private let world: BroadcastHarness

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Broadcasts in one shard: the devices that they reach, their order, and the final states of their messages.
 @Suite("Broadcasts")
 struct BroadcastTests {
     private let world = BroadcastHarness()

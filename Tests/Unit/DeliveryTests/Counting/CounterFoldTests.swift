@@ -54,7 +54,6 @@ struct CounterFoldTests {
         var pending: Int { shards.reduce(0) { $0 + Int($1.shard.statistics.pending) } }
         /// The same number from the per-app counters.
         var queued: Int { sum { $0.queuedMessages } }
-        /// The queued bytes.
         var queuedBytes: Int { sum { $0.queuedBytes } }
         var devices: Int { retained { $0.devices } }
         func recent(on day: UInt32) -> Int { retained { $0.recentMessages(on: day) } }
@@ -76,7 +75,6 @@ struct CounterFoldTests {
         }
     }
 
-    /// The expected counts.
     private struct Books {
         var accepted: [CounterDay: Int] = [:]
         var registered: [CounterDay: Int] = [:]

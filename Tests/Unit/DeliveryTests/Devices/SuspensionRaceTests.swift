@@ -3,7 +3,6 @@ import TestKit
 import Testing
 import Wire
 
-/// Frames that cross on the wire while an app enters the background and returns.
 @Suite("Suspension races") struct SuspensionRaceTests {
     @Test("an ack after the report of suspension still counts and cancels the alert", arguments: [false, true])
     func ackAfterLeaving(cold: Bool) {

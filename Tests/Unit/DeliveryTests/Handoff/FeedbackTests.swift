@@ -10,7 +10,6 @@ struct FeedbackTests {
     private static let task = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
     private static let digest: UInt64 = 0x0102_0304_0506_0000
 
-    /// Returns a counter from the rows of all days.
     private func counted(_ extra: CountersRow.Extra) -> UInt32 {
         var sum: UInt32 = 0
         harness.store.loadAll(table: .counters) { sum += CountersRow($0.value)?.extra[extra] ?? 0 }

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// A job that is only due has no row, because its message's row implies it.
 @Suite("Jobs without a row") struct ImpliedJobTests {
     private func absent(_ harness: DeliveryHarness) -> Phone { harness.register(state: .background, token: "aa") }
 

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Reports over HTTPS from a device whose app does not run.
 @Suite("Receipts")
 struct ReceiptTests {
     private let harness = DeliveryHarness()

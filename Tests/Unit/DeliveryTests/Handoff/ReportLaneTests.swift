@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// The order of reports and the Pong after them.
 @Suite("Reports and the Pong after them")
 struct ReportLaneTests {
     private let harness = DeliveryHarness()

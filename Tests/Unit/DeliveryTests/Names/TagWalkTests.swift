@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Counts by tag expressions, compared with a direct evaluation.
 @Suite("Walks over tag rows") struct TagWalkTests {
     private static func tag(_ number: Int) -> TagName { TagName(digest: UInt64(number) * 97 + 5, text: "t\(number)") }
 

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Reports on messages that were sent and have not ended.
 @Suite("Reports on pending messages")
 struct ReportTests {
     private let harness = DeliveryHarness()

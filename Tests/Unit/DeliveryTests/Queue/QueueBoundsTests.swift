@@ -3,7 +3,6 @@ import TestKit
 import Testing
 import Wire
 
-/// A queue at its bounds, and timers without work.
 @Suite("Queue bounds") struct QueueBoundsTests {
     @Test("dropOldest makes room among vendor messages on disk, and for a message larger than many")
     func dropsColdVendorMessages() {

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// The bounds of rows, compared with the largest possible rows.
 @Suite("Row bounds") struct RowBoundsTests {
     private static func bound(_ table: StoreKey.Table, _ limits: ShardLimits = ShardLimits()) -> Int {
         RowBounds.byteCount(of: table, limits) ?? 0

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// Tasks of several messages in one shard.
 @Suite("Tasks")
 struct TaskTests {
     private let harness = DeliveryHarness()

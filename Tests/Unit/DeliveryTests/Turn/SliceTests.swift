@@ -3,7 +3,6 @@ import TestKit
 import Testing
 import Wire
 
-/// Work over many messages at once: short batches, spread over several turns.
 @Suite("Slices") struct SliceTests {
     private static let slice = 16
 

@@ -64,7 +64,6 @@ final class LinkProbe: LinkReceiver, @unchecked Sendable {
     func whenMessage(_ body: @escaping @Sendable (Int, LoopMessage) -> Void) { onMessage.withLock { $0 = body } }
     func setRoom(_ room: Int) { seen.broadcast { $0.room = room } }
 
-    /// Waits until a condition on the recorded events holds.
     @discardableResult
     func wait(sourceLocation: SourceLocation = #_sourceLocation, until condition: (Seen) -> Bool) -> Seen {
         var found: Seen?
@@ -121,7 +120,6 @@ final class LinkRig {
         return node
     }
 
-    /// Returns two nodes; the first has a link to the second.
     func pair(_ first: LinkVersions = .current, _ second: LinkVersions = .current) throws -> (Node, Node) {
         let (one, two) = (
             try add(1, try Self.settings(versions: first)), try add(2, try Self.settings(versions: second))

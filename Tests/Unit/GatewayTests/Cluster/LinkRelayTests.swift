@@ -7,7 +7,6 @@ import Wire
 
 @testable import Gateway
 
-/// Devices that one gateway relays to another.
 @Suite("Relays between gateways")
 struct LinkRelayTests {
     /// A loop that accepts devices and relays each to node 2.

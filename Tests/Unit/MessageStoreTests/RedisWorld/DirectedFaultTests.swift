@@ -89,7 +89,6 @@ struct DirectedFaultTests {
             }
         }
 
-        /// The row in Redis.
         var stored: String? {
             let words = [Array("HGET".utf8), GroupKeys(name, group: Int(bucket.index)).rows, KeyCoding.bytes(key)]
             guard case .bulk(let bytes) = cluster.look(words), bytes.count >= KeyCoding.rowPrefixByteCount else {

@@ -43,7 +43,6 @@ final class RedisWorld {
     private let focus: WorldWeather.Focus?
     private let heldShare: Double
     private let isMoving: Bool
-    /// The first violation.
     private(set) var violation: String?
     private(set) var counts: [String: Int] = [:]
     private var log: [String] = []
@@ -125,7 +124,6 @@ final class RedisWorld {
         reap()
     }
 
-    /// Runs one action of a process.
     private func act(_ process: WorldProcess) {
         guard !isActing, let store = process.store, !process.network.isDead else { return }
         isActing = true

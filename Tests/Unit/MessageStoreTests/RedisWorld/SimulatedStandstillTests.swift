@@ -17,7 +17,6 @@ struct SimulatedStandstillTests {
         let cluster: SimulatedCluster
         let process: WorldProcess
         let victim: Int
-        /// A bucket of each group, and its shard.
         let buckets: [(bucket: Bucket, shard: Int)]
 
         init(seed: UInt64) throws {

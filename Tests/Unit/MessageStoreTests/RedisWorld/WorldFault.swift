@@ -46,7 +46,6 @@ enum WorldFault: String, CaseIterable, Sendable {
     /// Rows and log are read from a replica.
     case replicaReads
 
-    /// Returns whether a command runs a script.
     static func isCall(_ command: RedisCommand, of script: RedisScript) -> Bool {
         let words = command.arguments
         guard words.count > 1 else { return false }
@@ -229,7 +228,6 @@ enum WorldFault: String, CaseIterable, Sendable {
 }
 
 extension String {
-    /// Returns the first range of a text.
     fileprivate func range(of text: String) -> Range<String.Index>? {
         var place = startIndex
         while place < endIndex {

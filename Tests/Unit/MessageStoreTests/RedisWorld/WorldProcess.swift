@@ -26,7 +26,6 @@ final class WorldProcess {
     var reads: [ReadToken: (key: StoreKey, batchCount: Int)] = [:]
     /// The last batch reported durable when the process ended.
     private(set) var committed: Ticket = 0
-    /// Whether the process is paused.
     var isStopped = false
 
     init(_ number: Int, _ network: ProcessNetwork, seeds: [RedisAddress], _ configuration: RedisEngine.Configuration)

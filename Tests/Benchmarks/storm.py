@@ -106,7 +106,6 @@ class Bench:
             stormed.without_connections()
             lines = devices.read_text().splitlines()[1:]
             devices.write_text("\n".join(lines) + "\n")
-            # Registers the live devices.
             self.latencies(*self.live(gateway, "first"))
             calm = self.latencies(*self.live(gateway, "calm"))
             process, report = self.live(gateway, "storm")

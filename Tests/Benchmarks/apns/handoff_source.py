@@ -86,7 +86,6 @@ class Jobs:
         return ('{"results":[' + ",".join(verdicts) + "]}").encode()
 
     def add(self, count):
-        """Adds jobs to the backlog."""
         with self.condition:
             self.left = (self.left or 0) + count
             self.condition.notify_all()

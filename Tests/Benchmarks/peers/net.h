@@ -27,7 +27,6 @@ struct histogram {
 extern struct options options;
 
 int64_t now_ns(void);
-/// The CPU time of the server under test so far.
 int64_t server_cpu(void);
 int64_t own_cpu(void);
 

@@ -93,7 +93,6 @@ struct Script {
         }
     }
 
-    /// Reads a count and that many bytes.
     mutating func bytes(upTo limit: Int) -> [UInt8] {
         let count = min(choice(256), limit, bytes.count - offset)
         defer { offset += count }

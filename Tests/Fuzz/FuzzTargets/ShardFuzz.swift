@@ -228,7 +228,6 @@ private struct ShardWorld {
 
     private var surprise: String?
 
-    /// Records the delivered messages.
     private mutating func collect() {
         for delivery in harness.takeDelivered() {
             guard let index = devices.firstIndex(where: { $0.phone.session == delivery.session }) else { continue }

@@ -84,7 +84,6 @@ def test_a_store_that_a_gateway_left_is_whole_and_counted(own_gateway, new_devic
 
 
 def flip(path, offset):
-    """Flips a bit of a file."""
     with open(path, "r+b") as file:
         file.seek(offset)
         byte = file.read(1)[0]
@@ -269,7 +268,6 @@ def test_a_damaged_backup_is_refused_and_nothing_is_written(own_gateway, new_dev
     code, text = store("restore", good, data)
     assert code == 1 and "in use by process" in text, text
     gateway.stop()
-    # A gateway refuses a backup as its store.
     gateway.sections["store"]["path"] = str(good)
     with pytest.raises(AssertionError, match="is a backup"):
         gateway.start()

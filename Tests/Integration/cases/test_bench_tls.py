@@ -124,7 +124,6 @@ def test_handshakes_that_fail_are_told_by_their_reason(loaded, strict, made):
     assert "certificate required" in told and "--cert FILE" in told, told
     told = refused(strict, "--tls", *trusting, "--cert", str(made.foreign.file), "--key", str(made.foreign.key))
     assert "TLS handshake of a device: " in told and "unknown ca" in told and "--cert FILE" in told, told
-    # Only one side uses TLS.
     plain = {**everywhere(loaded), "--device-address": f"127.0.0.1:{loaded.device}"}
     told = refused(loaded, "--tls", *trusting, addresses=plain)
     assert "TLS handshake of a device: " in told and "may not speak TLS" in told, told

@@ -96,7 +96,6 @@ def test_a_daily_quota_holds_for_all_gateways_and_goes_on_when_its_counter_moves
         for _ in range(16):
             create(counter)
         known(40)
-        # By a kill.
         heir.kill()
         cluster.wait_until_served()
         known(40)
@@ -118,7 +117,6 @@ def test_a_rate_of_a_minute_holds_for_all_gateways_together(rig):
         minute, granted, lock = int(time.time() / 60), [0], threading.Lock()
 
         def call(gateway):
-            """Returns whether the call was granted."""
             try:
                 create(gateway)
             except Refused as refused:
@@ -167,7 +165,6 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
             return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}")["quotas"][quota]["used"]
 
         def push(gateway, number):
-            """Returns whether the push was accepted."""
             body = gateway.push_body(devices[number % 6].cid, "x", ttl=600_000)
 
             def once():

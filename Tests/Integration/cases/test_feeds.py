@@ -139,7 +139,6 @@ def test_a_reader_that_has_left_keeps_no_place(own_gateway):
     started = time.monotonic()
     eventually(lambda: waits(0), "its place", 20)
     assert time.monotonic() - started < 10
-    # A waiting reader waits for the requested time.
     started = time.monotonic()
     assert read(gateway, waitSeconds=3)["items"] == [] and time.monotonic() - started > 2
 

@@ -41,7 +41,6 @@ def build(folder, *words):
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """Builds two versions of each package: {version: {package: path}}."""
     folder = tmp_path_factory.mktemp("packages")
     made = {"1.0.0": build(folder, "--version", "1.0.0"), "1.0.1": {}}
     for name, package in made["1.0.0"].items():

@@ -50,7 +50,6 @@ def test_an_ack_that_came_while_the_gateway_stood_still_spares_the_alert(own_gat
     message = gateway.push(device.cid, "x", alert="A")
     deliver = device.receive(pb.Deliver)
     leased = []
-    # A sender service constantly waits for jobs.
     sender = threading.Thread(target=lambda: leased.extend(gateway.lease(wait=10)))
     sender.start()
     stopped(gateway, lambda: device.ack(deliver.sequence))

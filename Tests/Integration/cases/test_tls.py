@@ -221,7 +221,6 @@ def test_the_command_line_tool_shows_a_certificate(strict, made):
     run = lambda *more: subprocess.run([*words, *more], capture_output=True, text=True, timeout=30)  # noqa: E731
     done = run("--cert", str(made.client.file), "--key", str(made.client.key))
     assert done.returncode == 0 and strict.app["appId"] in done.stdout, done.stderr
-    # Certificate and key in one file.
     both = made.folder / "both.pem"
     both.write_text(made.client.file.read_text() + made.client.key.read_text())
     assert run("--cert", str(both)).returncode == 0

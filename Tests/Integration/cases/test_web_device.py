@@ -48,7 +48,6 @@ def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
     gateway.push(cid, "from a server")
     page.until(lambda: len(rows(page)) == 2, "the second message")
     assert rows(page)[0][1:] == ["from a server", "live"]
-    # Acked at once and in order.
     eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the acks")
     assert kept(page)["positions"]["0"] == 2
     page.go(f"#/send/demo/{cid}")

@@ -268,7 +268,6 @@ class Gateway:
         return [step["event"] for step in self.trace(message_id)["steps"]]
 
     def ends_as(self, message_id, state):
-        """Waits until the message has this final state, and returns its trace."""
         trace = {}
 
         def look():

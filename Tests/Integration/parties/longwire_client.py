@@ -87,7 +87,6 @@ class Connection:
         self.buffer = bytearray()
 
     def send(self, *messages):
-        """Sends all frames in one write."""
         self.socket.sendall(b"".join(map(encode, messages)))
 
     def frame(self, timeout=None):

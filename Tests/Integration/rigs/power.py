@@ -497,7 +497,6 @@ class Audit:
         return Sender("127.0.0.1", self.gateway.senders, app["appId"], app["masterSecret"], timeout=TIMEOUT)
 
     def check_tasks(self):
-        """Checks that an answered task is known: the same request gets the same task."""
         for _, path, name, task in self.book.task[-6:]:
             body = to_all(name) if path == "push/all" else create_list(name)
             found = self.gateway.api("POST", path, body)["data"]["taskid"]

@@ -34,7 +34,6 @@ Record = collections.namedtuple("Record", "position end kind flags inode offset 
 
 
 def compile_shim(folder):
-    """Compiles the library with the compiler that the build needs anyway."""
     library = pathlib.Path(folder) / "power.so"
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
     source = pathlib.Path(__file__).parent / "shim/power.c"
@@ -446,7 +445,6 @@ class State:
                 made[id(node)] = root / path
 
     def differences(self, root):
-        """Returns the differences of a real folder."""
         root, found = pathlib.Path(root), []
         there = {str(path.relative_to(root)) for path in root.rglob("*")}
         mine = {path for path, _, _ in self.tree}

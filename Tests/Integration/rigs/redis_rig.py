@@ -550,7 +550,6 @@ class RedisRig:
         raise AssertionError(f"nobody has slot {slot}")
 
     def call(self, *words, key):
-        """Runs a command on the primary of the key."""
         return self.primary_of(key).call(*words)
 
     def keys(self):

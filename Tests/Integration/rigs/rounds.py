@@ -225,7 +225,6 @@ class Rounds:
         self.restarts.append(time.monotonic() - began)
 
     def kill_sender(self):
-        """Kills the sender service with its leases; a new one replaces it."""
         self.parties["sender"].end()
         self.killed_senders += 1
         self.start_sender()

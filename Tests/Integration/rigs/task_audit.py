@@ -44,7 +44,6 @@ class Tasks:
         self.unreported = []  # the tasks whose reports are not checked yet
 
     def take(self, line, round_number):
-        """Returns whether the line is about a task."""
         event = line["e"]
         if event == "task":
             task = self.all[line["id"]] = self.numbered[line["publisher"], line["n"]] = Task(line, round_number)

@@ -85,7 +85,6 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var deviceAnswers: [DeviceAnswer] = []
     package var traces: [MessageTrace?] = []
     package var traceAnswers: [TraceAnswer] = []
-    /// The replies by request number.
     package var directoryReplies: [UInt64: DirectoryReply] = [:]
     package var tokenNews: [TokenNews] = []
     package var receipts: [ReceiptAnswer] = []
@@ -508,7 +507,6 @@ package final class DeliveryHarness: ShardStoreObserver {
         return delivered
     }
 
-    /// Returns the number of rows of a table that the shard sees now.
     package func rowCount(_ table: StoreKey.Table) -> Int { store.visibleRows.keys.filter { $0.table == table }.count }
 
     /// Returns an error unless accepted = Σ final states + pending, over the stored counters and messages.

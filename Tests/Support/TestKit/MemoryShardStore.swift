@@ -25,7 +25,6 @@ package final class MemoryShardStore: ShardStore {
     package var failingReads: Set<Int> = []
     /// The number of the first read from which all reads fail.
     package var readsFailFrom = Int.max
-    /// The number of requested reads.
     package private(set) var readCount = 0
     /// The caller's violations of the store contract, such as a wrong `PriorRow`; a test expects none.
     package private(set) var violations: [String] = []
@@ -167,7 +166,6 @@ package final class MemoryShardStore: ShardStore {
         (lastTicket, committedTicket) = (0, 0)
     }
 
-    /// The durable rows at one time.
     package struct Backup {
         fileprivate var rows: [StoreKey: Row]
     }
@@ -526,7 +524,6 @@ package final class MemoryShardStore: ShardStore {
     }
 }
 
-/// The owner of the value bytes of a reply.
 private final class ReplyBytes {
     private var buffers: [UnsafeMutableRawBufferPointer] = []
 
@@ -542,7 +539,6 @@ private final class ReplyBytes {
 }
 
 extension CounterChange {
-    /// The change in the encoding of a batch.
     package var encoded: [UInt8] {
         var bytes = [UInt8](repeating: 0, count: byteCount)
         bytes.withUnsafeMutableBytes { write(into: $0) }

@@ -514,7 +514,6 @@ private struct ConformanceDriver {
         }
     }
 
-    /// The tables whose cooling the store reports.
     private func isReported(_ key: StoreKey) -> Bool { key.table.hasAlarms }
 
     private mutating func sync() throws {

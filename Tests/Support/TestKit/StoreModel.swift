@@ -8,13 +8,11 @@ package final class StoreModel: ShardStoreObserver {
         package var wakeAt: Int64
     }
 
-    /// The rows that the owner sees.
     package private(set) var rows: [StoreKey: Row] = [:]
     /// The rows that must survive a restart.
     package private(set) var durable: [StoreKey: Row] = [:]
     /// Keys that have ever had a row, for `PriorRow.none`.
     package private(set) var everWritten: Set<StoreKey> = []
-    /// The locations of young rows.
     package private(set) var locations: [StoreKey: ValueLocation] = [:]
     /// The alarms that the store has not reported yet.
     package private(set) var alarms: [StoreKey: Int64] = [:]

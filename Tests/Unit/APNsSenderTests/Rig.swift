@@ -30,7 +30,6 @@ final class Rig {
     private let logged = Lock<[String]>([])
     /// The last reported number of jobs whose Apple does not answer.
     private(set) var asideCount = 0
-    /// Outcomes that no gateway has received.
     var unreported: [String: JobOutcome] = [:]
 
     /// Creates a rig whose Apples follow `scripts` and know the key for the environments of `scope`.
@@ -87,7 +86,6 @@ final class Rig {
         channels = ChannelCalls(of: sender, endpoints: channelEndpoints, limits: deskLimits)
     }
 
-    /// Sends one channel request and waits for its result.
     func call(
         _ call: ChannelRequest.Call, topic: String = "com.example.app", environment: Environment = .production,
         event: String = "update", sourceLocation: SourceLocation = #_sourceLocation
@@ -141,7 +139,6 @@ final class Rig {
         return parts.count < 2 ? nil : Int64(parts[1].prefix { $0.isNumber })
     }
 
-    /// Returns a credential with the rig's key and another name.
     func credential(named name: String) -> APNsSender.Credential { credentials(name) }
 
     /// Gives the sender jobs, one per token, and waits for as many outcomes.

@@ -281,7 +281,6 @@ struct CommandsForPeopleTests {
             "appId": "demo", "state": "enabled",
             "quotas": [
                 "devices": ["limit": 10, "share": 8, "used": 3, "refused": 0],
-                // A quota of a newer gateway.
                 "quotaOfTomorrow": ["limit": 5, "used": 5, "refused": 2],
             ],
         ]

@@ -22,7 +22,6 @@ private func withEcho(_ body: (EventLoop, UInt16) throws -> Void) throws {
     }
 }
 
-/// Returns the request with a Host header after its first line.
 private func withHost(_ request: String) -> String {
     let line = " HTTP/1.1\r\n"
     guard let range = request.firstRange(of: line) else { return request }

@@ -47,7 +47,6 @@ private struct GatedServer {
         #expect(underWayCount == count)
     }
 
-    /// The gate's number of waiting streams.
     var waitingCount: Int? { loop.run { [gate] in gate.value.waitingCount } }
 
     /// Waits until the loop has reported an event `count` times.
@@ -55,7 +54,6 @@ private struct GatedServer {
 
     func silentClient(source: UInt32? = nil) throws -> TestClient { try TestClient(port: port, source: source) }
 
-    /// Returns the result of a new client's handshake.
     func handshake() throws -> TLSSession.Progress { try TestClient(port: port).startTLS(trusting) }
 }
 

@@ -110,7 +110,6 @@ final class TestClient {
         Glibc.close(descriptor)
     }
 
-    /// Closes the connection with a reset.
     func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))

@@ -3,7 +3,6 @@ import Testing
 
 @testable import EventLoops
 
-/// A client's frame, valid or invalid.
 struct ClientFrame {
     var opcode: UInt8
     var payload: [UInt8] = []

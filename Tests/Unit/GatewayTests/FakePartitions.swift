@@ -24,7 +24,6 @@ final class FakePartitions: Partitions {
             Question(request: request, partition: partition) { completion($0 as? Request.Answer ?? request.busy) })
     }
 
-    /// Removes and returns the open questions.
     func takeOpen() -> [Question] {
         defer { open = [] }
         return open

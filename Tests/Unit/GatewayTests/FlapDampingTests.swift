@@ -3,7 +3,6 @@ import Wire
 
 @testable import Gateway
 
-/// Devices that repeatedly connect and disconnect, with a clock that the test advances.
 @Suite struct FlapDampingTests {
     private static let device = DeviceID(high: 7, low: 9)
 

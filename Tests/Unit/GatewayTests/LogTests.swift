@@ -40,7 +40,6 @@ struct LogTests {
                 #""level":"warning","event":"hookFailing","status":500,"error":"say \"no\"\n\u001b[2J","#
                     + #""retryInMilliseconds":1500,"key":true,"milliseconds":null}"#), "\(json[0])")
         #expect(json[0].hasPrefix("{\"time\":\"20"))
-        // The configuration's JSON parser accepts the line.
         _ = try JSON5Parser.parse(Array(json[0].utf8))
         let text = try lines(.text, write)
         #expect(text.count == 1)

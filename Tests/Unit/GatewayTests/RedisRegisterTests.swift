@@ -7,7 +7,6 @@ import Testing
 
 @testable import Gateway
 
-/// A redis-server on a free loopback port that ends with this object.
 final class RedisServerProcess {
     let address: RedisAddress
     private let folder = TemporaryFolder()

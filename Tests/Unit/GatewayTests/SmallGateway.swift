@@ -5,7 +5,6 @@ import Testing
 
 /// A gateway that runs in the test's process.
 enum SmallGateway {
-    /// Starts a gateway, runs the test and stops the gateway.
     static func run(loops: Int = 1, _ body: (Gateway) throws -> Void) throws {
         try run(loops: loops, lives: 1) { gateway, _ in try body(gateway) }
     }

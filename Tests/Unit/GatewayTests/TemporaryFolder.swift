@@ -1,6 +1,5 @@
 import Glibc
 
-/// A test's temporary folder, removed with its content.
 final class TemporaryFolder {
     let path: String
 

@@ -6,7 +6,6 @@ import Testing
 @testable import EventLoops
 @testable import HTTP2
 
-/// The events of a stream on one side.
 private final class Seen: HTTP2Stream {
     var fields: [String: String] = [:]
     var received: [UInt8] = []
@@ -240,7 +239,6 @@ private final class Pair {
     }
 }
 
-/// One end of a connection on the test's loop.
 private final class End: HTTP2Connection {
     var reasons: [String] = []
     var isUp = false

@@ -16,7 +16,6 @@ private final class JournalRun {
     /// The last number in segments that were recycled or were about to be.
     private(set) var givenBack: UInt64 = 0
     private(set) var problems: [String] = []
-    /// The failures that the journal's own calls threw or reported.
     private(set) var failures: [JournalError] = []
     private var random = SeededGenerator(seed: 11)
 

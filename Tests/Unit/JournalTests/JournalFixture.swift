@@ -52,7 +52,6 @@ final class JournalFixture {
         thread = try JoinBox { committer.run() }
     }
 
-    /// The last number submitted.
     var lastTicket: UInt64 { ticket }
     /// The last number reported durable.
     var committedTicket: UInt64 { progress.withLock { $0 } }

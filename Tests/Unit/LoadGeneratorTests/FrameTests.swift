@@ -14,7 +14,6 @@ struct FrameTests {
             #expect(count(String(decoding: answer.utf8.prefix(prefix), as: UTF8.self)) == nil)
         }
         #expect(count("HTTP/1.1 404 Not Found\r\n\r\n") == 0)
-        // A frame listener answers with a frame, a Close.
         #expect(count("\u{3}\0\0\u{5}") == 0)
     }
 

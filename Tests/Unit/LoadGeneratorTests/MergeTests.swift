@@ -13,7 +13,6 @@ struct MergeTests {
         }
     }
 
-    /// Returns durations from nanoseconds to minutes.
     private func durations(_ count: Int, seed: UInt64) -> [Int64] {
         var generator = Generator(state: seed)
         return (0..<count).map { _ in

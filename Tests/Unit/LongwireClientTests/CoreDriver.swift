@@ -50,7 +50,6 @@ struct CoreDriver {
         return state
     }
 
-    /// Returns a registered device with a session.
     static func ready(
         _ state: ClientState = registered, _ change: (inout ClientConfiguration) -> Void = { _ in }
     ) throws -> CoreDriver {
@@ -179,7 +178,6 @@ struct CoreDriver {
     var updates: [DeviceUpdate] { sent.compactMap { if case .update(let update) = $0 { update } else { nil } } }
     var pings: [Ping] { sent.compactMap { if case .ping(let ping) = $0 { ping } else { nil } } }
 
-    /// The last announced wait.
     var wait: Int64? {
         events.reversed().lazy.compactMap { event -> Int64? in
             if case .retrying(let milliseconds) = event { milliseconds } else { nil }

@@ -39,7 +39,6 @@ struct CounterStartTests {
                 _ = shard.endBatch()
                 if bucket % 256 == 255 { try fixture.sync() }
             }
-            // The folded rows of 365 days.
             var fold = CounterFold()
             var change = CounterFold.Change()
             for app in apps {

@@ -219,7 +219,6 @@ enum FixtureRows {
         ]
     }
 
-    /// Returns a broadcast in its app's log, its task, and the ledger row of one message with an alarm.
     private static func broadcast(_ app: AppKey, _ time: Int64) -> [Row] {
         var lengths = MessageContent.Lengths()
         lengths.payload = 3
@@ -251,7 +250,6 @@ enum FixtureRows {
         ]
     }
 
-    /// Returns a feed with one item, and the upstream numbers of its device.
     private static func feed(_ app: AppKey, _ time: Int64) -> [Row] {
         let name = FeedName(app, .upstream)
         var item = FeedItem(.upstream, at: time, cid: DeviceID(high: 0xD0D0, low: 1))

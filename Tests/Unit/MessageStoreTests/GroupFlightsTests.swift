@@ -24,7 +24,6 @@ struct GroupFlightsTests {
         return try #require(step)
     }
 
-    /// Whether no group is due to be sent.
     private static func isQuiet(_ flights: inout GroupFlights) -> Bool { flights.next() == nil }
     private static func complete(_ flights: inout GroupFlights, _ number: UInt64) -> [GroupFlights.Group] {
         Array(flights.complete(upTo: number))

@@ -9,7 +9,6 @@ import Wire
 /// An owner of a partition that receives invalid replies: another type, a huge number, a truncated row.
 @Suite("Invalid replies")
 struct RedisHostileTests {
-    /// Changes each reply to one command.
     private final class Lie: CallChange {
         let name: String
         let reply: RedisReply
@@ -84,7 +83,6 @@ struct RedisHostileTests {
         }
     }
 
-    /// Reads rows of all kinds.
     private static func read(_ process: WorldProcess) -> [ReadToken] {
         guard let store = process.store else { return [] }
         var tokens = tables.map { store.read([.get(key($0, 1))]) }

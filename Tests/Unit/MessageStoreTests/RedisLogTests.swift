@@ -13,7 +13,6 @@ import Wire
 /// The machine's network with replies that a test can drop or change.
 private final class UnsureNetwork: RedisNetwork, Sendable {
     enum Fault: Sendable {
-        /// The commands run, and their replies are lost.
         case loseReplies
         case loseCommands
     }

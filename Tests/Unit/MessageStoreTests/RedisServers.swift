@@ -4,7 +4,6 @@ import Platform
 import Redis
 import TestKit
 
-/// A child process that ends with this object.
 private final class ChildProcess {
     private let process = Process()
 

@@ -17,7 +17,6 @@ final class GatewayWorld {
         var received: [UInt64] = []
         /// Whether the device was welcomed after its registration, so that the gateway never deletes it.
         var hasReturned = false
-        /// The Close of the last connection.
         var close: Close?
         /// The queue state that an app keeps.
         var epoch: UInt64 = 0
@@ -385,7 +384,6 @@ final class GatewayWorld {
     // MARK: Tokens
 
     private func authenticateIfNeeded() throws {
-        // A token is valid for a day.
         guard words.tokens[0].isEmpty || words.time > tokensExpireAt else { return }
         words.tokens = [[], []]
         try authenticate()
@@ -756,7 +754,6 @@ final class GatewayWorld {
             GatewayGrammar.ios(&script, &json)
             publish.apns = json.bytes
         }
-        // The size of the largest frame, or one byte more.
         if way & 0xE0 == 0xE0 {
             let room = frame - publish.bodyByteCount
             let spare = script.pick([16, 8, 5, 4, 3, 2, 0, -8])

@@ -7,7 +7,6 @@ struct BroadcastModel {
     private var launchTimes = [Int64](repeating: 0, count: 8)
     /// By broadcast: the first bucket of the step in progress.
     private var stepStarts: [Int: Int] = [:]
-    /// The number of unanswered calls.
     private var openCalls = 0
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0xB0AD_CA57) }

@@ -249,7 +249,6 @@ extension World {
         case .scanned(_, let found): scan.found += found
         case .swept, .record: break
         case .refused:
-            // The broadcast was stopped or ended during the scan.
             broadcast.scan = nil
             return
         default: scan.hasFailed = true

@@ -3,7 +3,6 @@ internal import Wire
 
 // Broadcasts of strategies 2 and 4: a scan creates a separate message for each device.
 extension World {
-    /// Sends to the devices that one step of the scan has found.
     func deal(_ broadcast: SimulatedBroadcast, _ scan: SimulatedScan) {
         let found = scan.found
         (scan.found, scan.isDealing) = ([], true)

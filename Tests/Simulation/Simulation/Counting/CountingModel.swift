@@ -45,7 +45,6 @@ struct CountingModel {
         return "counters say that \(queued) blocks of a bucket are queued, \(blocks[place] ?? 0) are stored"
     }
 
-    /// Returns the sum of one extra counter over all buckets, apps and days.
     func sum(of extra: CountersRow.Extra) -> Int {
         rows.values.reduce(0) { $1.values.reduce($0) { $0 + Int($1.extra[extra]) } }
     }

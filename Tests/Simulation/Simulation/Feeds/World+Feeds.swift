@@ -6,7 +6,6 @@ internal import Wire
 extension World {
     static let feedRoute: UInt64 = 40
 
-    /// Lets some device send an upstream message.
     func sendUpstream() {
         guard !identities.isEmpty else { return }
         let identity = feeds.chance.one(of: identities)

@@ -189,7 +189,6 @@ extension World {
             faults.note(.connectionReset)
             reset(link, tellsGateway: true, tellsClient: true)
         case 2:
-            // The client's side is gone, but the gateway is not notified.
             faults.note(.halfOpenTowardsGateway)
             reset(link, tellsGateway: false, tellsClient: true)
         case 3:

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// The traces that the gateway returned.
 struct TraceModel {
     private var told: [Int: MessageTrace?] = [:]
 

@@ -387,7 +387,6 @@ extension Oracle {
         }
     }
 
-    /// Records that an app's handler was called.
     func handled(_ message: ReceivedMessage, by device: SimulatedDevice) -> Record? {
         guard let record = record(message.messageID) else {
             fail(.content, "a device handled a message that nobody published")

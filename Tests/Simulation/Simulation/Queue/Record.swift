@@ -68,7 +68,6 @@ final class Record {
     var finalReason = ""
     var wasVendorFirst = false
 
-    // Leases and results.
     var durableLeases: [UInt64] = []
     var durableResults: [(lease: UInt64, outcome: UInt8)] = []
     var hasLateAccept = false
@@ -80,7 +79,6 @@ final class Record {
     /// Leases from another history of the store; they settle nothing in the current history.
     var foreignLeases: Set<UInt64> = []
     var leaseTokens: [UInt64: String] = [:]
-    /// Whether a sender reported that the vendor accepted it.
     var wasReportedAccepted = false
     /// Whether a verdict confirmed that report.
     var acceptWasRecorded = false
@@ -91,7 +89,6 @@ final class Record {
     var flightLink = -1
     var sentAt: GatewayTime = 0
     var wasSent = false
-    /// Whether its next Deliver must carry the offline flag.
     var mustBeOffline = false
 
     // The device.

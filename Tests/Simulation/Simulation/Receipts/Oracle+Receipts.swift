@@ -43,7 +43,6 @@ extension Oracle {
         if !isNew, !requests.areForgotten { fail(.books, "\(name) was recorded twice") }
     }
 
-    /// Records a durable row beside a message's trace.
     func eventBecameDurable(_ event: TraceEvent, _ message: MessageID) {
         guard let record = record(message) else { return }
         world.receipts.becameDurable(ReceiptModel.Event(record: record.index, event: event))

@@ -23,12 +23,10 @@ struct ReceiptModel {
     var chance: Chance
     private(set) var calls: [SimulatedReceipt] = []
     var recorded: Set<Event> = []
-    /// The events that have a durable row beside the message's trace.
     var durable: Set<Event> = []
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0x5EE2_4EC7) }
 
-    /// - Returns: the call's number.
     mutating func add(_ call: SimulatedReceipt) -> Int {
         calls.append(call)
         return calls.count - 1

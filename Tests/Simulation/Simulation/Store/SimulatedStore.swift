@@ -13,7 +13,6 @@ package protocol StoreWitness: AnyObject {
     func batchBecameDurable(_ operations: [SimulatedStore.Operation], ticket: Ticket)
 }
 
-/// A shard's store whose progress the world controls.
 package final class SimulatedStore: WorldStore {
     package weak var observer: (any ShardStoreObserver)?
     package weak var witness: (any StoreWitness)?
@@ -252,7 +251,6 @@ package final class SimulatedStore: WorldStore {
 
     var durableRows: [StoreKey: Value] { cells.compactMapValues(\.durable) }
 
-    /// Returns the store that a restart finds.
     package func reopened() -> SimulatedStore {
         let store = SimulatedStore()
         store.rowByteCounts = rowByteCounts
@@ -286,14 +284,12 @@ package final class SimulatedStore: WorldStore {
         return true
     }
 
-    /// Returns the number of rows of a table that the owner sees.
     package func rowCount(_ table: StoreKey.Table) -> Int {
         var count = 0
         for (key, cell) in cells where key.table == table && cell.isPresent { count += 1 }
         return count
     }
 
-    /// Visits the durable rows of a table in key order.
     package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
         for key in cells.keys.filter({ $0.table == table }).sorted() {
             guard let value = cells[key]?.durable else { continue }
@@ -583,7 +579,6 @@ package final class SimulatedStore: WorldStore {
         return leftAlarms.sorted { ($0.value.time, $0.key) < ($1.value.time, $1.key) }
     }
 
-    /// Returns whether the row's successor has the alarm.
     private func isSucceeded(_ key: StoreKey, _ row: Value, _ request: AlarmRequest) -> Bool {
         request.successor(of: key, row.bytes).map { cells[$0]?.isPresent == true } ?? false
     }

@@ -1,7 +1,6 @@
 package import Delivery
 internal import Wire
 
-/// A loop's store with the controls that the world needs.
 package protocol WorldStore: ShardStore {
     /// The observer of written and durable rows.
     var witness: (any StoreWitness)? { get set }
@@ -9,7 +8,6 @@ package protocol WorldStore: ShardStore {
     var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)? { get set }
     /// False simulates a full store.
     var acceptsWrites: Bool { get set }
-    /// The last closed batch.
     var lastTicket: Ticket { get }
     /// The last batch that survives a crash; the shard is notified later.
     var durableTicket: Ticket { get }
@@ -30,9 +28,7 @@ package protocol WorldStore: ShardStore {
     func cool(limit: Int, isSpared: (StoreKey) -> Bool) -> Int
     /// Drops the rows of ephemeral tables; returns false if the store does not support that.
     func dropEphemeralRows() -> Bool
-    /// Returns the number of rows of a table that the owner sees.
     func rowCount(_ table: StoreKey.Table) -> Int
-    /// Visits the durable rows of a table in key order.
     func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void)
 }
 
@@ -45,7 +41,6 @@ extension WorldEngine {
 package protocol WorldEngine: AnyObject {
     /// The number of loops of each start; `nil` allows any number.
     var loopCount: Int? { get }
-    /// Whether the world injects read failures.
     var hasReadFailures: Bool { get }
     /// The milliseconds by which the engine's clock is ahead of the world's.
     var lead: Int64 { get }

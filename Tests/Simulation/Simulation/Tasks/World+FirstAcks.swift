@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// A first ack and the coordinator's progress with its siblings.
 struct SimulatedWin {
     let first: FirstAck
     let task: SimulatedTask
@@ -9,7 +8,6 @@ struct SimulatedWin {
     var isWhole = true
 }
 
-/// The coordinator's state for pushes that the first ack ends.
 struct FirstAckModel {
     /// The generator of this part only.
     fileprivate var chance: Chance

@@ -116,7 +116,6 @@ extension World {
         LoopShare(index: loop.index, count: loops.count, bucketCount: World.bucketCount)
     }
 
-    /// Requests every task's totals for the final comparison.
     func askTotals() {
         for task in tasks {
             for loop in loops {

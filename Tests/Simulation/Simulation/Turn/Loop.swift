@@ -3,7 +3,6 @@ internal import Delivery
 internal import TestKit
 internal import Wire
 
-/// One event loop of the simulated gateway: a real shard on the simulated store.
 final class Loop: ShardStoreObserver {
     let index: Int
     let life: Int

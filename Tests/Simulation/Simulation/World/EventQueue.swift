@@ -1,4 +1,3 @@
-/// An event of the simulated world.
 enum Event {
     /// The next random action or fault, chosen when it is due.
     case operation
@@ -34,9 +33,7 @@ enum Event {
     /// A device's HTTPS call reaches the gateway.
     case receipt(Int)
     case feed(FeedModel.Step)
-    /// A loop receives the apps that it started without.
     case appsKnown(loop: Int, life: Int)
-    /// The shard learns that a device has closed its sending half.
     case finishSession(link: Int)
     case endHalfClosed(link: Int, isTimeout: Bool)
     case crash(life: Int)

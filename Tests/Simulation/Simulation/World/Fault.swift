@@ -22,7 +22,6 @@ package enum Fault: String, CaseIterable, Sendable {
     case badTokenReported, vendorRejected, vendorAskedForRetry, jobGivenBack
 }
 
-/// The number of injections of each fault.
 package struct FaultCounts: Sendable {
     private var counts = [Int](repeating: 0, count: Fault.allCases.count)
 

@@ -2,7 +2,6 @@
 package enum ViolationKind: String, CaseIterable, Sendable {
     /// Sequences did not increase within one session and round.
     case order
-    /// A message was sent or leased after its final state.
     case sentAfterEnd, leasedAfterEnd
     /// An app's handler received a message twice, outside the gap between handler and persist.
     case handledTwice
@@ -29,7 +28,6 @@ package enum ViolationKind: String, CaseIterable, Sendable {
     case content
     /// A damaged connection stayed open.
     case damage
-    /// The caller violated the store's contract.
     case storeContract
     /// Pending work did not finish after the faults ended.
     case progress

@@ -33,7 +33,6 @@ package final class World {
     // The gateway.
     var life = 1
     var isUp = true
-    /// The time of the last start.
     var startedAt: Int64 = 0
     var loops: [Loop] = []
     let engine: any WorldEngine
@@ -66,7 +65,6 @@ package final class World {
     /// Whether restores, loops without some apps, and half-closes happen.
     let hasRareWeather: Bool
     var rare: RareWeather
-    /// The store's current history.
     var history = StoreHistory(ofNewStore: 1)
     var senders: [SimulatedSender] = []
     /// Whether the faults have stopped.

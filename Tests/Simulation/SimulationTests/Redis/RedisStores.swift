@@ -252,7 +252,6 @@ final class RedisStores: WorldEngine {
 
     // MARK: Calls of the stores
 
-    /// Advances the servers' clock to at least the world's time.
     private func follow() {
         gatewayTime.withLock { $0 = world.gatewayNow }
         let behind = world.now - cluster.milliseconds
@@ -442,7 +441,6 @@ final class RedisStores: WorldEngine {
     }
 }
 
-/// A deliberate fault between engine and servers.
 enum EngineFault: String, CaseIterable, Sendable {
     /// The engine waits for no replica.
     case waitSkipped

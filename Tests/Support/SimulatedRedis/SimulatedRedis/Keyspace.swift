@@ -43,7 +43,6 @@ package struct Keyspace {
     }
 
     private(set) var entries: [Bytes: Entry] = [:]
-    /// The cached scripts by digest.
     private(set) var scripts: [Bytes: Bytes] = [:]
     /// The changes of the current command; `takeEffects` returns and clears them.
     private var effects: [[Bytes]] = []

@@ -127,7 +127,6 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
     }
 }
 
-/// The event loop of a process; its world runs it.
 package final class ProcessLoop: Sendable {
     private let tasks = Lock<[@Sendable () -> Void]>([])
     package init() {}

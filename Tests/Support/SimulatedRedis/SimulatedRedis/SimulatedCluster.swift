@@ -45,7 +45,6 @@ package final class SimulatedCluster: Sendable {
         var layout: Layout
         var servers: [Server] = []
         var shards: [Shard] = []
-        /// The shard of each slot.
         var slots: [Int] { didSet { spans = Self.spans(of: slots) } }
         /// Ranges of consecutive slots with the same owner.
         private(set) var spans: [Span] = []
@@ -126,7 +125,6 @@ package final class SimulatedCluster: Sendable {
         usleep(20)
     }
 
-    /// Opens a connection and returns its number.
     package func connect(host: String, port: Int, timeout: Int) throws(CallFailure) -> Int {
         try world.withLock { world throws(CallFailure) in try world.connect(host: host, port: port, timeout: timeout) }
     }

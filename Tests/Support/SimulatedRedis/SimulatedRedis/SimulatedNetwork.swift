@@ -4,7 +4,6 @@ package struct SimulatedNetwork: RedisNetwork {
     package let cluster: SimulatedCluster
     package init(_ cluster: SimulatedCluster) { self.cluster = cluster }
 
-    /// The addresses of all servers, for a client's seed list.
     package var seeds: [RedisAddress] {
         cluster.addresses.map { RedisAddress(host: $0.host, port: UInt16($0.port)) }
     }

@@ -18,7 +18,6 @@ extension SimulatedCluster.World {
         return .array([.text("master"), .integer(Int64(server.history.count)), .array(replicas)])
     }
 
-    /// Returns the replicas connected to this primary.
     private func replicas(of number: Int) -> [Int] {
         shards[servers[number].shard].members.filter {
             $0 != number && servers[$0].isUp && !servers[$0].isCutOff && servers[$0].primary == number

@@ -197,7 +197,6 @@ struct SimulatedClusterTests {
     private struct PlantedFault: CustomTestStringConvertible {
         var name: String
         var mutation: Mutation
-        /// A seed that shows the fault.
         var seed: UInt64
         var testDescription: String { name }
 

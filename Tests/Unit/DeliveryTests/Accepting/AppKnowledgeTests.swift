@@ -24,7 +24,6 @@ struct AppKnowledgeTests {
         harness.advance(1)
     }
 
-    /// Returns a device with a due job.
     private func due() -> (phone: Phone, message: MessageID) {
         let phone = harness.register(token: "aa")
         harness.disconnect(phone)

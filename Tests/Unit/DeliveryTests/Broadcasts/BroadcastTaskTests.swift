@@ -318,7 +318,6 @@ struct BroadcastTaskTests {
         #expect(bytes(record)[0] == 1)
     }
 
-    /// Returns a revoke for one device, request 900.
     private func revoke(_ record: TaskRecord, of phone: Phone) {
         let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
         record.id.bytes.withUnsafeBytes { payload in

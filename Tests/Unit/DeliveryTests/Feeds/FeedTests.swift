@@ -205,7 +205,6 @@ struct FeedTests {
         let all = harness.apps
         let name = FeedName(all[0].key, .upstream)
         Self.damageHead(harness, name)
-        // The last app is added later.
         harness.apps = Array(all.dropLast())
         harness.crash()
         let logged = { harness.logs.filter { "\($0.name)" == "damagedRow" }.count }

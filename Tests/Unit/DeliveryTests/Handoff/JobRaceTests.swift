@@ -5,7 +5,6 @@ import Wire
 
 /// Failures found by the simulation and the crash rounds, each in its shortest form.
 @Suite("Races of jobs with the disk and the clock") struct JobRaceTests {
-    /// Returns a leased message of strategy 4 that is only on disk.
     private func leasedVendorFirst(_ harness: DeliveryHarness) throws -> (Phone, MessageID, Job) {
         let phone = harness.register(state: .background, token: "aa")
         let outcome = harness.publish(phone, strategy: .vendorElseLive)

@@ -4,7 +4,6 @@ import Wire
 
 @testable import Delivery
 
-/// An app's queued bytes, added at acceptance and subtracted at the end.
 @Suite("Queued bytes of an app")
 struct QueuedBytesTests {
     private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {

@@ -275,7 +275,6 @@ struct ClusterTransportTests {
         let rig = LinkRig()
         var settings = try LinkRig.settings()
         settings.waitingByteLimit = 0
-        // Full from the first byte on.
         let (full, two) = (try rig.add(1, settings), try rig.add(2))
         full.hub.setPeers([two.peer])
         full.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }

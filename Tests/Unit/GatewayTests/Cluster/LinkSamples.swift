@@ -338,7 +338,6 @@ enum LinkSamples {
             day: RateCount(span: time / 86_400_000, used: 70_000), inDay: .max >> 33)
     }
 
-    /// A question's type and a sample answer.
     typealias Answered = (type: any PartitionRequest.Type, answer: any Codable & Sendable)
 
     static var gatewayAnswers: [Answered] {

@@ -123,7 +123,7 @@ private struct ClientWorld {
         deliver.sequence = script.number()
         deliver.messageID = MessageID(high: 9, low: UInt64(script.choice(8)))
         deliver.attempt = 1
-        // If a faulty gateway uses one sequence for two messages, the second of which was opened, the second settles it.
+        // A faulty gateway may use one sequence for two messages. The second one settles it if it was opened.
         if core.state.opened.contains(deliver.messageID) { unfinished[deliver.stream]?.remove(deliver.sequence) }
         return deliver
     }
@@ -135,7 +135,7 @@ private struct ClientWorld {
         case 2:
             var revoke = Revoke()
             (revoke.sequence, revoke.revokedTaskID) = (script.number(), TaskID(high: 1, low: 2))
-            // If a faulty gateway uses one sequence twice, the first message settles both.
+            // A faulty gateway may use one sequence twice. The first message then settles both.
             unfinished[0]?.remove(revoke.sequence)
             return revoke
         case 3:

@@ -121,7 +121,7 @@ private struct ShardWorld {
         }
         harness.flush()
         collect()
-        // If the ack closed the session, or the session had ended before, nothing in the ack counts.
+        // No part of the ack counts if it closed the session or the session had ended before.
         guard !wasClosed(phone.session) else { return }
         devices[who].acked.formUnion(covered)
         devices[who].sent.subtract(covered)

@@ -744,7 +744,7 @@ def test_a_second_gateway_with_the_same_address_does_not_start(rig):
 
 
 def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
-    """While Redis is unavailable publishes are refused and sessions stay; everything recovers automatically."""
+    """Publishes are refused and sessions stay while Redis is unavailable; everything recovers automatically."""
     with RedisRig(primaries=1, replicas=1, is_cluster=False) as own, Cluster(own, limits=QUICK, count=1) as cluster:
         (gateway,) = cluster.gateways
         device = new_device(gateway)

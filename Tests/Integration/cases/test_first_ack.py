@@ -78,7 +78,7 @@ def test_it_is_refused_where_it_means_nothing(gateway, new_device):
 # The delay after the ack: usually before it is on disk, just after that, and after everything has completed.
 @pytest.mark.parametrize("seconds", [0, 0.005, 0.02])
 def test_a_kill_between_the_ack_and_the_end_of_the_others_loses_nothing(own_gateway, new_device, seconds):
-    # Whatever is on disk at the kill: after the device has reconnected, one message is delivered and the others end. The alarm of
+    # One message is delivered and the others end after the device has reconnected, whatever is on disk at the kill. The alarm of
     # the row that the ack wrote ends them.
     gateway = own_gateway(loops=3, limits={**QUICK, "taskPatienceMilliseconds": 500})
     alias, devices = person(gateway, new_device, 4)

@@ -152,7 +152,7 @@ def test_acks_of_what_was_never_sent(calm, new_device, ack, code):
         assert close_code(connection) == code
     else:
         assert survives(connection)
-    # Whatever the device claimed, its message is still there.
+    # The message is still there, whatever the device claimed.
     device.close()
     device.connect()
     assert device.receive_and_ack(1)[0].payload == b"kept"

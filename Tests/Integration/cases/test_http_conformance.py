@@ -291,7 +291,7 @@ def test_connections_go_on_and_end_as_they_say(gateway):
     kept = get(b"Connection: keep-alive\r\n", version=b"HTTP/1.0", host=b"")
     found = answers(exchange(gateway.http, kept + old))
     assert len(found) == 2 and found[0][1]["connection"] == "keep-alive"
-    # A refused request whose body was read leaves the connection open.
+    # The connection stays open after a refused request whose body was read.
     found = answers(exchange(gateway.http, get(b"Content-Length: 2\r\n", method=b"PUT") + b"{}" + get(b"Connection: close\r\n")))
     assert [status for status, _, _ in found] == [405, 200]
     assert "date" in found[0][1]

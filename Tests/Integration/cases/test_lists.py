@@ -37,7 +37,6 @@ def refusal(call):
 
 @pytest.fixture
 def away(new_device):
-
     def make(gateway, **fields):
         device = new_device(gateway, **fields)
         device.close()

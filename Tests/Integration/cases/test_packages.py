@@ -457,7 +457,7 @@ def test_the_unit_allows_every_system_call_that_the_program_makes(program, tmp_p
             device.register(gateway.app["appSecret"])
             device.close()
             eventually(lambda: gateway.push(device.state.cid.hex(), "x" * 1_000, alert="A"))
-            # Until the program has moved the journal to RocksDB.
+            # Waits until the program has moved the journal to RocksDB.
             eventually(lambda: re.search(r"^longwire_store_spilled_rows_total [1-9]", gateway.metrics(), re.M))
         child = int(traced.read_text().split(maxsplit=1)[0])
         os.kill(child, signal.SIGHUP)

@@ -115,7 +115,7 @@ def test_old_new_and_old_again_on_one_folder(use, new_device, how):
 
         use("old")
         if form(gateway) != before:
-            # The format is newer: the old release reports that and changes nothing, and a backup is the way back.
+            # The old release reports the newer format and changes nothing. A backup is the way back.
             done = gateway.spawn(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             text = done.communicate(timeout=60)[0].decode()
             assert done.returncode == DATA_ERROR and "has format" in text, text

@@ -126,7 +126,6 @@ class Connection:
 
 
 class DeviceState:
-
     def __init__(self):
         self.cid, self.secret = b"", b""
         self.epoch = 0

@@ -103,7 +103,6 @@ class Flood:
 
 
 class Flooder:
-
     def __init__(self, plan):
         self.plan, self.app = plan, plan["app"]
         self.isOver = threading.Event()

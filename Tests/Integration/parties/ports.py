@@ -33,7 +33,6 @@ def blocks(first, last):
 
 
 class FreePorts:
-
     def __init__(self, names="longwire-test-ports"):
         self._names = names
         self._forget()

@@ -206,7 +206,7 @@ def hold():
     """Runs in a place's namespace: holds it open, and forwards connections to these ports of its loopback."""
     host, *ports = sys.argv[1:]
     print("held", flush=True)
-    # The loopback interface comes up later, but its address can already be bound.
+    # The loopback interface is up later, but its address can already be bound.
     gates = [Gate(int(port), int(port), target_host=host) for port in ports]
     sys.stdin.read()
     for gate in gates:

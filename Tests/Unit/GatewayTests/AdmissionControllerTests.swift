@@ -74,7 +74,7 @@ struct AdmissionControllerTests {
         governor.excuse(0)
         for _ in 0..<full - 1 { governor.settled() }
         #expect(!governor.hasRoom)
-        // If all stores stall, four times as many Hellos are in flight at most.
+        // At most four times as many Hellos are in flight if all stores stall.
         governor.excuse(governor.underWayCount)
         for _ in 0..<10 * full where governor.hasRoom {
             governor.began()

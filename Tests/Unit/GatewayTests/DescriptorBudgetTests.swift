@@ -41,7 +41,7 @@ struct DescriptorBudgetTests {
         let limits = budget.limits(GatewayLimits())
         let others = limits.senders + limits.http + limits.admin
         #expect(limits.hasRoom(devices: limits.devices, relayEnds: 0))
-        // If all devices are relayed, half as many fit.
+        // Half as many devices fit if all of them are relayed.
         let most = (0...limits.devices).last { limits.hasRoom(devices: $0, relayEnds: $0) }
         #expect(most == limits.devices / 2)
         #expect(

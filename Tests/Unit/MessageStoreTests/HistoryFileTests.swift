@@ -122,7 +122,7 @@ struct HistoryFileTests {
         // A killed process leaves its own boot id there.
         try write(try #require(SystemClock.bootID))
         #expect(try Self.start(folder.path, .os) == (first.history, nil))
-        // Whatever the configuration after the failure.
+        // The configuration after the failure does not matter.
         for durability in [EmbeddedStore.Configuration.Durability.os, .fsync] {
             try write("0123456789abcdef0123456789abcdef")
             let next = try Self.start(folder.path, durability)

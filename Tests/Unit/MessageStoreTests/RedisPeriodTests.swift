@@ -166,7 +166,7 @@ struct RedisPeriodTests {
         #expect(!store.isCertainlyAbsent(bench.key(.request, 1)))
         #expect(
             !store.isCertainlyAbsent(bench.key(.request, 99)), "the filter knows what this owner wrote, and no more")
-        // Once all found periods have ended, the filter is complete.
+        // The filter is complete once all found periods have ended.
         bench.wait(hours: 29)
         bench.put(second, .request, 2)
         bench.keepHouse(second)

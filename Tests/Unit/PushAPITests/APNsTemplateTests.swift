@@ -104,7 +104,7 @@ struct APNsTemplateTests {
         #expect(String(decoding: said.members.bytes, as: UTF8.self) == #"{"idsOnly":[0]}"#)
     }
 
-    @Test("a notification shows its title and body only if the template says so")
+    @Test("a notification shows its title and body only if the template enables that")
     func notifications() throws {
         let message = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
         #expect(try body(fixture(), ios: nil, message: message).0 == "none")
@@ -134,7 +134,7 @@ struct APNsTemplateTests {
         #expect(try body(mutable, ios: #"{"aps":{"content-available":1}}"#).0 == #"{"aps":{"content-available":1}"#)
     }
 
-    @Test("a push with nothing to show wakes the app if the template says so")
+    @Test("a push with nothing to show wakes the app if the template enables that")
     func wake() throws {
         let wakes = fixture { $0.wakesApp = true }
         let action = wakes.push(message: #"{"transmission":"t"}"#)

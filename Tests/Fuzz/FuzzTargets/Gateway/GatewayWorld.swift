@@ -125,7 +125,7 @@ final class GatewayWorld {
     private func goBack() throws {
         let epochs = devices.map(\.epoch)
         let restored = try reopen(nil) { [self] in
-            // Half of the restores come more than a day later, when no device in the backup has reconnected within a day.
+            // Half of the restores happen more than a day later, when no device in the backup has reconnected within a day.
             if words.requestCount & 1 == 0 { words.time += 90_000_000 }
             try FileSystem.removeTree(data)
             _ = try StoreBackup.restore(backup, to: data)

@@ -189,7 +189,7 @@ static void note_write(
     if (written <= 0) return;
     size_t count = (size_t)written;
     struct stat status;
-    // Whatever its offset, such a write goes to the end.
+    // Such a write appends to the file, whatever its offset.
     if (fcntl(descriptor, F_GETFL) & O_APPEND && fstat(descriptor, &status) == 0) offset = status.st_size - written;
     if (is_zero(parts, part_count, count)) {
         append(WRITE, IS_ZERO, inode, (uint64_t)offset, count, NULL, NULL, NULL, 0, 0);

@@ -6,7 +6,7 @@ extension Oracle {
     /// Checks that the flag of an accepted message matches the device's reported state.
     func checkAcceptance(_ record: Record, _ identity: Identity, _ row: RowInspection.Message) {
         guard record.strategy == .liveElseVendor || record.strategy == .liveOnly else { return }
-        // While another Hello is being verified, the older session may just have ended.
+        // The older session may just have ended while another Hello is being verified.
         if identity.isBlacklisted { fail(.strategy, "message \(record.index) was accepted for a blacklisted device") }
         guard identity.callers.isEmpty else { return }
         if identity.isReachable == row.isOffline {

@@ -2,7 +2,7 @@ internal import Delivery
 internal import Wire
 
 extension Oracle {
-    /// Records that a broadcast's message for one device was accepted or has changed, as its ledger row says.
+    /// Records the acceptance or change of a broadcast's message for one device from its ledger row.
     func ledgerWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, _ ticket: Ticket) {
         guard let row = RowInspection.ledger(key, bytes), row.isBroadcast else { return }
         guard let record = record(row.message), let broadcast = record.broadcast else {

@@ -191,7 +191,7 @@ extension World {
         if violation == nil, let text = engine.checkEnd() { fail(.storeContract, text) }
     }
 
-    /// Makes all rows cold except ledger rows, whose alarms come due only when cold, as every row is within minutes.
+    /// Makes all rows cold except ledger rows; their alarms come due only when the rows are cold, which takes minutes.
     private func coolLedger() {
         for loop in loops { _ = loop.store.cool(limit: .max) { $0.table != .taskMessage } }
     }

@@ -231,7 +231,7 @@ final class RedisStores: WorldEngine {
         note("opened")
     }
 
-    /// While a process opens its partitions, the previous one continues and servers fail.
+    /// Runs the previous process and server faults while a process opens its partitions.
     private func meanwhile() {
         if chance.happens(0.003) { happen() }
         guard let former, !former.network.isDead, chance.happens(0.3) else { return }

@@ -423,7 +423,7 @@ def test_a_task_that_reached_nobody_has_a_report_all_the_same(own_gateway, new_d
     for task in tasks[1:]:
         gateway.api("DELETE", f"task/{task}")
     assert all(map(is_known, tasks))
-    # A broadcast that expires before a start of the gateway creates its messages.
+    # A broadcast that expires before the restarted gateway creates its messages.
     short = {**cast, "request_id": uuid.uuid4().hex, "push_channel": ALERT, "settings": {"strategy": {"ios": 2}, "ttl": 1}}
     dealt = gateway.api("POST", "push/all", short)["data"]["taskid"]
     gateway.kill()

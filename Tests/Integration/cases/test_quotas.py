@@ -168,7 +168,7 @@ def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(d
         assert refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000))["code"] == 30906
         everybody = {"request_id": "f" * 20, "audience": "all", "push_message": {"transmission": "y"}}
         assert refused(lambda: gateway.api("POST", "push/all", everybody))["code"] == 30906
-        # The admin API's change is another way. Here the queued messages end.
+        # Acks empty the queues, which frees the quota.
         for device in made:
             device.connect()
             waiting = gateway.view(device.cid)["queue"]["messages"]

@@ -39,7 +39,7 @@ struct PeerBudgetTests {
         for app in 0..<10 as Range<UInt64> { #expect(budget.takeUpstream(100, app: app, network: 7) != nil) }
         #expect(budget.takeUpstream(100, app: 10, network: 7) == nil)
         #expect(budget.takeUpstream(100, app: 10, network: 8) != nil)
-        // An exempt address is not counted.
+        // Network 0 stands for an address that is not counted.
         #expect(budget.takeUpstream(100, app: 11, network: 0) != nil)
     }
 

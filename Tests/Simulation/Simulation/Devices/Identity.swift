@@ -11,7 +11,7 @@ final class Identity {
     /// False for a device that sends acks for messages it has not handled.
     let isHonest: Bool
 
-    // The connection of the current session, as reported to the gateway.
+    // The state that the device reported to the gateway over the connection of its current session.
     var liveLink: Link?
     /// The previous connection, to which the shard sent first in the same call.
     var formerLink: Link?

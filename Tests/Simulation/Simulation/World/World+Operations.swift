@@ -191,7 +191,9 @@ extension World {
         if violation == nil, let text = engine.checkEnd() { fail(.storeContract, text) }
     }
 
-    /// Makes all rows cold except ledger rows; their alarms come due only when the rows are cold, which takes minutes.
+    /// Makes all ledger rows cold.
+    ///
+    /// The alarm of a ledger row that its device has passed becomes due only when the row is cold, as every row is within minutes.
     private func coolLedger() {
         for loop in loops { _ = loop.store.cool(limit: .max) { $0.table != .taskMessage } }
     }

@@ -44,7 +44,9 @@ enum ConsolePage {
             return HTTPReply(
                 status: 302, headers: [("Location", "/console")], body: Array("the console is at /console\n".utf8))
         }
-        let path = (target.starts(with: root) ? target.dropFirst(root.count) : target[...]).prefix { $0 != UInt8(ascii: "?") }
+        let path = (target.starts(with: root) ? target.dropFirst(root.count) : target[...]).prefix {
+            $0 != UInt8(ascii: "?")
+        }
         let name = String(decoding: path.drop { $0 == UInt8(ascii: "/") }, as: UTF8.self)
         guard let file = files[name.isEmpty ? ConsoleFile.all[0].name : name] else {
             return HTTPReply(status: 404, body: Array("the console has no such file; it begins at /console\n".utf8))

@@ -58,12 +58,13 @@ struct HealthWatch: Sendable {
     /// The uptime at which due jobs were first seen without a lease; `nil` while senders lease, or nothing is due.
     private var unleasedSince: Int64?
 
-    /// Returns the findings, problems first.
+    /// Looks at the figures.
     ///
     /// - Parameters:
     ///   - figures: All figures of the gateway.
     ///   - health: The gateway's view of its cluster; `nil` without one.
     ///   - wall: The machine's time, in seconds since 1970.
+    /// - Returns: The findings, problems first.
     mutating func findings(_ figures: MetricFigures, _ health: ClusterHealth?, wall: Int64) -> [HealthFinding] {
         let found =
             Self.store(figures) + Self.clock(figures.status) + Self.certificates(figures, wall: wall)

@@ -111,7 +111,8 @@ extension Shard {
                 shard.alarmDone()
                 return
             }
-            if shard.listedMessage(table: key.table, item: key.item, of: slot) != nil {
+            if let listed = shard.listedMessage(table: key.table, item: key.item, of: slot) {
+                shard.messages.at(listed).value.markReported()
                 shard.alarmDone()
                 return
             }
@@ -121,9 +122,9 @@ extension Shard {
                 switch page {
                 case .unreadable: shard.retryAlarm(key)
                 case .rows(let rows, _):
-                    if let row = rows.first, row.facts.item == key.item,
-                        shard.listedMessage(table: key.table, item: key.item, of: slot) == nil
-                    {
+                    if let listed = shard.listedMessage(table: key.table, item: key.item, of: slot) {
+                        shard.messages.at(listed).value.markReported()
+                    } else if let row = rows.first, row.facts.item == key.item {
                         shard.actOnAlarm(row, slot)
                     }
                 }
@@ -151,7 +152,7 @@ extension Shard {
         readiness.mayBeRepeated && !devices.at(slot).value.flags.contains(.damaged)
     }
 
-    private mutating func retryAlarm(_ key: StoreKey) {
+    mutating func retryAlarm(_ key: StoreKey) {
         if !isPlanted(.alarmLost) { alarms.retry(key, now: now) }
     }
 

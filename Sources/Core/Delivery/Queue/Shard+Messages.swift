@@ -224,14 +224,18 @@ extension Shard {
     }
 
     /// Removes a message on disk from memory; the store then reports its alarm.
+    ///
+    /// The store reports an alarm only once. If it has reported this one, the message's job stays in memory, or the alarm is
+    /// retried to end an expired message.
     mutating func leaveToStore(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         let device = devices.at(entry.value.device)
-        // The store does not report the alarm again, so the job must stay in memory.
-        if entry.value.flags.contains(.reported), entry.value.job == .none,
-            entry.value.facts.flags.contains(.isArmed)
-        {
-            makeDue(slot, timedOut: true)
+        if entry.value.flags.contains(.reported) {
+            if entry.value.facts.expiresAt <= now {
+                retryAlarm(entry.value.facts.key)
+            } else if entry.value.job == .none, entry.value.facts.flags.contains(.isArmed) {
+                makeDue(slot, timedOut: true)
+            }
         }
         if entry.value.facts.table == .message {
             device.value.flags.insert(.coldAhead)

@@ -48,6 +48,31 @@ struct AlarmReadingTests {
         #expect(harness.rowCount(.message) == 1 && harness.imbalance() == nil)
     }
 
+    @Test(
+        "an alarm reported while a publish has its message in memory still ends the message",
+        arguments: [Strategy.liveElseVendor, .liveOnly, .vendorElseLive])
+    func broughtByAPublish(strategy: Strategy) {
+        for repliesBeforeTheAlarm in 0...6 {
+            let harness = DeliveryHarness()
+            let phone = harness.register()
+            harness.disconnect(phone)
+            _ = harness.publish(phone, "old", strategy: strategy, timeToLive: 60_000, collapseKey: "k")
+            harness.crash()
+            harness.store.cool()
+            harness.letTimePass(60_001)
+            // The publish looks for messages with its key on disk. The expired one is not replaced and leaves memory again.
+            let late = harness.submit(phone, "late", strategy: strategy, collapseKey: "k")
+            for _ in 0..<repliesBeforeTheAlarm { harness.store.deliverReplies(limit: 1) }
+            harness.shard.advance(to: harness.now)
+            harness.flush()
+            #expect(harness.outcomes[late]?.code == .accepted)
+            for _ in 0..<3 { harness.advance(2_000) }
+            let rowCount = harness.rowCount(.message) + harness.rowCount(.vendorMessage)
+            #expect(rowCount == 1, "\(repliesBeforeTheAlarm) replies before the alarm")
+            #expect(harness.imbalance() == nil)
+        }
+    }
+
     @Test("a device whose rows cannot be read at its removal is removed later", arguments: 1...2)
     func failedRemoval(failing: Int) {
         let harness = DeliveryHarness()

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Checks that a complete translation of a page has the same tables: no key, metric, log name or code is missing or extra.
+"""Compares a complete translation with its page: no key, metric, log name, field, code or byte is missing or extra.
 
-    Tests/Checks/check-translations.py               compares the pages of COMPLETE in docs/use with their twins
+    Tests/Checks/check-translations.py               compares the pages of COMPLETE with their twins
     Tests/Checks/check-translations.py --self-test   shows that it would notice a breach
 
-It compares the code spans in the first column of every table, and the cells of that column that are only a number. Each must
-occur equally often in both pages. Code fences are not read.
+Both pages must have the same number of each of these:
+
+- code spans in the first column of a table, and cells of that column that are a number alone
+- code spans of list items that begin with a word of FIELD_LISTS, separately for each word
+- code fences whose first line has a name after the language, such as ```hex Hello, with the same contents up to comments
+
+The contents of other code fences are not read.
 """
 
 import collections
@@ -14,27 +19,41 @@ import re
 import sys
 import tempfile
 
-# The pages whose twin, docs/use/NAME.zh-CN.md, is complete. The other twins are shorter than their pages.
-COMPLETE = ("Errors", "Operations", "Symptoms")
+# The pages below docs whose twin, NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
+COMPLETE = ("Semantics", "use/Errors", "use/GetuiCompatibility", "use/Limits", "use/Operations", "use/Protocol", "use/Symptoms")
+
+# The first words of list items whose code spans are compared, and their translations.
+FIELD_LISTS = {"served": "served", "支持": "served", "ignored": "ignored", "忽略": "ignored", "refused": "refused", "拒绝": "refused"}
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"\s*(```|~~~)")
+FENCE = re.compile(r"\s*(?:```|~~~)(\w+ \w+)?")
+FIELD_LIST = re.compile(rf"- ({'|'.join(FIELD_LISTS)})[:：]")
+# A remark behind a line of code.
+REMARK = re.compile(r"\s{2,}.*$")
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # The first cell of a row, up to an unescaped bar.
 FIRST_CELL = re.compile(r"\s*\|((?:\\.|[^|\\])*)\|")
 
 
-def first_column(text):
-    """Counts each code span, and each cell that is only a number, in the first column of all tables of `text`."""
-    found, in_fence = collections.Counter(), False
+def facts(text):
+    """The number of occurrences of each fact of `text` that its translation must have, too."""
+    found, in_fence, name = collections.Counter(), False, None
     for line in text.splitlines():
-        if FENCE.match(line):
-            in_fence = not in_fence
-        elif not in_fence and (row := FIRST_CELL.match(line)):
+        if fence := FENCE.match(line):
+            in_fence, name = not in_fence, None if in_fence else fence[1]
+            if name:
+                found[name] += 1
+        elif in_fence:
+            # Remarks are translated.
+            if name and (code := REMARK.sub("", line.strip())):
+                found[f"{name}: {code}"] += 1
+        elif row := FIRST_CELL.match(line):
             cell = row[1].strip()
             found.update(span[1].strip() for span in SPAN.findall(cell))
             if cell.isdecimal():
                 found[cell] += 1
+        elif item := FIELD_LIST.match(line):
+            found.update(f"{FIELD_LISTS[item[1]]} {span[1].strip()}" for span in SPAN.findall(line))
     return found
 
 
@@ -42,18 +61,18 @@ def check(root):
     """Returns the breaches, one line each, and the names of the pages that have a twin."""
     breaches, names = [], []
     for name in COMPLETE:
-        page, twin = root / "docs/use" / f"{name}.md", root / "docs/use" / f"{name}.zh-CN.md"
+        page, twin = root / "docs" / f"{name}.md", root / "docs" / f"{name}.zh-CN.md"
         if not twin.exists():
             continue
         names.append(name)
         if not page.exists():
-            breaches.append(f"docs/use/{twin.name}: has no page docs/use/{page.name}; remove it, or restore the page")
+            breaches.append(f"docs/{name}.zh-CN.md: has no page docs/{name}.md; remove it, or restore the page")
             continue
-        ours, theirs = (first_column(file.read_text(encoding="utf-8")) for file in (page, twin))
+        ours, theirs = (facts(file.read_text(encoding="utf-8")) for file in (page, twin))
         for span in sorted((ours - theirs).keys()):
-            breaches.append(f"docs/use/{twin.name}: lacks `{span}` of a table in docs/use/{page.name}; add its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/{name}.zh-CN.md: lacks `{span}` of docs/{name}.md; translate its row ({theirs[span]} of {ours[span]})")
         for span in sorted((theirs - ours).keys()):
-            breaches.append(f"docs/use/{twin.name}: `{span}` is in no such table of docs/use/{page.name}; remove its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/{name}.zh-CN.md: `{span}` is not in docs/{name}.md; remove its row ({theirs[span]} of {ours[span]})")
     return breaches, names
 
 
@@ -74,9 +93,19 @@ A table after text:
 | event | meaning |
 |---|---|
 | `a.b` | Again. |
+
+- served: `f.g`, `f.h`
+- refused: `f.g`
+- other: `f.i`
+
+```hex Frame
+01 02   type: 1
+03      length
+```
 """
-TWIN = PAGE.replace("key", "键").replace(", ", "、").replace("above 1", "大于 1").replace("Again.", "同上 `e`。").replace("in.a", "")
-# The text to replace in the twin, its replacement, and the spans that must be reported.
+TWIN = (PAGE.replace("key", "键").replace(", ", "、").replace("above 1", "大于 1").replace("Again.", "同上 `e`。").replace("in.a", "")
+        .replace("served: ", "支持：").replace("refused: ", "拒绝：").replace("other: `f.i`", "其他").replace("length", "长度"))
+# What to replace in the twin, with what, and the spans that must be named.
 BAD = (
     ("| `a.b`、`.c` | `1` |\n", "", {"a.b", ".c"}),
     ("| `a.b` | 同上 `e`。 |\n", "", {"a.b"}),
@@ -85,6 +114,10 @@ BAD = (
     ("`.c`", "`.C`", {".c", ".C"}),
     ("| 64 |", "| `new` |\n| 64 |", {"new"}),
     ("`rate(", "`increase(", {'rate(x{y="z"})', 'increase(x{y="z"})'}),
+    ("支持：`f.g`、", "支持：", {"served f.g"}),
+    ("拒绝：`f.g`", "忽略：`f.g`", {"refused f.g", "ignored f.g"}),
+    ("01 02", "01 04", {"hex Frame: 01 02", "hex Frame: 01 04"}),
+    ("```hex Frame", "```hex", {"hex Frame", "hex Frame: 01 02", "hex Frame: 03"}),
 )
 
 
@@ -95,9 +128,9 @@ def self_test():
         if check(root) != ([], []):
             return "pages without a twin were refused"
         for name in COMPLETE:
-            (root / "docs/use" / f"{name}.md").write_text(PAGE, encoding="utf-8")
+            (root / "docs" / f"{name}.md").write_text(PAGE, encoding="utf-8")
         for name in COMPLETE:
-            twin = root / "docs/use" / f"{name}.zh-CN.md"
+            twin = root / "docs" / f"{name}.zh-CN.md"
             twin.write_text(TWIN, encoding="utf-8")
             if (breaches := check(root)[0]) or name not in check(root)[1]:
                 return f"what is allowed was refused, or not read: {breaches}"
@@ -107,7 +140,7 @@ def self_test():
                 if TWIN.count(old) == 0 or {re.search(r"`(.+?)`", breach)[1] for breach in breaches} != spans:
                     return f"this went unnoticed, or more was found: {old!r} as {new!r} in {twin.name}; found: {breaches}"
             twin.write_text(TWIN, encoding="utf-8")
-        (root / "docs/use" / f"{COMPLETE[0]}.md").unlink()
+        (root / "docs" / f"{COMPLETE[0]}.md").unlink()
         if len(check(root)[0]) != 1:
             return "a twin without its page went unnoticed"
     return None
@@ -120,7 +153,7 @@ def main(arguments):
         print("check-translations: the self-test passed")
     elif not arguments:
         breaches, names = check(ROOT)
-        print("\n".join(breaches) if breaches else f"check-translations: same tables in {', '.join(names)}")
+        print("\n".join(breaches) if breaches else f"check-translations: same contents in {', '.join(names)}")
         sys.exit(1 if breaches else 0)
     else:
         print(f"check-translations: unknown argument {arguments[0]}", file=sys.stderr)

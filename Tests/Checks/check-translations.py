@@ -6,6 +6,7 @@
 
 Both pages must have the same number of each of these:
 
+- rows of each table
 - code spans in the first column of a table, and cells of that column that are a number alone
 - code spans of list items that begin with a word of FIELD_LISTS, separately for each word
 - code fences whose first line has a name after the language, such as ```hex Hello, with the same contents up to comments
@@ -38,7 +39,10 @@ FIRST_CELL = re.compile(r"\s*\|((?:\\.|[^|\\])*)\|")
 def facts(text):
     """The number of occurrences of each fact of `text` that its translation must have, too."""
     found, in_fence, name = collections.Counter(), False, None
+    tables, in_table = 0, False
     for line in text.splitlines():
+        row = None if in_fence else FIRST_CELL.match(line)
+        tables, in_table = tables + (row is not None and not in_table), row is not None
         if fence := FENCE.match(line):
             in_fence, name = not in_fence, None if in_fence else fence[1]
             if name:
@@ -47,7 +51,8 @@ def facts(text):
             # Remarks are translated.
             if name and (code := REMARK.sub("", line.strip())):
                 found[f"{name}: {code}"] += 1
-        elif row := FIRST_CELL.match(line):
+        elif row:
+            found[f"row of table {tables}"] += 1
             cell = row[1].strip()
             found.update(span[1].strip() for span in SPAN.findall(cell))
             if cell.isdecimal():
@@ -107,12 +112,13 @@ TWIN = (PAGE.replace("key", "键").replace(", ", "、").replace("above 1", "大�
         .replace("served: ", "支持：").replace("refused: ", "拒绝：").replace("other: `f.i`", "其他").replace("length", "长度"))
 # What to replace in the twin, with what, and the spans that must be named.
 BAD = (
-    ("| `a.b`、`.c` | `1` |\n", "", {"a.b", ".c"}),
-    ("| `a.b` | 同上 `e`。 |\n", "", {"a.b"}),
-    ("| 64 | `d` |\n", "", {"64"}),
+    ("| `a.b`、`.c` | `1` |\n", "", {"row of table 1", "a.b", ".c"}),
+    ("| `a.b` | 同上 `e`。 |\n", "", {"row of table 2", "a.b"}),
+    ("| 64 | `d` |\n", "", {"row of table 1", "64"}),
     ("| 64 |", "| 65 |", {"64", "65"}),
     ("`.c`", "`.C`", {".c", ".C"}),
-    ("| 64 |", "| `new` |\n| 64 |", {"new"}),
+    ("| 64 |", "| `new` |\n| 64 |", {"row of table 1", "new"}),
+    ("| 64 |", "| 新 |\n| 64 |", {"row of table 1"}),
     ("`rate(", "`increase(", {'rate(x{y="z"})', 'increase(x{y="z"})'}),
     ("支持：`f.g`、", "支持：", {"served f.g"}),
     ("拒绝：`f.g`", "忽略：`f.g`", {"refused f.g", "ignored f.g"}),

@@ -6,7 +6,7 @@
 
 Both pages must have the same number of each of these:
 
-- rows of each table
+- rows of each table, and for pages of RULES list items of each section
 - code spans in the first column of a table, and cells of that column that are a number alone
 - code spans of list items that begin with a word of FIELD_LISTS, separately for each word
 - code fences whose first line has a name after the language, such as ```hex Hello, with the same contents up to comments
@@ -23,6 +23,9 @@ import tempfile
 # The pages below docs whose twin, NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
 COMPLETE = ("Semantics", "use/Errors", "use/GetuiCompatibility", "use/Limits", "use/Operations", "use/Protocol", "use/Symptoms")
 
+# The pages whose list items are rules: each section has as many in the translation. The list above the first section has none.
+RULES = ("Semantics",)
+
 # The first words of list items whose code spans are compared, and their translations.
 FIELD_LISTS = {"served": "served", "支持": "served", "ignored": "ignored", "忽略": "ignored", "refused": "refused", "拒绝": "refused"}
 
@@ -36,10 +39,10 @@ SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 FIRST_CELL = re.compile(r"\s*\|((?:\\.|[^|\\])*)\|")
 
 
-def facts(text):
+def facts(text, has_rules):
     """The number of occurrences of each fact of `text` that its translation must have, too."""
     found, in_fence, name = collections.Counter(), False, None
-    tables, in_table = 0, False
+    tables, in_table, sections = 0, False, 0
     for line in text.splitlines():
         row = None if in_fence else FIRST_CELL.match(line)
         tables, in_table = tables + (row is not None and not in_table), row is not None
@@ -57,6 +60,10 @@ def facts(text):
             found.update(span[1].strip() for span in SPAN.findall(cell))
             if cell.isdecimal():
                 found[cell] += 1
+        elif line.startswith("##"):
+            sections += 1
+        elif has_rules and sections and line.startswith("- "):
+            found[f"list item of section {sections}"] += 1
         elif item := FIELD_LIST.match(line):
             found.update(f"{FIELD_LISTS[item[1]]} {span[1].strip()}" for span in SPAN.findall(line))
     return found
@@ -73,15 +80,17 @@ def check(root):
         if not page.exists():
             breaches.append(f"docs/{name}.zh-CN.md: has no page docs/{name}.md; remove it, or restore the page")
             continue
-        ours, theirs = (facts(file.read_text(encoding="utf-8")) for file in (page, twin))
+        ours, theirs = (facts(file.read_text(encoding="utf-8"), name in RULES) for file in (page, twin))
         for span in sorted((ours - theirs).keys()):
-            breaches.append(f"docs/{name}.zh-CN.md: lacks `{span}` of docs/{name}.md; translate its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/{name}.zh-CN.md: lacks `{span}` of docs/{name}.md; translate it ({theirs[span]} of {ours[span]})")
         for span in sorted((theirs - ours).keys()):
-            breaches.append(f"docs/{name}.zh-CN.md: `{span}` is not in docs/{name}.md; remove its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/{name}.zh-CN.md: `{span}` is not in docs/{name}.md; remove it ({theirs[span]} of {ours[span]})")
     return breaches, names
 
 
 PAGE = """# Page
+
+- The notation.
 
 | key | default |
 |---|---|
@@ -107,9 +116,16 @@ A table after text:
 01 02   type: 1
 03      length
 ```
+
+## Rules
+
+- A rule.
+- Another one.
 """
 TWIN = (PAGE.replace("key", "键").replace(", ", "、").replace("above 1", "大于 1").replace("Again.", "同上 `e`。").replace("in.a", "")
-        .replace("served: ", "支持：").replace("refused: ", "拒绝：").replace("other: `f.i`", "其他").replace("length", "长度"))
+        .replace("served: ", "支持：").replace("refused: ", "拒绝：").replace("other: `f.i`", "其他").replace("length", "长度")
+        .replace("- The notation.\n\n", ""))
+RULE = "- Another one.\n"
 # What to replace in the twin, with what, and the spans that must be named.
 BAD = (
     ("| `a.b`、`.c` | `1` |\n", "", {"row of table 1", "a.b", ".c"}),
@@ -123,6 +139,7 @@ BAD = (
     ("支持：`f.g`、", "支持：", {"served f.g"}),
     ("拒绝：`f.g`", "忽略：`f.g`", {"refused f.g", "ignored f.g"}),
     ("01 02", "01 04", {"hex Frame: 01 02", "hex Frame: 01 04"}),
+    (RULE, "", {"list item of section 1"}),
     ("```hex Frame", "```hex", {"hex Frame", "hex Frame: 01 02", "hex Frame: 03"}),
 )
 
@@ -143,6 +160,8 @@ def self_test():
             for old, new, spans in BAD:
                 twin.write_text(TWIN.replace(old, new, 1), encoding="utf-8")
                 breaches, _ = check(root)
+                if old == RULE and name not in RULES:
+                    spans = set()
                 if TWIN.count(old) == 0 or {re.search(r"`(.+?)`", breach)[1] for breach in breaches} != spans:
                     return f"this went unnoticed, or more was found: {old!r} as {new!r} in {twin.name}; found: {breaches}"
             twin.write_text(TWIN, encoding="utf-8")

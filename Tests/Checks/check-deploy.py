@@ -119,9 +119,22 @@ def dockerfile(deploy):
         faults.append("Dockerfile: the image runs as root")
     if not re.search(r"^HEALTHCHECK .*\"longwire\", \"health\"", last, re.M):
         faults.append("Dockerfile: the image has no health check by longwire")
-    for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
+    for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", text, re.M):
         if not (deploy.parent / source).exists():
             faults.append(f"Dockerfile: {source} is not there")
+    configuration = re.sub(r"^ *//.*", "", (deploy / "docker/gateway.json5").read_text(), flags=re.M)
+    exposed = set(re.findall(r"\d+", re.search("^EXPOSE (.*)$", last, re.M)[1]))
+    for port in re.findall(r'"0\.0\.0\.0:(\d+)"', configuration):
+        if port not in exposed:
+            faults.append(f"Dockerfile: the image's configuration listens on {port}, which is not exposed")
+    # The first line of a command that a reader copies is in the Dockerfile and in Install.md.
+    (run,) = re.findall(r"^#   (docker run .*)$", text, re.M)
+    for page in ("Install.md", "Install.zh-CN.md"):
+        if run.replace("docker run", "docker run -d", 1) not in (deploy.parent / "docs/use" / page).read_text():
+            faults.append(f"Dockerfile: {page} has another command than: {run}")
+    for port in ("7080", "7081"):
+        if f"-p 127.0.0.1:{port}:{port}" not in run:
+            faults.append(f"Dockerfile: the documented command publishes {port} beyond the host's loopback")
     return faults
 
 
@@ -133,7 +146,7 @@ def check(deploy):
     # The image determines the versions of Debian's packages, and no shell with pipes is used.
     faults += run(LINT / "hadolint", "--ignore", "DL3008", deploy / "docker/Dockerfile")
     faults += run("shellcheck", "-s", "sh", *(path for path in sorted((deploy / "debian").rglob("p*")) if path.is_file() and not path.suffix))
-    faults += run("shellcheck", deploy / "debian/build.sh", deploy / "compose/make-secrets.sh")
+    faults += run("shellcheck", deploy / "debian/build.sh", deploy / "compose/make-secrets.sh", *sorted((deploy / "docker").glob("*.sh")))
     return faults + kubernetes(deploy) + compose(deploy) + dockerfile(deploy)
 
 
@@ -154,6 +167,10 @@ BREACHES = [
     ("docker/Dockerfile", "USER 10001:10001\n", ""),
     ("docker/Dockerfile", "COPY deploy/docker/gateway.json5", "COPY deploy/docker/longwire.json5"),
     ("docker/Dockerfile", "FROM debian:bookworm-slim", "FROM debian"),
+    ("docker/Dockerfile", "EXPOSE 7000 7443 7001", "EXPOSE 7000 7001"),
+    ("docker/Dockerfile", "-p 127.0.0.1:7081:7081", "-p 7081:7081"),
+    ("docker/Dockerfile", "deploy/docker/entrypoint.sh", "deploy/docker/start.sh"),
+    ("docker/entrypoint.sh", 'exec "$@"', "exec $@"),
     ("compose/prometheus.yaml", "rule_files:", "global: {}\nrule_files:"),
 ]
 
@@ -163,6 +180,7 @@ def self_test():
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "deploy"
             shutil.copytree(HERE / "deploy", copy)
+            shutil.copytree(HERE / "docs/use", copy.parent / "docs/use")
             text = (copy / name).read_text()
             assert old in text, f"{name} has no {old!r}"
             (copy / name).write_text(text.replace(old, new, 1))

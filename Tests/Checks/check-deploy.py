@@ -106,6 +106,18 @@ def compose(deploy):
         faults += [f"{name} has no network {one}" for one in service.get("networks", []) if one != "default" and one not in project["networks"]]
         if "build" in service and not (folder / service["build"]["context"] / service["build"]["dockerfile"]).exists():
             faults.append(f"{name} is built from a file that is not there")
+    # Whatever is published beyond the host's loopback is served with TLS.
+    beyond = [port for service in services.values() for port in service.get("ports", []) if not port.startswith("127.0.0.1:")]
+    if beyond != ["7443:7443"]:
+        faults.append(f"compose.yaml publishes {beyond} to every network; only 7443 has TLS")
+    if not {"apns", "fake-apple"} <= set(services) or services["fake-apple"].get("profiles") != ["fake"]:
+        faults.append("compose.yaml needs the services apns, and fake-apple in the profile fake")
+    if "GF_SECURITY_ADMIN_PASSWORD__FILE" not in services["grafana"].get("environment", {}):
+        faults.append("grafana starts with the password admin")
+    made = set(re.findall(r"(?:^|[ /])(?:token |copy \S+ |/secrets/)([a-z-]+)", (folder / "make-secrets.sh").read_text(), re.M))
+    for name in ("gateway.json5", "apns.json5", "prometheus.yaml"):
+        named = set(re.findall(r"secrets/([a-z-]+)", (folder / name).read_text()))
+        faults += [f"{name} names the secret {one}, which make-secrets.sh does not make" for one in sorted(named - made)]
     need = longest_stop((folder / "gateway.json5").read_text())
     if int(services["gateway"]["stop_grace_period"].rstrip("s")) < need:
         faults.append(f"the gateway's stop_grace_period is too short: a stop may take {need} s")
@@ -163,7 +175,12 @@ BREACHES = [
     ("kubernetes/kustomization.yaml", "  - network.yaml\n", ""),
     ("compose/compose.yaml", "./make-secrets.sh:", "./make.sh:"),
     ("compose/compose.yaml", "stop_grace_period: 45s", "stop_grace_period: 10s"),
-    ("compose/compose.yaml", "depends_on: [prometheus]", "depends_on: [graphite]"),
+    ("compose/compose.yaml", "depends_on: [gateway, apns]", "depends_on: [graphite]"),
+    ("compose/compose.yaml", '"127.0.0.1:7081:7081"', '"7081:7081"'),
+    ("compose/compose.yaml", "profiles: [fake]", "profiles: [apple]"),
+    ("compose/compose.yaml", "GF_SECURITY_ADMIN_PASSWORD__FILE", "GF_SECURITY_ADMIN_EMAIL"),
+    ("compose/make-secrets.sh", "token apns-sender $gateway", "token apns-lease $gateway"),
+    ("compose/apns.json5", "/secrets/fake-apple/AuthKey.p8", "/secrets/fake/AuthKey.p8"),
     ("docker/Dockerfile", "USER 10001:10001\n", ""),
     ("docker/Dockerfile", "COPY deploy/docker/gateway.json5", "COPY deploy/docker/longwire.json5"),
     ("docker/Dockerfile", "FROM debian:bookworm-slim", "FROM debian"),

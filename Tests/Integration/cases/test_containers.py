@@ -15,12 +15,15 @@ import shlex
 import socket
 import ssl
 import time
+import urllib.request
 import uuid
 
 import pytest
+import yaml
+from compose import ComposeProject
 from containers import ContainerHost, Image, built_packages
 from gateway import Refused, binary, eventually
-from longwire_client import Closed, Device
+from longwire_client import Closed, Device, pb
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 INSTALL = ROOT / "docs/use/Install.md"
@@ -38,15 +41,18 @@ def image(tmp_path_factory):
 
 
 @pytest.fixture
-def host():
+def host(request):
     with ContainerHost() as host:
         yield host
+        # pytest shows this beside a failure.
+        for container in host.containers:
+            print(f"--- {container.name}\n{container.log()[-4000:]}")
 
 
 def block(page, name):
     """The commands of a code block of a page."""
-    (text,) = re.findall(rf"^```sh {name}\n(.*?)^```$", page.read_text(), re.M | re.S)
-    return [shlex.split(line) for line in text.splitlines() if line]
+    (text,) = re.findall(rf"^ *```sh {name}\n(.*?)^ *```$", page.read_text(), re.M | re.S)
+    return [shlex.split(line) for line in text.splitlines() if line.strip()]
 
 
 def docker_run(host, image, words, **more):
@@ -244,6 +250,132 @@ def test_the_entrypoint_makes_nothing_for_a_configuration_of_its_own(host, image
     made = container.execute("ls", "-A", DATA).stdout.split()
     assert "demo.json" in made and not {"tls", "operator-token", ".config"} & set(made)
     assert "longwire" in container.execute("longwire-apns", "--version").stdout, "other commands run through the entrypoint, too"
+
+
+# The compose file
+
+COMPOSE = ROOT / "deploy/compose/compose.yaml"
+
+
+@pytest.fixture(scope="module")
+def foreign_images(tmp_path_factory):
+    """Images of other projects, with this machine's programs and their own users, command lines and folders."""
+    folder = tmp_path_factory.mktemp("foreign")
+    return {
+        "redis": Image.of_this_machine(folder / "redis", "999:999", [], workdir="/data", folders=["/data"]),
+        # The command of prom/prometheus, v2.
+        "prom/prometheus": Image.of_this_machine(
+            folder / "prometheus", "65534:65534", ["prometheus"],
+            ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"], "/prometheus", ["/prometheus"])}
+
+
+def compose(host, image, foreign_images, profiles, **more):
+    # Debian has no package of Grafana.
+    project = ComposeProject(host, COMPOSE, {"longwire": image, **foreign_images}, profiles, missing={"grafana"}, **more).up()
+    # A gateway that waits for the replica is healthy and not ready.
+    eventually(lambda: project["gateway"].execute("longwire", "health", check=False).returncode == 0, "readiness of the gateway")
+    return project
+
+
+def compose_exec(project, words):
+    assert words[:5] == ["docker", "compose", "-f", "deploy/compose/compose.yaml", "exec"], words
+    return project[words[5]].execute(*words[6:]).stdout
+
+
+def secret(project, name, path):
+    return project[name].execute("cat", path).stdout.strip()
+
+
+def phones(environment="sandbox"):
+    return json.loads(urllib.request.urlopen("http://127.0.0.1:2199/phones", timeout=30).read())[environment]["phones"]
+
+
+def targets():
+    """The health of what Prometheus scrapes, by job."""
+    with contextlib.suppress(OSError):
+        found = json.loads(urllib.request.urlopen("http://127.0.0.1:9090/api/v1/targets", timeout=30).read())["data"]["activeTargets"]
+        return {one["labels"]["job"]: (one["health"], one["lastError"]) for one in found}
+    return {}
+
+
+def test_compose_serves_both_channels_the_console_and_prometheus(host, image, foreign_images):
+    project = compose(host, image, foreign_images, ["fake"], environment={"LONGWIRE_TLS_NAMES": "192.168.1.20"})
+    certificate = secret(project, "gateway", "/etc/longwire/secrets/tls/certificate.pem")
+    demo = json.loads(secret(project, "gateway", f"{DATA}/demo.json"))
+    up, show_token, show_password = block(INSTALL, "compose")
+    assert up == ["docker", "compose", "-f", "deploy/compose/compose.yaml", "--profile", "fake", "up", "--build", "-d"]
+    token = compose_exec(project, show_token).strip()
+    api = API(demo, token)
+
+    # The live channel, from the network of the host.
+    device = register(("192.168.1.20", 7443), demo, trusting(certificate), tokens=[
+        pb.VendorToken(token="ab" * 32, environment=pb.VendorToken.SANDBOX)])
+    cid = device.state.cid.hex()
+    assert api.push(cid, "hello")["status"] == "successed_online"
+    assert device.receive_and_ack(1)[0].payload == b"hello"
+    device.close()
+    # The vendor channel as the page describes it: through the sender to the fake Apple's page.
+    connect, push = block(INSTALL, "alert")
+    (other,) = set(re.findall(r'"cid":"([0-9a-f]{32})"', compose_exec(project, connect)))
+    assert "successed_offline" in compose_exec(project, [other if word == "CID" else word for word in push])
+    eventually(lambda: [phone for phone in phones() if phone["token"] == connect[connect.index("--token") + 1]], "the alert at the fake Apple")
+    message = eventually(lambda: _offline(api, cid))
+    eventually(lambda: [phone for phone in phones() if phone["token"] == "ab" * 32], "the alert at the fake Apple")
+    eventually(lambda: "vendorAccepted" in [step["event"] for step in api.trace(message)["steps"]], "the sender's result")
+
+    assert "<html" in api.console()
+    assert _is_open("192.168.1.20", 7443)
+    for port in (7080, 7081, 2199, 9090, 3000, 7444):
+        assert not _is_open("192.168.1.20", port), f"{port} is published beyond the host"
+    eventually(lambda: {job: state for job, (state, _) in targets().items()} == {"longwire": "up", "longwire-apns": "up"},
+               "Prometheus' targets", 30)
+    rules = json.loads(urllib.request.urlopen("http://127.0.0.1:9090/api/v1/rules", timeout=30).read())["data"]["groups"]
+    assert sum(len(group["rules"]) for group in rules) >= 20
+    assert project.is_healthy("apns")
+
+    # Only the service that needs a secret can read it, and Grafana's password is not the default.
+    for name, path in (("apns", "/secrets/operator"), ("apns", "/secrets/tls/key.pem"), ("prometheus", "/secrets/operator"),
+                       ("prometheus", "/secrets/fake-apple/AuthKey.p8"), ("gateway", "/etc/longwire/secrets/apns")):
+        assert "Permission denied" in project[name].execute("cat", path, check=False).stderr, (name, path)
+    password = (host.volume("secrets") / "grafana").stat()
+    assert (password.st_uid, password.st_mode & 0o777, password.st_size) == (472, 0o600, 48)
+    service = yaml.safe_load(COMPOSE.read_text())["services"]["grafana"]
+    assert show_password[4:] == ["exec", "grafana", "cat", "/secrets/grafana"] and "secrets:/secrets:ro" in service["volumes"]
+    assert service["environment"] == {"GF_SECURITY_ADMIN_PASSWORD__FILE": "/secrets/grafana"}
+    # The network of Redis is closed to the others.
+    assert project["prometheus"].execute("redis-cli", "-h", project["redis"].host, "-t", "1", "ping", check=False).returncode != 0
+    for name in ("apns", "gateway"):
+        assert project[name].stop() == 0, project[name].log()
+
+
+def _offline(api, cid):
+    """The msgId of a push to a device that the gateway knows to be away."""
+    answer = api.push(cid, "later", alert="Later")
+    return answer["msgId"] if answer["status"] == "successed_offline" else None
+
+
+def test_compose_without_the_fake_apple_keeps_alerts(host, image, foreign_images):
+    project = compose(host, image, foreign_images, [])
+    assert "fake-apple" not in project.containers
+    demo = json.loads(secret(project, "gateway", f"{DATA}/demo.json"))
+    api = API(demo, secret(project, "gateway", "/etc/longwire/secrets/operator"))
+    tls = trusting(secret(project, "gateway", "/etc/longwire/secrets/tls/certificate.pem"))
+    device = register(("127.0.0.1", 7443), demo, tls, tokens=[pb.VendorToken(token="cd" * 32)])
+    device.close()
+    message = eventually(lambda: _offline(api, device.state.cid.hex()))
+    eventually(lambda: "connectionFailed" in project["apns"].log() or "fake-apple" in project["apns"].log(), "the sender's reason")
+    assert api.trace(message)["state"] == "pending" and project.is_healthy("apns")
+
+
+def test_the_secrets_of_compose_are_made_once(host, image, foreign_images):
+    run = lambda name: host.run(  # noqa: E731
+        name, image, ["sh", "/make-secrets.sh"], addresses={}, user="root", volumes={
+            "/make-secrets.sh": (COMPOSE.parent / "make-secrets.sh", True), "/secrets": host.volume("secrets")}).wait()
+    assert run("first") == 0
+    files = {path: path.read_bytes() for path in host.volume("secrets").rglob("*") if path.is_file()}
+    assert len(files) >= 11 and all(files.values())
+    assert run("second") == 0
+    assert {path: path.read_bytes() for path in host.volume("secrets").rglob("*") if path.is_file()} == files
 
 
 def _is_open(address, port):

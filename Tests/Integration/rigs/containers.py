@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -223,7 +224,7 @@ class ContainerHost:
 
     def run(self, name, image, words=None, publish=(), addresses=None, **options):
         """Starts a container as `docker run` would; `addresses`: those it has, by network."""
-        addresses = addresses or {"bridge": self.address("bridge")}
+        addresses = {"bridge": self.address("bridge")} if addresses is None else addresses
         container = Container(self, name, image, addresses, image.command if words is None else words, **options)
         self.containers.append(container)
         container.start()
@@ -287,7 +288,8 @@ class Container:
                 lines += [f"mkdir -p $(dirname {far})", f"[ -e {far} ] || touch {far}"]
             lines.append(f"mount --bind {near} {far}")
             lines += [f"mount -o remount,bind,ro {far}"] if is_read_only else []
-        lines += [f"ulimit -n {self.files}"] if self.files else []
+        # A sandbox may forbid to raise the limit; the gateway then says fewDescriptors.
+        lines += [f"ulimit -n {min(self.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1])}"] if self.files else []
         lines += ["mount -o remount,ro ."] if self.read_only else []
         words = [*self._user_words(), "env", "-i", *(f"{name}={value}" for name, value in self.environment.items()), *self.words]
         inside = f"cd {shlex.quote(self.image.workdir)} && exec {shlex.join(words)}"

@@ -6,6 +6,7 @@ Dockerfile. The other checks are here: names that must agree, times that must su
 
     Tests/Checks/check-deploy.py               after `deploy/install-dependencies.sh lint`
     Tests/Checks/check-deploy.py --self-test   shows that it would notice a breach
+    Tests/Checks/check-deploy.py --write       writes the PrometheusRule of deploy/kubernetes anew
 """
 
 import pathlib
@@ -14,10 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(HERE / "Tests/Integration/rigs"))
+import kustomize  # noqa: E402
+
 LINT = HERE / ".build/lint/bin"
 
 
@@ -26,14 +31,21 @@ def run(*words):
     return [] if done.returncode == 0 else [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
 
-def documents(folder):
-    """Returns every object of the manifests by kind and name."""
-    found = {}
-    for path in sorted(folder.glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            if document["kind"] != "Kustomization":
-                found[document["kind"], document["metadata"]["name"]] = document
-    return found
+RULES_HEAD = """# Made from deploy/prometheus/longwire-alerts.yaml by Tests/Checks/check-deploy.py --write. Change that file, not this one.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: longwire
+  namespace: longwire
+  labels: { app.kubernetes.io/name: longwire }
+spec:
+"""
+
+
+def rules_manifest(deploy):
+    """The alert rules as an object of the Prometheus Operator; comments before the first group stay behind."""
+    text = (deploy / "prometheus/longwire-alerts.yaml").read_text()
+    return RULES_HEAD + textwrap.indent(text[text.index("groups:"):], "  ")
 
 
 def limit(text, name, default):
@@ -46,48 +58,127 @@ def longest_stop(text):
     return limit(text, "drainSeconds", 2) + 3 * limit(text, "stopTimeoutSeconds", 10) + 10
 
 
+class Workload:
+    """A StatefulSet or a Deployment: its pods' labels, ports by name, and volumes."""
+
+    def __init__(self, document):
+        self.name, template = document["metadata"]["name"], document["spec"]["template"]
+        self.labels, self.pod = template["metadata"]["labels"], template["spec"]
+        (self.container,) = self.pod["containers"]
+        self.ports = {port["name"]: port["containerPort"] for port in self.container["ports"]}
+
+    def faults(self, configuration):
+        volumes = {volume["name"] for volume in self.pod["volumes"]}
+        for one in self.pod["containers"] + self.pod.get("initContainers", []):
+            yield from (f"{self.name}: there is no volume {mount['name']}" for mount in one["volumeMounts"] if mount["name"] not in volumes)
+        for key, number in re.findall(r'(\w+): (?:{listen: )?"0\.0\.0\.0:(\d+)"', re.sub(r"//.*", "", configuration)):
+            if int(number) not in self.ports.values():
+                yield f"{self.name}: {key} listens on {number}, which is no port of the pod"
+
+
+def selectors(document):
+    """Every selector of pods that an object has."""
+    specification = document.get("spec", {})
+    rules = specification.get("ingress", [])
+    found = [specification.get("selector"), specification.get("podSelector")]
+    found += [peer.get("podSelector") for rule in rules for peer in rule.get("from", [])]
+    return [one.get("matchLabels", one) for one in found if one is not None]
+
+
 def kubernetes(deploy):
     folder, faults = deploy / "kubernetes", []
-    found = documents(folder)
-    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    every = kustomize.build(folder)
+    found = {(one["kind"], one["metadata"]["name"]): one for one in every}
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     there = sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
-    if sorted(listed) != there:
-        faults.append(f"kustomization.yaml lists {sorted(listed)}, and there are {there}")
-    gateways = found["StatefulSet", "longwire"]["spec"]
-    pod, labels = gateways["template"]["spec"], gateways["template"]["metadata"]["labels"]
-    container = pod["containers"][0]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    configuration = found["ConfigMap", "longwire"]["data"]["gateway.json5"]
+    if sorted(named) != there:
+        faults.append(f"kustomization.yaml lists {sorted(named)}, and there are {there}")
+    gateways, senders = Workload(found["StatefulSet", "longwire"]), Workload(found["Deployment", "longwire-apns"])
+    workloads = [gateways, senders]
+    configuration, sending = ((folder / name).read_text() for name in ("gateway.json5", "apns.json5"))
     need = longest_stop(configuration)
-    if pod["terminationGracePeriodSeconds"] < need:
-        faults.append(f"terminationGracePeriodSeconds is {pod['terminationGracePeriodSeconds']}, and a stop may take {need}")
-    ready = container["readinessProbe"]
+    if gateways.pod["terminationGracePeriodSeconds"] < need:
+        faults.append(f"terminationGracePeriodSeconds is {gateways.pod['terminationGracePeriodSeconds']}, and a stop may take {need}")
+    if senders.pod["terminationGracePeriodSeconds"] < limit(sending, "stopSeconds", 10) + 10:
+        faults.append("terminationGracePeriodSeconds of longwire-apns is less than stopSeconds and ten")
+    ready = gateways.container["readinessProbe"]
     notice = ready["periodSeconds"] * ready["failureThreshold"]
     if notice >= limit(configuration, "drainSeconds", 2):
         faults.append(f"readiness is noticed after {notice} s, and the listeners close before")
-    if gateways["serviceName"] not in [name for kind, name in found if kind == "Service"]:
-        faults.append(f"there is no service {gateways['serviceName']}")
+    governing = found["StatefulSet", "longwire"]["spec"]["serviceName"]
+    if ("Service", governing) not in found:
+        faults.append(f"there is no service {governing}")
+    faults += [*gateways.faults(configuration), *senders.faults(sending)]
     for (kind, name), document in found.items():
-        selector = document.get("spec", {}).get("selector") or document.get("spec", {}).get("podSelector")
-        if selector is not None:
-            wanted = selector.get("matchLabels", selector)
-            if not wanted.items() <= labels.items():
-                faults.append(f"{kind} {name} selects {wanted}, and the pods have {labels}")
+        chosen = [[one for one in workloads if wanted.items() <= one.labels.items()] for wanted in selectors(document)]
+        faults += [f"{kind} {name} selects pods that there are not" for one in chosen if not one]
+        # A Service's ports, and those of a policy, belong to the pods that its first selector names.
+        ports = {name: number for one in (chosen[0] if chosen else []) for name, number in one.ports.items()}
         named = [port.get("targetPort", port.get("port")) for port in document.get("spec", {}).get("ports", [])]
         named += [port["port"] for rule in document.get("spec", {}).get("ingress", []) for port in rule["ports"]]
         faults += [f"{kind} {name} names the port {port}, which no pod has" for port in named if port not in ports]
         if kind != "Namespace" and document["metadata"].get("namespace") != "longwire":
             faults.append(f"{kind} {name} has no namespace")
-    for key, number in re.findall(r'(\w+): (?:{listen: )?"0\.0\.0\.0:(\d+)"', re.sub(r"//.*", "", configuration)):
-        if int(number) not in ports.values():
-            faults.append(f"{key} listens on {number}, which is no port of the pod")
-    volumes = {volume["name"] for volume in pod["volumes"]}
-    for one in pod["containers"] + pod["initContainers"]:
-        faults += [f"there is no volume {mount['name']}" for mount in one["volumeMounts"] if mount["name"] not in volumes]
-    secrets = set(re.findall(r"/etc/longwire/secrets/([a-z-]+)", configuration))
-    made = set(re.findall(r"--from-literal=([a-z-]+)=", (folder / "README.md").read_text()))
-    if secrets != made:
-        faults.append(f"the configuration names the secrets {sorted(secrets)}, and README.md makes {sorted(made)}")
+    return faults + exposure(found) + secrets(folder, found, configuration) + monitoring(deploy, workloads)
+
+
+def exposure(found):
+    """Devices come from everywhere, with TLS; every other port is open to named callers alone."""
+    faults = []
+    for (kind, name), document in found.items():
+        if kind == "Service" and document["spec"].get("type", "ClusterIP") != "ClusterIP":
+            faults += [f"Service {name} offers the port {port['name']} beyond the Kubernetes cluster" for port in document["spec"]["ports"]
+                       if port["name"] != "device-tls"]
+        if kind == "NetworkPolicy":
+            for rule in document["spec"]["ingress"]:
+                ports = [port["port"] for port in rule["ports"]]
+                if not all(peer for peer in rule.get("from", [])) or ("from" not in rule and ports != ["device-tls"]):
+                    faults.append(f"NetworkPolicy {name} opens {ports} to everybody")
+    policies = [document["spec"]["podSelector"]["matchLabels"] for (kind, _), document in found.items() if kind == "NetworkPolicy"]
+    for (kind, name), document in found.items():
+        if kind in ("StatefulSet", "Deployment") and document["spec"]["template"]["metadata"]["labels"] not in policies:
+            faults.append(f"no NetworkPolicy is about the pods of {name}")
+    return faults
+
+
+def secrets(folder, found, configuration):
+    """The secrets that README.md makes are those that volumes and configurations name."""
+    faults, page = [], (folder / "README.md").read_text()
+    (commands,) = re.findall(r"^ *```sh secrets\n(.*?)^ *```$", page, re.M | re.S)
+    made = {}
+    for kind, name, options in re.findall(r"create secret (tls|generic) (\S+) ((?:[^\\\n]|\\\n)*)", commands):
+        made[name] = {"tls.crt", "tls.key"} if kind == "tls" else set(re.findall(r"--from-(?:literal|file)=([A-Za-z0-9.-]+)", options))
+    mounted = {}
+    for (kind, _), document in found.items():
+        volumes = kustomize.pod_of(document).get("volumes", [])
+        paths = {mount["name"]: mount["mountPath"] for one in kustomize.pod_of(document).get("containers", []) for mount in one["volumeMounts"]}
+        mounted |= {paths[volume["name"]]: volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    if set(mounted.values()) != set(made):
+        faults.append(f"volumes name the secrets {sorted(set(mounted.values()))}, and README.md makes {sorted(made)}")
+    named = {}
+    for text in (configuration, (folder / "apns.json5").read_text()):
+        for path, key in re.findall(r'"(/etc/longwire/[a-z-]+)/([A-Za-z0-9.-]+)"', text):
+            named.setdefault(mounted.get(path, path), set()).add(key)
+    for name, keys in named.items():
+        if keys != made.get(name):
+            faults.append(f"the configurations name {sorted(keys)} of the secret {name}, and README.md makes {sorted(made.get(name, []))}")
+    return faults
+
+
+def monitoring(deploy, workloads):
+    folder, faults = deploy / "kubernetes/monitoring", []
+    if (folder / "rules.yaml").read_text() != rules_manifest(deploy):
+        faults.append("kubernetes/monitoring/rules.yaml is not made from prometheus/longwire-alerts.yaml; run check-deploy.py --write")
+    for document in kustomize.build(folder):
+        if document["kind"] != "PodMonitor":
+            continue
+        name, specification = document["metadata"]["name"], document["spec"]
+        chosen = [one for one in workloads if specification["selector"]["matchLabels"].items() <= one.labels.items()]
+        if len(chosen) != 1 or specification["jobLabel"] not in chosen[0].labels:
+            faults.append(f"PodMonitor {name} selects pods, or takes the job from a label, that there are not")
+            continue
+        faults += [f"PodMonitor {name} scrapes the port {one['port']}, which no pod has" for one in specification["podMetricsEndpoints"]
+                   if one["port"] not in chosen[0].ports]
     return faults
 
 
@@ -152,6 +243,7 @@ def dockerfile(deploy):
 
 def check(deploy):
     faults = run("yamllint", "-s", "-c", deploy / "yamllint.yaml", *sorted(deploy.rglob("*.yaml")))
+    # The objects of the folder monitoring are of the Prometheus Operator, whose schemas these tools do not have.
     manifests = [path for path in sorted((deploy / "kubernetes").glob("*.yaml")) if path.name != "kustomization.yaml"]
     for path in manifests:
         faults += run(LINT / "kubernetes-validate", "--strict", "--quiet", path)
@@ -170,8 +262,22 @@ BREACHES = [
     ("kubernetes/gateways.yaml", "{ name: data, mountPath", "{ name: disk, mountPath"),
     ("kubernetes/services.yaml", "targetPort: http }", "targetPort: web }"),
     ("kubernetes/disruption.yaml", "matchLabels: { app.kubernetes.io/name: longwire }", "matchLabels: { app: longwire }"),
-    ("kubernetes/configuration.yaml", '"0.0.0.0:7081"', '"0.0.0.0:7082"'),
+    ("kubernetes/gateway.json5", '"0.0.0.0:7001"', '"0.0.0.0:7002"'),
+    ("kubernetes/gateway.json5", "/etc/longwire/tls/tls.crt", "/etc/longwire/tls/chain.pem"),
+    ("kubernetes/apns.json5", "gateway-token", "token"),
+    ("kubernetes/apns.json5", "0.0.0.0:7090", "0.0.0.0:7091"),
     ("kubernetes/README.md", "--from-literal=redis=", "--from-literal=password="),
+    ("kubernetes/README.md", "create secret tls longwire-tls", "create secret tls longwire-device-tls"),
+    ("kubernetes/services.yaml", "- { name: device-tls, port: 7443, targetPort: device-tls }", "- { name: admin-tls, port: 7444, targetPort: admin-tls }"),
+    ("kubernetes/network.yaml", "        - { port: device-tls }\n", "        - { port: device-tls }\n        - { port: admin-tls }\n"),
+    ("kubernetes/network.yaml", "    - from:\n        - namespaceSelector:\n            matchLabels: { longwire.dev/publisher: \"true\" }\n      ports:", "    - ports:"),
+    ("kubernetes/network.yaml", "    - from:\n        - podSelector:\n            matchLabels: { app.kubernetes.io/name: longwire }", "    - from:\n        - podSelector:\n            matchLabels: { app.kubernetes.io/name: gateway }"),
+    ("kubernetes/apns.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 15"),
+    ("kubernetes/apns.yaml", "configMap: { name: longwire-apns }", "configMap: { name: apns }"),
+    ("kubernetes/kustomization.yaml", "files: [gateway.json5]", "literals: [a=b]"),
+    ("kubernetes/monitoring/pod-monitors.yaml", "port: admin-tls", "port: admin"),
+    ("kubernetes/monitoring/pod-monitors.yaml", "jobLabel: app.kubernetes.io/name", "jobLabel: app"),
+    ("prometheus/longwire-alerts.yaml", "for: 1m", "for: 2m"),
     ("kubernetes/kustomization.yaml", "  - network.yaml\n", ""),
     ("compose/compose.yaml", "./make-secrets.sh:", "./make.sh:"),
     ("compose/compose.yaml", "stop_grace_period: 45s", "stop_grace_period: 10s"),
@@ -192,22 +298,35 @@ BREACHES = [
 ]
 
 
+def judge(change):
+    """Whether a copy of deploy/, changed by `change`, has a fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / "deploy"
+        shutil.copytree(HERE / "deploy", copy)
+        shutil.copytree(HERE / "docs/use", copy.parent / "docs/use")
+        change(copy)
+        try:
+            return any(one(copy) for one in (kubernetes, compose, dockerfile)) or bool(check(copy))
+        except AssertionError:
+            # kustomize.py refuses what it does not know.
+            return True
+
+
 def self_test():
+    if judge(lambda copy: None):
+        return ["a copy without a change has a fault"]
     for name, old, new in BREACHES:
-        with tempfile.TemporaryDirectory() as folder:
-            copy = pathlib.Path(folder) / "deploy"
-            shutil.copytree(HERE / "deploy", copy)
-            shutil.copytree(HERE / "docs/use", copy.parent / "docs/use")
-            text = (copy / name).read_text()
-            assert old in text, f"{name} has no {old!r}"
-            (copy / name).write_text(text.replace(old, new, 1))
-            judges = [kubernetes, compose, dockerfile]
-            if not any(judge(copy) for judge in judges) and not check(copy):
-                return [f"this went unnoticed: {name}: {old!r} -> {new!r}"]
+        text = (HERE / "deploy" / name).read_text()
+        assert old in text, f"{name} has no {old!r}"
+        if not judge(lambda copy: (copy / name).write_text(text.replace(old, new, 1))):
+            return [f"this went unnoticed: {name}: {old!r} -> {new!r}"]
     return []
 
 
 if __name__ == "__main__":
+    if "--write" in sys.argv:
+        (HERE / "deploy/kubernetes/monitoring/rules.yaml").write_text(rules_manifest(HERE / "deploy"))
+        sys.exit(0)
     faults = self_test() if "--self-test" in sys.argv else check(HERE / "deploy")
     for fault in faults:
         print(f"check-deploy: {fault}", file=sys.stderr)

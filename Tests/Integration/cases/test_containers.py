@@ -12,18 +12,22 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import socket
 import ssl
+import subprocess
 import time
 import urllib.request
 import uuid
 
+import kustomize
 import pytest
 import yaml
 from compose import ComposeProject
 from containers import ContainerHost, Image, built_packages
 from gateway import Refused, binary, eventually
 from longwire_client import Closed, Device, pb
+from pods import Kubernetes, make_secrets, prometheus_rules
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 INSTALL = ROOT / "docs/use/Install.md"
@@ -83,6 +87,12 @@ def docker_run(host, image, words, **more):
 def docker_exec(container, words, **options):
     assert words[:3] == ["docker", "exec", container.name], words
     return container.execute(*words[3:], **options).stdout
+
+
+def is_valid(container, program, file):
+    """Holds a configuration in its place to --check, which must not even warn."""
+    done = container.execute(program, "--check", "--config", file)
+    assert (done.stdout, done.stderr) == ("The configuration is valid.\n", ""), done
 
 
 class API:
@@ -156,6 +166,7 @@ def test_the_documented_trial_serves_devices_pushes_and_the_console(host, image)
     demo = json.loads(container.execute("cat", f"{DATA}/demo.json").stdout)
     tls = trusting(container.execute("cat", f"{DATA}/tls/certificate.pem").stdout)
     api = API(demo, token)
+    is_valid(container, "longwired", "/etc/longwire/gateway.json5")
 
     # A device from beyond the container registers over TLS and receives a push.
     device = register(("127.0.0.1", 7443), demo, tls)
@@ -306,6 +317,8 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     assert up == ["docker", "compose", "-f", "deploy/compose/compose.yaml", "--profile", "fake", "up", "--build", "-d"]
     token = compose_exec(project, show_token).strip()
     api = API(demo, token)
+    is_valid(project["gateway"], "longwired", "/etc/longwire/gateway.json5")
+    is_valid(project["apns"], "longwire-apns", "/etc/longwire/apns.json5")
 
     # The live channel, from the network of the host.
     device = register(("192.168.1.20", 7443), demo, trusting(certificate), tokens=[
@@ -342,6 +355,7 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     service = yaml.safe_load(COMPOSE.read_text())["services"]["grafana"]
     assert show_password[4:] == ["exec", "grafana", "cat", "/secrets/grafana"] and "secrets:/secrets:ro" in service["volumes"]
     assert service["environment"] == {"GF_SECURITY_ADMIN_PASSWORD__FILE": "/secrets/grafana"}
+    assert " redisEvent " not in project["gateway"].log(), "the gateway finds nothing wrong with the settings of Redis"
     # The network of Redis is closed to the others.
     assert project["prometheus"].execute("redis-cli", "-h", project["redis"].host, "-t", "1", "ping", check=False).returncode != 0
     for name in ("apns", "gateway"):
@@ -376,6 +390,141 @@ def test_the_secrets_of_compose_are_made_once(host, image, foreign_images):
     assert len(files) >= 11 and all(files.values())
     assert run("second") == 0
     assert {path: path.read_bytes() for path in host.volume("secrets").rglob("*") if path.is_file()} == files
+
+
+# The Kubernetes manifests
+
+KUBERNETES = ROOT / "deploy/kubernetes"
+MONITORING = KUBERNETES / "monitoring"
+APPLE = ("api.push.apple.com", "api.sandbox.push.apple.com")
+
+
+@pytest.fixture
+def cluster(host, image, foreign_images, tmp_path):
+    """The manifests' objects on this machine, with Redis and an Apple where the configurations say."""
+    make = host.run("certificates", image, [
+        "sh", "-c", "longwire-make-certificate /made/device push.example.com && longwire-make-certificate /made/apple " + " ".join(APPLE)
+        + " && openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out /made/apple/AuthKey.p8"],
+        user="root", addresses={}, volumes={"/made": host.volume("made")})
+    assert make.wait() == 0, make.log()
+    made = host.volume("made")
+    for name, source in (("chain.pem", "device/certificate.pem"), ("key.pem", "device/key.pem"), ("AuthKey.p8", "apple/AuthKey.p8")):
+        (tmp_path / name).write_bytes((made / source).read_bytes())
+    commands, = re.findall(r"^ *```sh secrets\n(.*?)^ *```$", (KUBERNETES / "README.md").read_text(), re.M | re.S)
+    secrets = make_secrets(commands, tmp_path, {"REDIS_PASSWORD": "a-password-of-redis"})
+
+    settings = {"/etc/redis/longwire.conf": (ROOT / "deploy/redis/redis.conf", True)}
+    redis = [host.run("redis-0", foreign_images["redis"], [
+        "redis-server", "/etc/redis/longwire.conf", "--cluster-enabled", "no", "--protected-mode", "no", "--maxmemory", "256mb",
+        "--requirepass", "a-password-of-redis", "--masterauth", "a-password-of-redis"], volumes=settings)]
+    redis += [host.run(f"redis-{number}", foreign_images["redis"], [*redis[0].words, "--replicaof", redis[0].host, "6379"], volumes=settings)
+              for number in (1, 2)]
+    # Key and team are those of apns.json5. Both environments are at port 443, so each has another fake.
+    apples = [host.run(f"fake-{environment}", image, [
+        "longwire-apns", "fake", "--folder", "/apple", "--any-address", f"--{environment}", "0.0.0.0:443", "--page", "0.0.0.0:2199",
+        "--key-id", "ABC123DEFG", "--team-id", "DEF123GHIJ"],
+        user="root", volumes={"/apple": made / "apple"}, publish=[f"127.0.0.1:{port}:2199"])
+        for environment, port in (("production", 2199), ("sandbox", 2200))]
+    names = {f"redis-{number}.redis": one.host for number, one in enumerate(redis)}
+    return Kubernetes(host, image, kustomize.build(KUBERNETES), secrets, {**names, **dict(zip(APPLE, (one.host for one in apples)))})
+
+
+def authorities(host, image):
+    """The system's authorities in the image, and the Apple of the test."""
+    file = host.folder / "ca-certificates.crt"
+    file.write_text((image.folder / "etc/ssl/certs/ca-certificates.crt").read_text() + (host.volume("made") / "apple/certificate.pem").read_text())
+    return {"/etc/ssl/certs/ca-certificates.crt": (file, True)}
+
+
+def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host, image, foreign_images, tmp_path):
+    gateways = [cluster.start_pod("StatefulSet", "longwire", number) for number in (0, 1)]
+    for pod in gateways:
+        eventually(lambda: pod.probe("readinessProbe"), f"readiness of {pod.name}")
+        assert pod.probe("livenessProbe")
+    cluster.serve()
+    senders = [cluster.start_pod("Deployment", "longwire-apns", number, authorities(host, image)) for number in (0, 1)]
+    is_valid(gateways[0].container, "longwired", "/etc/longwire/gateway.json5")
+    is_valid(senders[0].container, "longwire-apns", "/etc/longwire/configuration/apns.json5")
+    shared = cluster.secrets["longwire"]
+    demo = {"appId": "shop", "appKey": "shop-key", "appSecret": shared["shop-app"].decode(), "masterSecret": shared["shop-master"].decode()}
+    # The address that a name of a Service stands for, and the port that it publishes.
+    devices, http = (cluster.addresses[f"longwire-{name}"] for name in ("devices", "http"))
+    # The console of a pod, as port-forward reaches it: on the pod's loopback.
+    token = shared["operator"].decode()
+    admin = trusting(cluster.secrets["longwire-admin-tls"]["tls.crt"].decode())
+    admin.check_hostname = False
+    api = API(demo, token, api=(http, 7080), admin=(cluster.addresses["longwire-admin"], 7444), admin_tls=admin)
+    tls = trusting(cluster.secrets["longwire-tls"]["tls.crt"].decode())
+    tls.check_hostname = False
+    eventually(lambda: _is_open(devices, 7443), "the Service of devices")
+    eventually(lambda: _is_open(http, 7080), "the Service of the push API")
+    status = ["longwire", "cluster", "status", "--admin-token", token]
+    eventually(lambda: all(f"{pod.address}:7100" in gateways[0].container.execute(*status).stdout for pod in gateways), "a cluster of two gateways")
+
+    # Devices of both gateways, by the balancer's turns; then the vendor channel, from the partitions of both.
+    for number in range(6):
+        device = register((devices, 7443), demo, tls, tokens=[pb.VendorToken(token=f"a{number}" * 32)])
+        assert eventually(lambda: api.push(device.state.cid.hex(), "hello")["status"] == "successed_online")
+        assert device.receive_and_ack(1)[0].payload == b"hello"
+        device.close()
+        message = eventually(lambda: _offline(api, device.state.cid.hex()))
+        eventually(lambda: "vendorAccepted" in [step["event"] for step in api.trace(message)["steps"]], "the sender's result")
+        assert [phone for phone in phones("production") if phone["token"] == f"a{number}" * 32]
+    for pod in senders:
+        assert pod.probe("readinessProbe"), pod.container.log()
+    for pod in gateways:
+        assert _console(pod) == "HTTP/1.1 200 OK\n"
+        # The plain admin listener is the pod's loopback's alone.
+        assert not _is_open(pod.address, 7081) and not _is_open(pod.address, 7000)
+
+    # Prometheus scrapes what the PodMonitors select, and has the rules.
+    monitors, files = kustomize.build(MONITORING), host.volume("scrapes")
+    files.chmod(0o755)
+    (files / "prometheus.json").write_text(cluster.scrapes(monitors, files, "/scrapes"))
+    (files / "rules.json").write_text(prometheus_rules(monitors))
+    host.run("prometheus", foreign_images["prom/prometheus"], ["--config.file=/scrapes/prometheus.json", "--storage.tsdb.path=/prometheus"],
+             volumes={"/scrapes": (files, True)}, publish=["127.0.0.1:9090:9090"])
+    eventually(lambda: targets() == {"longwire": ("up", ""), "longwire-apns": ("up", "")}, f"Prometheus' targets: {targets()}", 30)
+
+    # A configuration is read again at SIGHUP, by the command of the README; then the pods stop as the kubelet stops them.
+    (reload,) = set(re.findall(r"kubectl -n longwire exec longwire-0 -- (sh -c 'kill [^']*')", (KUBERNETES / "README.md").read_text()))
+    gateways[0].container.execute(*shlex.split(reload))
+    eventually(lambda: '"event":"reloaded"' in gateways[0].container.log(), "the reload")
+    for pod in (*senders, *gateways):
+        assert pod.container.stop(85) == 0, pod.container.log()[-2000:]
+
+
+def test_a_changed_configuration_is_another_name_and_rolls_the_pods(tmp_path):
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, folder)
+
+    def mounted():
+        return {one["metadata"]["name"]: volume["configMap"]["name"] for one in kustomize.build(folder)
+                for volume in kustomize.pod_of(one).get("volumes", []) if "configMap" in volume}
+
+    before = mounted()
+    assert set(before) == {"longwire", "longwire-apns"}
+    (folder / "gateway.json5").write_text((folder / "gateway.json5").read_text().replace("drainSeconds: 15", "drainSeconds: 16"))
+    after = mounted()
+    assert after["longwire"] != before["longwire"] and after["longwire-apns"] == before["longwire-apns"]
+
+
+@pytest.mark.parametrize("folder", [KUBERNETES, MONITORING])
+def test_kubectl_reads_the_kustomizations_as_the_rig_does(folder):
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+    def ordered(documents):
+        return sorted(documents, key=lambda one: (one["kind"], one["metadata"]["name"]))
+
+    assert ordered(yaml.safe_load_all(done.stdout)) == ordered(kustomize.build(folder))
+
+
+def _console(pod):
+    script = "exec 3<>/dev/tcp/127.0.0.1/7081; printf 'GET /console HTTP/1.1\\r\\nHost: 127.0.0.1:7081\\r\\nConnection: close\\r\\n\\r\\n' >&3; head -1 <&3"
+    return pod.container.execute("bash", "-c", script).stdout
 
 
 def _is_open(address, port):

@@ -478,26 +478,3 @@ def test_the_unit_allows_every_system_call_that_the_program_makes(program, tmp_p
     assert not re.findall(r"(?:mmap|mprotect)\(.*PROT_WRITE\|PROT_EXEC.*", text), "MemoryDenyWriteExecute would refuse this"
     families = set(re.findall(r"^\d+ +socket\((AF_[A-Z0-9]+)", text, re.M))
     assert families <= set(re.search("^RestrictAddressFamilies=(.*)$", (UNITS / f"{program}.service").read_text(), re.M)[1].split())
-
-
-# Shipped configurations
-
-
-def test_the_configurations_of_image_compose_and_kubernetes_are_valid(tmp_path):
-    manifests = (HERE / "deploy/kubernetes/configuration.yaml").read_text()
-    text = manifests.split("gateway.json5: |\n")[1]
-    shipped = {
-        "image": (HERE / "deploy/docker/gateway.json5").read_text(),
-        "compose": (HERE / "deploy/compose/gateway.json5").read_text(),
-        "kubernetes": text.replace("@POD_IP@", "10.0.0.7"),
-    }
-    (tmp_path / "secrets").mkdir()
-    for name in set(re.findall(r"secrets/([a-z-]+)", "".join(shipped.values()))):
-        (tmp_path / f"secrets/{name}").write_text(f"{name}-0123456789abcdef0123456789abcdef\n")
-        (tmp_path / f"secrets/{name}").chmod(0o600)
-    for name, one in shipped.items():
-        one = one.replace("/var/lib/longwire", str(tmp_path / "data")).replace("/etc/longwire/secrets", "secrets")
-        (tmp_path / name).write_text(one)
-        done = subprocess.run([binary("longwired"), "--check", "--config", str(tmp_path / name)], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-        assert "warning" not in done.stdout, f"{name}: {done.stdout}"

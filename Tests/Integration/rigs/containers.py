@@ -72,6 +72,8 @@ class Image:
         for kind, words in stage:
             image._follow(kind, words, root, packages)
         shim.unlink()
+        # The scripts of ca-certificates made these files when it was installed on this machine.
+        shutil.copytree("/etc/ssl/certs", image.folder / "etc/ssl/certs", symlinks=True, dirs_exist_ok=True)
         return image
 
     def _follow(self, kind, words, root, packages):

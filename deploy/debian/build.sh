@@ -133,6 +133,9 @@ make_longwire() {
     install -D -m 0644 deploy/systemd/longwire.sysusers "$root/usr/lib/sysusers.d/longwire.conf"
     install -D -m 0644 -t "$root/usr/share/longwire" deploy/systemd/60-longwire.conf deploy/systemd/journald-longwire.conf \
         deploy/redis/redis.conf
+    install -D -m 0644 -t "$root/usr/share/longwire/prometheus" deploy/prometheus/longwire-alerts.yaml deploy/prometheus/prometheus.yaml
+    install -D -m 0644 -t "$root/usr/share/longwire/grafana" deploy/grafana/longwire.json
+    install -D -m 0644 -t "$root/usr/share/longwire/proxies" deploy/proxies/*
     install_documents "$root" README.md README.zh-CN.md CHANGELOG.md docs/*.md docs/*/*
     finish "$root"
 }

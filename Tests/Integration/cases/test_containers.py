@@ -98,8 +98,8 @@ def is_valid(container, program, file):
 class API:
     """The HTTP API and the admin API of a demo app, as they are published."""
 
-    def __init__(self, demo, token, api=("127.0.0.1", 7080), admin=("127.0.0.1", 7081), admin_tls=None):
-        self.demo, self.token, self.api, self.admin, self.admin_tls = demo, token, api, admin, admin_tls
+    def __init__(self, demo, token, api=("127.0.0.1", 7080), admin=("127.0.0.1", 7081), api_tls=None, admin_tls=None):
+        self.demo, self.token, self.api, self.admin, self.api_tls, self.admin_tls = demo, token, api, admin, api_tls, admin_tls
 
     @staticmethod
     def call(address, method, path, body=None, headers=None, tls=None):
@@ -122,11 +122,12 @@ class API:
         app = self.demo
         stamp = str(int(time.time() * 1000))
         sign = hashlib.sha256((app["appKey"] + stamp + app["masterSecret"]).encode()).hexdigest()
-        given = self.call(self.api, "POST", f"/v2/{app['appId']}/auth", {"appkey": app["appKey"], "timestamp": stamp, "sign": sign})
+        credentials = {"appkey": app["appKey"], "timestamp": stamp, "sign": sign}
+        given = self.call(self.api, "POST", f"/v2/{app['appId']}/auth", credentials, tls=self.api_tls)
         body = {"request_id": uuid.uuid4().hex, "audience": {"cid": [cid]}, "settings": {}, "push_message": {"transmission": payload}}
         if alert:
             body["push_channel"] = {"ios": {"type": "notify", "aps": {"alert": {"title": alert, "body": "…"}}}}
-        answer = self.call(self.api, "POST", f"/v2/{app['appId']}/push/single/cid", body, {"token": given["data"]["token"]})
+        answer = self.call(self.api, "POST", f"/v2/{app['appId']}/push/single/cid", body, {"token": given["data"]["token"]}, self.api_tls)
         message = answer["longwire"]["messages"][0]
         return {**message, "status": answer["data"][message["taskId"]][cid]}
 
@@ -176,7 +177,7 @@ def test_the_documented_trial_serves_devices_pushes_and_the_console(host, image)
 
     # The plain listener sees the bridge's address, which is why the trial needs TLS.
     host.publish(container, ["7000:7000"])
-    eventually(lambda: _is_open("127.0.0.1", 7000), "the published port")
+    eventually(lambda: is_open("127.0.0.1", 7000), "the published port")
     assert refused_registration(("127.0.0.1", 7000), demo) == 403
 
     # The console and its API, with the token and not without.
@@ -188,8 +189,8 @@ def test_the_documented_trial_serves_devices_pushes_and_the_console(host, image)
             api.call(api.admin, "GET", "/metrics", headers=wrong)
         assert refused.value.status == 401
     # Neither is published to the network, and the devices' listener is.
-    assert _is_open("192.168.1.20", 7443)
-    assert not _is_open("192.168.1.20", 7081) and not _is_open("192.168.1.20", 7080)
+    assert is_open("192.168.1.20", 7443)
+    assert not is_open("192.168.1.20", 7081) and not is_open("192.168.1.20", 7080)
 
     assert container.stop() == 0
 
@@ -225,7 +226,7 @@ def test_a_second_start_keeps_certificate_token_and_devices(host, image):
     eventually(again.is_healthy, "the image's health check")
     assert again.execute("sh", "-c", f"cat {DATA}/tls/* {DATA}/operator-token").stdout == before
     assert again.log().count("made a self-signed certificate") == again.log().count("made the console's token") == 1, "of both starts"
-    eventually(lambda: _is_open("127.0.0.1", 7443), "the published port")
+    eventually(lambda: is_open("127.0.0.1", 7443), "the published port")
     device.connect()
     device.close()
 
@@ -337,9 +338,9 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     eventually(lambda: "vendorAccepted" in [step["event"] for step in api.trace(message)["steps"]], "the sender's result")
 
     assert "<html" in api.console()
-    assert _is_open("192.168.1.20", 7443)
+    assert is_open("192.168.1.20", 7443)
     for port in (7080, 7081, 2199, 9090, 3000, 7444):
-        assert not _is_open("192.168.1.20", port), f"{port} is published beyond the host"
+        assert not is_open("192.168.1.20", port), f"{port} is published beyond the host"
     eventually(lambda: {job: state for job, (state, _) in targets().items()} == {"longwire": "up", "longwire-apns": "up"},
                "Prometheus' targets", 30)
     rules = json.loads(urllib.request.urlopen("http://127.0.0.1:9090/api/v1/rules", timeout=30).read())["data"]["groups"]
@@ -456,8 +457,8 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
     api = API(demo, token, api=(http, 7080), admin=(cluster.addresses["longwire-admin"], 7444), admin_tls=admin)
     tls = trusting(cluster.secrets["longwire-tls"]["tls.crt"].decode())
     tls.check_hostname = False
-    eventually(lambda: _is_open(devices, 7443), "the Service of devices")
-    eventually(lambda: _is_open(http, 7080), "the Service of the push API")
+    eventually(lambda: is_open(devices, 7443), "the Service of devices")
+    eventually(lambda: is_open(http, 7080), "the Service of the push API")
     status = ["longwire", "cluster", "status", "--admin-token", token]
     eventually(lambda: all(f"{pod.address}:7100" in gateways[0].container.execute(*status).stdout for pod in gateways), "a cluster of two gateways")
 
@@ -475,7 +476,7 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
     for pod in gateways:
         assert _console(pod) == "HTTP/1.1 200 OK\n"
         # The plain admin listener is the pod's loopback's alone.
-        assert not _is_open(pod.address, 7081) and not _is_open(pod.address, 7000)
+        assert not is_open(pod.address, 7081) and not is_open(pod.address, 7000)
 
     # Prometheus scrapes what the PodMonitors select, and has the rules.
     monitors, files = kustomize.build(MONITORING), host.volume("scrapes")
@@ -527,7 +528,7 @@ def _console(pod):
     return pod.container.execute("bash", "-c", script).stdout
 
 
-def _is_open(address, port):
+def is_open(address, port):
     with contextlib.closing(socket.socket()) as one:
         one.settimeout(5)
         return one.connect_ex((address, port)) == 0

@@ -171,6 +171,13 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     wanted = inside / "etc/systemd/system/multi-user.target.wants"
     assert (wanted / "longwired.service").is_symlink(), "the gateway starts with the machine"
     assert not (wanted / "longwire-apns.service").is_symlink(), "the sender has no key yet"
+    # The files that the pages point to, under the names that they have in deploy/.
+    for folder, count in (("prometheus", 2), ("grafana", 1), ("proxies", 3)):
+        installed = {path.name: path.read_text() for path in (inside / "usr/share/longwire" / folder).iterdir()}
+        assert installed == {path.name: path.read_text() for path in (HERE / "deploy" / folder).iterdir()} and len(installed) == count
+    for page in (inside / "usr/share/doc/longwire/docs/use").glob("Operations*.md"):
+        named = set(re.findall(r"`(/usr/share/longwire[^`]*)`", page.read_text()))
+        assert len(named) >= 3 and all((inside / path.lstrip("/")).exists() for path in named), (page, named)
     refused = root.run("cat", "/etc/longwire/gateway.json5", user="nobody", check=False)
     assert refused.returncode != 0 and "Permission denied" in refused.stderr
     # Libraries are only from the packages' dependencies and their own folder.

@@ -230,10 +230,10 @@ def dockerfile(deploy):
     for port in re.findall(r'"0\.0\.0\.0:(\d+)"', configuration):
         if port not in exposed:
             faults.append(f"Dockerfile: the image's configuration listens on {port}, which is not exposed")
-    # The first line of a command that a reader copies is in the Dockerfile and in Install.md.
+    # Readers copy this command from four pages.
     (run,) = re.findall(r"^#   (docker run .*)$", text, re.M)
-    for page in ("Install.md", "Install.zh-CN.md"):
-        if run.replace("docker run", "docker run -d", 1) not in (deploy.parent / "docs/use" / page).read_text():
+    for page in ("README.md", "README.zh-CN.md", "docs/use/Install.md", "docs/use/Install.zh-CN.md"):
+        if run.replace("docker run", "docker run -d", 1) not in (deploy.parent / page).read_text():
             faults.append(f"Dockerfile: {page} has another command than: {run}")
     for port in ("7080", "7081"):
         if f"-p 127.0.0.1:{port}:{port}" not in run:
@@ -304,6 +304,8 @@ def judge(change):
         copy = pathlib.Path(folder) / "deploy"
         shutil.copytree(HERE / "deploy", copy)
         shutil.copytree(HERE / "docs/use", copy.parent / "docs/use")
+        for page in HERE.glob("README*.md"):
+            shutil.copy(page, copy.parent)
         change(copy)
         try:
             return any(one(copy) for one in (kubernetes, compose, dockerfile)) or bool(check(copy))

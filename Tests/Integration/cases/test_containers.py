@@ -41,7 +41,9 @@ def image(tmp_path_factory):
     """The image that the Dockerfile describes, with the programs that the other tests use."""
     folder = tmp_path_factory.mktemp("image")
     packages = built_packages(folder / "packages", os.path.dirname(binary("longwired")))
-    return Image.from_dockerfile(folder / "root", ROOT / "deploy/docker/Dockerfile", packages)
+    yield Image.from_dockerfile(folder / "root", ROOT / "deploy/docker/Dockerfile", packages)
+    # Hundreds of megabytes.
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -488,8 +490,9 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
     eventually(lambda: targets() == {"longwire": ("up", ""), "longwire-apns": ("up", "")}, f"Prometheus' targets: {targets()}", 30)
 
     # A configuration is read again at SIGHUP, by the command of the README; then the pods stop as the kubelet stops them.
-    (reload,) = set(re.findall(r"kubectl -n longwire exec longwire-0 -- (sh -c 'kill [^']*')", (KUBERNETES / "README.md").read_text()))
-    gateways[0].container.execute(*shlex.split(reload))
+    (reload,) = block(KUBERNETES / "README.md", "reload")
+    assert reload[:6] == ["kubectl", "-n", "longwire", "exec", "longwire-0", "--"]
+    gateways[0].container.execute(*reload[6:])
     eventually(lambda: '"event":"reloaded"' in gateways[0].container.log(), "the reload")
     for pod in (*senders, *gateways):
         assert pod.container.stop(85) == 0, pod.container.log()[-2000:]

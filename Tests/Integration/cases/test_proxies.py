@@ -197,7 +197,7 @@ def test_nginx_passes_the_push_api_and_websockets_on(host, machine, files):
     assert PING in frames_within(web.connection.socket.websocket, silence + 5)
     assert receives(web, api, "still there")
     web.close()
-    # The rest of the gateway is not reachable through the proxy.
+    # The proxy passes no other path on.
     for path in ("/console", "/metrics", "/v1/handoff/lease", "/v1/device/more"):
         with pytest.raises(Refused) as refused:
             API.call((PROXY, 443), "GET", path, tls=trusting(files))

@@ -74,7 +74,7 @@ cluster_packages=(
     "redis-server|the store of several gateways"
 )
 
-# Only when asked for by name: no build or test needs them. aioapns comes from PyPI, into a folder of its own.
+# Only when asked for by name: no build or test needs them. aioapns comes from PyPI, into a separate folder.
 bench_packages=(
     "mosquitto|the MQTT broker that the live channel is compared with"
     "redis-server|the durable queue that enqueueing and the handoff are compared with"
@@ -102,7 +102,7 @@ counting_packages=(
     "libc6-dbg|the symbols that valgrind needs of the C library"
 )
 
-# Only when asked for by name: it comes from PyPI, into a folder of its own.
+# Only when asked for by name: it comes from PyPI, into a separate folder.
 api_packages=(
     "python3|runs schemathesis"
     "python3-venv|the folder .build/schemathesis"
@@ -110,7 +110,7 @@ api_packages=(
 )
 schemathesis_version=4.32.5
 
-# Only when asked for by name: they read deploy/. Two of them come from PyPI, into a folder of their own.
+# Only when asked for by name: they read deploy/. Two of them come from PyPI, into a separate folder.
 lint_packages=(
     "yamllint|reads the YAML files"
     "shellcheck|reads the scripts of the packages"
@@ -179,8 +179,8 @@ else
         as_root=(sudo)
     fi
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
-    # Debian starts a server as soon as it is installed. Tests and benchmarks start their own, on ports of their own, so what was not
-    # there before is stopped and kept from starting with the machine; a server that was there is left alone.
+    # Debian starts a server during its installation. Tests and benchmarks start their own servers on other ports, so a newly
+    # installed server is stopped and disabled. An earlier server is not touched.
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
         apt-get install -q -y --no-install-recommends "${missing[@]}"
     for name in "${missing[@]}"; do

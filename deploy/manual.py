@@ -64,7 +64,7 @@ def entries(text):
 
 
 def options_of(text):
-    """Each option of a help text, those named inside another's explanation with a value of their own included."""
+    """The options of a help text, including options with a value that another option's explanation names."""
     options = []
     for head, explanation in entries(text):
         if head.startswith("-"):
@@ -188,7 +188,7 @@ def page(program, overview, commands, version, date):
     lines += [f"{roff(program)} \\- {roff(SUMMARIES[program])}", ".SH SYNOPSIS", ".nf"]
     summary, usage, rest = without_usage(overview)
     lines += [roff(line) for line in usage] + [".fi", ".SH DESCRIPTION", roff(summary or SUMMARIES[program])]
-    # The list of commands is told by their own sections.
+    # The sections of the commands replace their list.
     list_of_commands = "Commands:\n" + section(overview, "Commands:")
     lines += roff_body(rest.replace(list_of_commands.rstrip("\n"), "").strip("\n"), ".SS")
     told = [command for command in commands if command.text and command.words]
@@ -201,7 +201,7 @@ def page(program, overview, commands, version, date):
             lines += roff_body(rest, ".SS") if rest else []
     if program != "longwire":
         file = {"longwired": "gateway.json5", "longwire-apns": "apns.json5"}[program]
-        lines += [".SH FILES", ".TP", f".I /etc/longwire/{file}", "What the service of the Debian package reads."]
+        lines += [".SH FILES", ".TP", f".I /etc/longwire/{file}", "The configuration of the Debian package's service."]
     lines += [".SH SEE ALSO", ", ".join(roff(item) for item in SEE_ALSO[program])]
     lines += [".PP", "The manual is in /usr/share/doc/longwire."]
     return "\n".join(line for line in lines if line) + "\n"
@@ -211,7 +211,7 @@ def page(program, overview, commands, version, date):
 
 
 def next_words(commands, prefix):
-    """What may stand behind the words `prefix`: word and explanation."""
+    """Returns the possible words after the words `prefix`, each with its explanation."""
     found = {}
     for command in commands:
         if len(command.words) > len(prefix) and command.words[: len(prefix)] == prefix:
@@ -222,7 +222,7 @@ def next_words(commands, prefix):
 
 
 def prefixes(commands):
-    """Every row of words that completions tell apart, longest first."""
+    """Returns every row of words that completions distinguish, longest first."""
     rows = {tuple(command.words[:count]) for command in commands for count in range(len(command.words) + 1)}
     return sorted((list(row) for row in rows), key=lambda row: (-len(row), row))
 

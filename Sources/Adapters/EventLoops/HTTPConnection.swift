@@ -218,7 +218,7 @@ final class HTTPConnection: StreamDelegate {
         server.configuration.budget?.release(&share, network: network)
     }
 
-    // MARK: What an exchange sees
+    // MARK: Interface of an exchange
 
     func targetBytes() -> UnsafeRawBufferPointer { reader.target }
     func value(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? { reader.value(name) }

@@ -249,7 +249,7 @@ package final class HTTP2Session {
     }
 }
 
-// MARK: What nghttp2 calls
+// MARK: Callbacks of nghttp2
 
 extension HTTP2Session {
     private static func from(_ context: UnsafeMutableRawPointer?) -> HTTP2Session {

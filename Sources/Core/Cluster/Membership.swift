@@ -251,7 +251,7 @@ package struct Membership: Sendable {
         actions.append(.unseat(part: part, epoch: seat.epoch))
     }
 
-    // MARK: What follows from it
+    // MARK: Placement and routes
 
     /// Recomputes placement, changes, routes and links; this is cheap when nothing changed.
     private mutating func revise(_ now: Int64) {

@@ -332,7 +332,7 @@ package struct QuotaAccounting: Sendable {
         return QuotaRefusal(quota: quota, retryAfterSeconds: quota.roomSeconds)
     }
 
-    // MARK: What there is
+    // MARK: Holdings of partitions
 
     package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) {
         if partsHere.insert(part).inserted { awaitedAnswers = Self.answersAfterMove }

@@ -14,7 +14,7 @@ package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     package static let ofRevoke = Strategy.liveOnly
 }
 
-// MARK: What the answer says
+// MARK: The fallback in the answer
 
 extension Strategy {
     package typealias Fallback = PublishOutcome.Fallback
@@ -171,7 +171,7 @@ extension Strategy {
     }
 }
 
-// MARK: What the vendor says
+// MARK: The vendor's report
 
 /// A message whose job has ended at the vendor.
 package struct VendorPart {

@@ -84,7 +84,7 @@ extension Shard {
         return request
     }
 
-    // MARK: What goes back
+    // MARK: Returning jobs to the store
 
     /// Returns a just reported job to the store if its app has too many.
     ///

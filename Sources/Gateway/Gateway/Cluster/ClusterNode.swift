@@ -191,7 +191,7 @@ final class ClusterNode {
         return info
     }
 
-    // MARK: What membership wants
+    // MARK: Actions of the membership
 
     private static func outlet(
         _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime,

@@ -376,7 +376,7 @@ extension LinkCodec {
             route: form.route, targets: targets)
     }
 
-    // MARK: What a block asks
+    // MARK: Publishes of a block
 
     /// The fields of a publish in flight that a busy answer needs.
     struct AskedPublish: Equatable {

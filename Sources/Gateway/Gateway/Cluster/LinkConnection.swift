@@ -39,7 +39,7 @@ class LinkConnection: StreamDelegate {
         stream?.clearTimeout()
     }
 
-    // MARK: What subclasses say
+    // MARK: Overrides of subclasses
 
     var countingPort: PeerState? { nil }
 

@@ -112,7 +112,7 @@ final class RelayTrunk: StreamDelegate {
         if lastHeardAt <= time { stream?.close(.timedOut) }
     }
 
-    // MARK: What relays say
+    // MARK: Calls of relays
 
     /// Sends a device's bytes; returns false if the trunk has no room.
     func carry(_ bytes: UnsafeRawBufferPointer, of relay: Relay) -> Bool {

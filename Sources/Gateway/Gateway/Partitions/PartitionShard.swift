@@ -15,7 +15,7 @@ struct PartitionShard: ~Copyable {
 
     mutating func setLimits(_ limits: ShardLimits) { shard.setLimits(limits) }
 
-    // MARK: What others may read; none of it has effects
+    // MARK: Reads without effects
 
     // Each read has its own function, because a closure that borrows the shard would copy the whole struct. A borrowing call into
     // another module copies it, too, so frequently called getters are `mutating`.

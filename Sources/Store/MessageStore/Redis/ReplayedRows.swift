@@ -336,7 +336,7 @@ final class PartOpening {
         guard reply.integer != nil else { throw unusable(reply, "XTRIM") }
     }
 
-    // MARK: What there is
+    // MARK: Reading the log
 
     private func look(_ findings: inout Findings) throws(StoreError) {
         let last: LogID?

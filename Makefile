@@ -51,7 +51,7 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, word and translation rules, shell syntax, what deploy/ has.
+check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, plain-English and translation rules, shell syntax, what deploy/ has.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Examples
 	Tests/Checks/check-imports.sh --self-test

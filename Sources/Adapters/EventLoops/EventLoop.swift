@@ -335,7 +335,7 @@ package final class EventLoop: @unchecked Sendable {
     ///
     /// - Returns: `false` when the loop's queue is full. The connection is closed then.
     package func pass(_ connection: DetachedConnection, with cargo: any Sendable) -> Bool {
-        guard let passage else { preconditionFailure("only a loop with a table of its own has a passage") }
+        guard let passage else { preconditionFailure("only a loop with a separate table has a passage") }
         let content = connection.take()
         // The kernel copies the descriptor when it is sent, so this thread's descriptor is closed.
         defer { Glibc.close(content.descriptor) }

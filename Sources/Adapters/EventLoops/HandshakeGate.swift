@@ -184,7 +184,7 @@ package final class HandshakeGate {
             guard isCrowd || loop.now >= oldest.at + Self.protectedMilliseconds else { return false }
             forgetOldest()
             loop.streams.pointee.onHandshake?(.displaced)
-            oldest.stream.endHandshake("too many handshakes were under way, and this one stood still for longest")
+            oldest.stream.endHandshake("too many handshakes were under way, and this one was idle for the longest time")
         }
         return underWayCount < rules.atOnce
     }

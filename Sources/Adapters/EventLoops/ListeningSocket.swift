@@ -41,7 +41,7 @@ package struct ListeningSocket: ~Copyable, Sendable {
         let opened = try Self.open(candidate, text, isFirst: isFirst)
         guard let address = SocketAddress.local(of: opened) else {
             Glibc.close(opened)
-            throw ListenFailure("\(text): the system does not tell where it listens")
+            throw ListenFailure("\(text): the system does not report the address of the socket")
         }
         (descriptor, self.address) = (opened, address)
     }

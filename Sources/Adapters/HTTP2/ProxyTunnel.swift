@@ -36,7 +36,7 @@ package struct ProxyTunnel: Sendable, Equatable {
         let words = line.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
         guard words.count >= 2, words[0] == "HTTP/1.1" || words[0] == "HTTP/1.0", words[1].utf8.count == 3,
             let status = Int(words[1])
-        else { return .refused("what was configured as the proxy does not answer as an HTTP proxy") }
+        else { return .refused("the configured proxy does not answer as an HTTP proxy") }
         switch status {
         case 200..<300:
             // The target sends nothing before the client, so no bytes may follow the response.

@@ -23,7 +23,7 @@ final class NameLookUp {
         work = literal == nil ? BackgroundWork(within: allowance, { resolve(endpoint) }, wake: wake) : nil
         if work == nil { wake() }
         guard work != nil || literal != nil || known[endpoint] != nil else {
-            throw TransportFailure(reason: "cannot look up \(endpoint.host): earlier look-ups have not come back")
+            throw TransportFailure(reason: "cannot look up \(endpoint.host): earlier look-ups are unfinished")
         }
     }
 

@@ -118,7 +118,7 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unavailable(let reason): "the cluster's register cannot be reached: \(reason)"
-        case .malformed(let what): "the cluster's register holds what no gateway of this release wrote: \(what)"
+        case .malformed(let what): "the cluster's register has content that no gateway of this release wrote: \(what)"
         case .replaced: "another gateway has this gateway's number"
         case .expired: "this gateway's lease has run out"
         case .formatDiffers(let format):
@@ -128,9 +128,9 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
         case .worksAlone(let address):
             "another gateway\(address.isEmpty ? "" : " at \(address)") has this cluster.name; gateways work as one when each has cluster.listen"
         case .addressTaken(let node, let address):
-            "cluster.advertise: gateway \(node) has the address \(address), too; give each gateway an address of its own, or stop the other one"
+            "cluster.advertise: gateway \(node) has the address \(address), too; give each gateway a different address, or stop the other one"
         case .isFull:
-            "all 1023 numbers of gateways are in use, or were within a day by gateways that did not stop cleanly; stop what starts gateways over and over, and wait: a number is free a day after its gateway ended"
+            "all 1023 numbers of gateways are in use, or were within a day by gateways that did not stop cleanly; stop the program that starts gateways repeatedly, and wait: a number is free a day after its gateway ended"
         case .isCopied(isTarget: true, let other):
             "the cluster gets a copy of \(other) that has not ended: wait for longwire store copy, or, if it was cut off, run it again with --replace"
         case .isCopied(isTarget: false, let other):

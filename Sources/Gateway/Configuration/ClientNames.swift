@@ -8,7 +8,7 @@ extension ConfigurationObject {
             report("clientNames", "a name has 1 to 253 bytes, and no dot before it")
         }
         if !names.isEmpty, !has("clientAuthorities") {
-            report("clientNames", "not allowed without clientAuthorities, which says who vouches for the names")
+            report("clientNames", "not allowed without clientAuthorities, whose certificates vouch for the names")
         }
         return names
     }

@@ -166,7 +166,7 @@ package final class ConfigurationObject {
         var texts: [String] = []
         for node in nodes {
             guard case .string(let text) = node.value else {
-                let shown = isSecret ? "what stands there" : Self.shown(node)
+                let shown = isSecret ? "the value" : Self.shown(node)
                 report(key, "\(shown) is not allowed; a text or an array of texts")
                 return nil
             }

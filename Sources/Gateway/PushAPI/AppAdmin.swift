@@ -132,7 +132,7 @@ extension AdminAPI {
         let credential = try authorize(request, for: .admin)
         guard credential.apps == nil else {
             throw AdminFault(
-                .forbidden, "credential \(credential.name) is for some apps; who changes apps must be for all")
+                .forbidden, "credential \(credential.name) is for some apps; changes of apps need one for all apps")
         }
         guard request.body.count <= Limits.appBodyByteCount else {
             throw AdminFault(.bodyTooLarge, "a body of this call has at most \(Limits.appBodyByteCount) bytes")

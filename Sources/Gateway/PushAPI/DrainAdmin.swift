@@ -42,7 +42,7 @@ extension StrictObject {
             if isUndone { return .undo }
         }
         guard let pace = try fields.integer("pace", in: 1...Int64(Limits.drainPace)) else {
-            throw .invalid("pace is missing: how many devices a second are told to go, 1 to \(Limits.drainPace)")
+            throw .invalid("pace is missing: the number of devices to disconnect a second, 1 to \(Limits.drainPace)")
         }
         let alternate = try fields.text("alternate") ?? ""
         guard alternate.isEmpty || isAddress(alternate) else {

@@ -73,7 +73,7 @@ struct SenderArguments: Equatable {
         .value("page", "ADDR", "Where the web page with the phones is (127.0.0.1:2199)."),
         .flag("any-address", "Allow addresses that other machines reach; without it only loopback ones are taken."),
         .value("folder", "DIR", "Its certificate and key, made when they are not there (longwire-fake-apns)."),
-        .value("script", "FILE", "What it does beside Apple's own checks: JSON5, docs/use/APNs.md."),
+        .value("script", "FILE", "A script of its answers, beside Apple's checks: JSON5, docs/use/APNs.md."),
         .value("record", "FILE", "One JSON line a request is added there."),
         .value("key", "FILE", "The provider key it knows, made when it is not there (DIR/AuthKey.p8)."),
         .value("key-id", "ID", "The key's id (FAKEKEY001)."),
@@ -184,7 +184,7 @@ struct SenderArguments: Equatable {
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and
         credentials again; if the terminal has closed, it stops.
-        Exit codes: 0 clean stop, 64 usage, 65 a certificate is refused (--check; a start goes on), 70 internal,
+        Exit codes: 0 clean stop, 64 usage, 65 a certificate is refused (--check; a start continues), 70 internal,
         78 configuration; doctor, channel, broadcast: 1 when something is wrong.
         """
 }

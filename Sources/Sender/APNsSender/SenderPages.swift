@@ -9,7 +9,7 @@ enum SenderPages {
         let metrics = sender.metrics
         page.add("jobs_taken_total", .counter, "Handoff jobs taken.", metrics.jobsTaken)
         page.add("jobs_unreadable_total", .counter, "Jobs with a field that cannot be read.", metrics.jobsUnreadable)
-        page.add("jobs_held", .gauge, "Jobs here, results on their way included.", UInt64(max(0, link.held)))
+        page.add("jobs_held", .gauge, "Jobs in the sender, unreported results included.", UInt64(max(0, link.held)))
         page.add("results_waiting", .gauge, "Results that wait for the gateway.", UInt64(link.waiting))
         page.add(
             "outcomes_total", .counter, "Jobs by outcome.",
@@ -24,19 +24,19 @@ enum SenderPages {
             "requests_repeated_total", .counter, "Requests sent again with the same ids after one without an answer.",
             metrics.repeated)
         page.add(
-            "requests_refused_total", .counter, "Requests that Apple gave back unread, sent again.", metrics.refused)
+            "requests_refused_total", .counter, "Requests that Apple did not process, sent again.", metrics.refused)
         page.add(
-            "outcomes_repeated_total", .counter, "Jobs that came again with their outcome known here; not sent again.",
+            "outcomes_repeated_total", .counter, "Jobs leased again although their outcome is known; not sent again.",
             metrics.repeatedOutcomes)
         page.add(
             "hook_calls_repeated_total", .counter,
-            "Calls of the hook that were taken before; their jobs are not sent again.",
+            "Repeated calls of the hook; their jobs are not sent again.",
             metrics.repeatedCalls)
         page.add("connections_opened_total", .counter, "Connections begun.", metrics.connectionsOpened)
         page.add(
             "connections_failed_total", .counter, "Connections that ended without an answer.",
             metrics.connectionsFailed)
-        page.add("goodbyes_total", .counter, "Connections that Apple said goodbye on.", metrics.goodbyes)
+        page.add("goodbyes_total", .counter, "Connections on which Apple sent GOAWAY.", metrics.goodbyes)
         let lanes = sender.allLanes
         func gauge(_ value: (Lane) -> Int) -> [([(String, String)], UInt64)] {
             lanes.map {
@@ -49,12 +49,12 @@ enum SenderPages {
         page.add("connections", .gauge, "Open connections.", gauge { $0.openCount })
         page.add("streams", .gauge, "Requests under way.", gauge { $0.streamCount })
         page.add("waiting", .gauge, "Jobs that wait for a connection.", gauge { $0.waitingCount })
-        page.add("resting", .gauge, "1 while a refused credential rests.", gauge { $0.isResting(now) ? 1 : 0 })
+        page.add("resting", .gauge, "1 while a refused credential is paused.", gauge { $0.isResting(now) ? 1 : 0 })
         page.add(
             "failing", .gauge, "1 while Apple cannot be reached or does not answer.",
             gauge { $0.failsSince == nil ? 0 : 1 })
         page.add(
-            "channel_requests_total", .counter, "Requests about channels by call and what came of them.",
+            "channel_requests_total", .counter, "Requests about channels, by call and result.",
             ChannelMetrics.calls.flatMap { call in
                 ChannelMetrics.Result.allCases.map { result in
                     ([("call", call), ("result", result.rawValue)], channels.metrics.results[call]?[result] ?? 0)
@@ -72,7 +72,7 @@ enum SenderPages {
         page.add("report_failures_total", .counter, "Reports that failed.", link.reportFailures)
         page.add("outcomes_dropped_total", .counter, "Results that the gateway never took.", link.outcomesDropped)
         page.add(
-            "verdicts_total", .counter, "Results that came too late, by the gateway's word.",
+            "verdicts_total", .counter, "Late results, by the gateway's verdict.",
             link.verdicts.sorted { $0.key < $1.key }.map { ([("verdict", $0.key)], $0.value) })
         page.add(
             "certificate_end_seconds", .gauge, "Unix time at which a certificate of a listener or a credential ends.",
@@ -122,7 +122,7 @@ enum SenderPages {
 
         mutating func addDelays(_ metrics: SenderMetrics) {
             let name = "request_delay_seconds"
-            head(name, .histogram, "From when a job fell due to its request.")
+            head(name, .histogram, "Time from a job's due time to its request.")
             var sum: UInt64 = 0
             for (index, count) in metrics.delays.enumerated() {
                 sum += count

@@ -50,7 +50,7 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
             "\(file) does not name a store format: this is not a store's folder, or the file was changed; "
                 + "restore it from a backup"
         case .missingFormat(let file):
-            "\(file) is missing beside a database or a journal, so nobody knows which version wrote that: nothing was changed; "
+            "\(file) is missing beside a database or a journal, so its format is unknown: nothing was changed; "
                 + "restore the whole folder from a backup"
         case .unknownEpoch(let file):
             "\(file) does not name a store's epoch: the file was changed; restore it from a backup, or remove it if the "
@@ -73,7 +73,7 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
             "part \(part) of the store has an owner of epoch \(epoch): a later epoch has to be claimed first"
         case .damagedLog(let stream, let entry, let what):
             "entry \(entry) of the stream \(stream) is damaged: \(what). Accepted messages may be lost; nothing was changed. "
-                + "Restore the Redis server's data from a backup, or remove the entry with XDEL to go on without its messages"
+                + "Restore the Redis server's data from a backup, or remove the entry with XDEL to continue without its messages"
         case .foreignEntry(let stream, let entry, let mending):
             "another program wrote entry \(entry) to the stream \(stream), and no gateway can follow an epoch of that size. "
                 + "Nothing was changed: \(mending), and let nothing but gateways write to keys that begin with {lw:"

@@ -44,7 +44,7 @@ struct AdminClient {
             let isOtherListener = answer.object["error"] == nil && answer.object["code"] != nil
             let hint =
                 isOtherListener
-                ? "\nHint: this looks like the push API; the admin listener has a port of its own."
+                ? "\nHint: this looks like the push API; the admin listener has another port."
                 : deviceListenerHint(answer)
             throw .refused("the gateway refused (HTTP \(answer.status)): \(message(of: answer))\(hint)")
         }
@@ -53,7 +53,7 @@ struct AdminClient {
     /// A device listener answers HTTP requests with the path of its WebSocket.
     private static func deviceListenerHint(_ answer: GatewayHTTP.Answer) -> String {
         answer.object.isEmpty && answer.text.contains("/v1/device")
-            ? "\nHint: this looks like the devices' listener; the admin listener has a port of its own." : ""
+            ? "\nHint: this looks like the devices' listener; the admin listener has another port." : ""
     }
 
     static func message(of answer: GatewayHTTP.Answer) -> String { TerminalText.plain(rawMessage(of: answer)) }

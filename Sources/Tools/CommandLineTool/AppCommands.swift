@@ -13,10 +13,10 @@ extension AppCommand {
         + "permission admin for all apps."
 
     static let create = CommandSyntax(
-        name: "app create", summary: "Makes an app on the running gateways; prints the secrets that they made.",
+        name: "app create", summary: "Creates an app on the running gateways; prints the secrets that they generated.",
         operands: [appID], options: settings + options,
         notes: [
-            "Without appKey, appSecret and masterSecret in the settings the gateway makes them. It shows them once: keep them. "
+            "Without appKey, appSecret and masterSecret in the settings the gateway generates them. It shows them once: keep them. "
                 + "Repeated with the same settings the command changes nothing, and shows no secret.",
             fileNote,
         ]
@@ -27,7 +27,7 @@ extension AppCommand {
     }
 
     static let set = CommandSyntax(
-        name: "app set", summary: "Changes settings of an app; what is not named stays.", operands: [appID],
+        name: "app set", summary: "Changes settings of an app; other settings stay.", operands: [appID],
         options: settings + options,
         notes: [
             "The settings are a merge patch (RFC 7396): null takes a key back to its default. No device is disconnected.",
@@ -35,13 +35,13 @@ extension AppCommand {
         ]
     ) { arguments, context in
         guard let object = try settings(arguments) else {
-            throw CommandFailure.usage("--settings is missing: what is to be changed")
+            throw CommandFailure.usage("--settings is missing: the settings to change")
         }
         return try act(arguments, context, .patch, path(arguments), object)
     }
 
     static let rotate = CommandSyntax(
-        name: "app rotate", summary: "Gives an app a new secret; the old one holds beside it for a time.",
+        name: "app rotate", summary: "Gives an app a new secret; the old one stays valid for a time.",
         operands: [appID],
         options: [
             .value(
@@ -49,14 +49,14 @@ extension AppCommand {
                 "appSecret, which the copies of the app have, or masterSecret, which the servers have."),
             .value(
                 "overlap", "TIME",
-                "How long old ones still hold, such as 12h or 30d; 0: not at all. Default: 1d, of an appSecret 90d."),
+                "How long old ones stay valid, such as 12h or 30d; 0: not at all. Default: 1d, of an appSecret 90d."),
             .value(
-                "value-file", "FILE", "The new secret, from a file or from standard input with -. Default: one is made."
+                "value-file", "FILE", "The new secret, from a file or from standard input with -. Default: generated."
             ),
         ] + options,
         notes: [
-            "Without --value-file the new secret is printed, this once. Sessions and connections that are open go on. Tokens of "
-                + "the push API that were issued before hold until they end, at most a day.",
+            "Without --value-file the new secret is printed, only this time. Open sessions and connections continue. Earlier "
+                + "tokens of the push API stay valid until they expire, at most a day.",
             fileNote,
         ]
     ) { arguments, context in
@@ -75,8 +75,8 @@ extension AppCommand {
     }
 
     static let enable = CommandSyntax(
-        name: "app enable", summary: "Serves an app again that was disabled.", operands: [appID], options: options,
-        notes: ["Its devices come back by themselves, within 15 minutes.", fileNote]
+        name: "app enable", summary: "Serves a disabled app again.", operands: [appID], options: options,
+        notes: ["Its devices reconnect within 15 minutes.", fileNote]
     ) { arguments, context in
         try act(arguments, context, .post, path(arguments) + "/enable", nil)
     }
@@ -85,7 +85,7 @@ extension AppCommand {
         name: "app disable", summary: "Stops serving an app: calls are refused, its devices are disconnected.",
         operands: [appID], options: options,
         notes: [
-            "What the app has stays: devices, queued messages, due alerts, which end by their TTL. longwire app enable undoes it.",
+            "The app's devices, queued messages and due alerts stay; messages end by their TTL. longwire app enable undoes it.",
             fileNote,
         ]
     ) { arguments, context in
@@ -96,14 +96,14 @@ extension AppCommand {
         name: "app delete", summary: "Removes an app that is disabled, with its secrets.", operands: [appID],
         options: [.flag("yes", "Do it. Without it the command only says what it would do.")] + options,
         notes: [
-            "The app's secrets are gone for good. Its devices and messages stay until they end by their own times; an app made "
-                + "again with the same APPID has them.",
+            "The app's secrets are removed permanently. Its devices and messages stay until they expire; a new app with the "
+                + "same APPID has them.",
             fileNote,
         ]
     ) { arguments, context in
         guard arguments.has("yes") else {
             throw CommandFailure.usage(
-                "this would remove the app \(arguments.operands[0]) and its secrets for good; to do it, add --yes")
+                "this would remove the app \(arguments.operands[0]) and its secrets permanently; to do it, add --yes")
         }
         return try act(arguments, context, .delete, path(arguments), nil)
     }
@@ -153,14 +153,14 @@ extension AppCommand {
         let act = ["created", "changed", "rotated", "enabled", "disabled", "deleted"].first { answer.object[$0] != nil }
         let name = fields.text("appId") ?? arguments.operands[0]
         guard let act, fields.flag(act) else {
-            context.write("The app \(name) is so already; nothing was changed.")
+            context.write("The app \(name) is in this state already; nothing was changed.")
             return .done
         }
         context.write("The app \(name) was \(act).")
         let secrets = ["appSecret", "masterSecret"].compactMap { key in fields.text(key).map { (key, $0) } }
         if act == "created" { context.write("  appKey        \(fields.text("appKey") ?? "")") }
         for (key, value) in secrets { context.write("  \(HelpText.pad(key, 14))\(value)") }
-        if !secrets.isEmpty { context.write("Keep what is secret: nothing shows it again.") }
+        if !secrets.isEmpty { context.write("Keep the secrets: no command shows them again.") }
         return .done
     }
 

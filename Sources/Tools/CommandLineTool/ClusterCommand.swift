@@ -19,15 +19,15 @@ enum ClusterCommand {
     }
 
     static let drain = CommandSyntax(
-        name: "cluster drain", summary: "Has a gateway give all its parts to the others, or takes that back.",
+        name: "cluster drain", summary: "Moves all parts of a gateway to the others, or undoes that.",
         options: [
             .value("node", "GATEWAY", "The gateway's address or number. Default: the gateway that is asked."),
-            .flag("undo", "Lets it have parts again."),
+            .flag("undo", "Lets it serve parts again."),
         ] + waiting + AdminClient.options,
         notes: [
-            "Says how many parts are left and ends when there is none. The gateway goes on taking calls and devices, and its "
-                + "/readyz says draining. A stop drains by itself.",
-            "Exit code 1 when parts are left after the time.",
+            "Prints how many parts are left, and ends when all have moved. The gateway still accepts calls and devices, and its "
+                + "/readyz reports draining. A stop also drains.",
+            "Exit code 1 if parts are left after the time.",
         ]
     ) { arguments, context in
         let client = try AdminClient(Credentials(arguments, context))
@@ -42,7 +42,7 @@ enum ClusterCommand {
         let undo = arguments.has("undo") ? true : nil
         _ = try client.send(.post, "/v1/cluster/drain", body: ["node": node, "undo": undo])
         if arguments.has("undo") {
-            context.write("gateway \(node) may have parts again")
+            context.write("gateway \(node) may serve parts again")
             return .done
         }
         return try wait(client, arguments, context, until: { $0.parts(of: node).isEmpty && $0.unserved.isEmpty }) {
@@ -54,15 +54,15 @@ enum ClusterCommand {
     }
 
     static let move = CommandSyntax(
-        name: "cluster move", summary: "Has a gateway serve a part, for as long as the gateway is there.",
+        name: "cluster move", summary: "Moves a part to a gateway, for as long as the gateway runs.",
         options: [
             .value("part", "P", "The part."),
             .value(
                 "to", "GATEWAY", "The gateway's address or number. Default: where the cluster would place the part."),
         ] + waiting + AdminClient.options,
         notes: [
-            "Ends when the part is served there; exit code 1 when it is not after the time. Its devices are told to come back, "
-                + "and reconnect within about a second."
+            "Ends when the part is served there; exit code 1 if it is not after the time. Its devices are disconnected and "
+                + "reconnect within about a second."
         ]
     ) { arguments, context in
         guard let part = try arguments.number("part", in: 0...255) else {

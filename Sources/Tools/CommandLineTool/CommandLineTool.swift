@@ -99,22 +99,22 @@ package enum CommandLineTool {
     }
 
     private static var overview: String {
-        let bench = "Loads a gateway and reports what it did; it has options of its own (--help)."
+        let bench = "Loads a gateway and reports what it did; it has separate options (--help)."
         let rows = commands.map { ($0.name, $0.summary) } + [("bench", bench)]
         let width = 2 + (rows.map(\.0.count).max() ?? 0)
         let list = rows.map { name, summary in "  \(HelpText.pad(name, width))\(summary)" }
         return
             (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
             + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [
-                "", "longwire COMMAND --help tells everything about one command.", "",
-                "Where credentials come from, the first found wins: options; the environment (LONGWIRE_APP_ID,",
+                "", "longwire COMMAND --help explains one command.", "",
+                "Sources of credentials, the first found wins: options; the environment (LONGWIRE_APP_ID,",
                 "LONGWIRE_APP_KEY, LONGWIRE_APP_SECRET, LONGWIRE_MASTER_SECRET, LONGWIRE_ADMIN_TOKEN, LONGWIRE_DEVICE,",
                 "LONGWIRE_HTTP, LONGWIRE_ADMIN, LONGWIRE_CA, LONGWIRE_CERT, LONGWIRE_KEY); the context in use (longwire",
                 "context list; --context or LONGWIRE_CONTEXT names another, which counts before the environment); demo.json",
                 "in the gateway's data folder (--data, LONGWIRE_DATA, else ./longwire-data), which a gateway without a",
                 "configuration writes.",
                 "",
-                "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers, 74 standard output cannot be",
+                "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 no answer, 74 standard output cannot be",
                 "written, 141 its reader has left.",
             ]).joined(separator: "\n")
     }

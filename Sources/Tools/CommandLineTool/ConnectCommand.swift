@@ -6,7 +6,7 @@ internal import Wire
 
 enum ConnectCommand {
     static let syntax = CommandSyntax(
-        name: "connect", summary: "Is a device: registers, stays connected, prints messages as JSON lines.",
+        name: "connect", summary: "Acts as a device: registers, stays connected, prints messages as JSON lines.",
         options: [
             .value("host", "HOST", "The gateway. Default: 127.0.0.1, or the demo app's address."),
             .value("port", "PORT", "Its device port. Default: 7000, or the demo app's."),
@@ -17,7 +17,7 @@ enum ConnectCommand {
             .value("app-secret", "SECRET", "The app's secret; needed until the device is registered."),
             .value(
                 "state-file", "FILE",
-                "Where the device remembers who it is and what it has processed; made at the first start. "
+                "The device's identity and the messages that it has processed; made at the first start. "
                     + "Default: ./longwire-device.state. The word none: a new device at each start."),
             .flag("no-ack", "Print messages and leave them un-acked."),
             .value(
@@ -34,7 +34,7 @@ enum ConnectCommand {
             .value("topic", "TEXT", "The tokens' topic, the bundle id. Default: the app's configured one."),
             .value("opened", "MSGID", "Opened from its notification before this start; may be given again, up to 32."),
             .value("badge", "N", "Sets the badge."),
-            .value("heartbeat", "S", "The wish for a heartbeat, 30 to 1800 seconds."),
+            .value("heartbeat", "S", "The requested heartbeat, 30 to 1800 seconds."),
             .flag(
                 "send-lines",
                 "Send each line of standard input to the app's server; its end ends the command, once all are sent."),
@@ -47,7 +47,7 @@ enum ConnectCommand {
             "Each line is an object with \"event\": connecting, registered, welcome, message, suppressed, dropped, "
                 + "revoked, updated, sent, sendRefused, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
                 + "offline, acceptedAt, alertedAt, attempt, and payload (text) or payloadBase64.",
-            "Ctrl-C, and SIGTERM, say goodbye to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
+            "Ctrl-C and SIGTERM send a Close to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
                 + "messages than --exit-after within --timeout; 64 wrong usage; 69 never connected.",
         ],
         run: { try run($0, $1) })

@@ -100,8 +100,8 @@ enum ContextCommand {
     }
 
     static let use = CommandSyntax(
-        name: "context use", summary: "Has the other commands use a context from now on.",
-        operands: [("NAME", "One that context list shows.")],
+        name: "context use", summary: "Selects the context of the other commands.",
+        operands: [("NAME", "A context of the configuration file; see context list.")],
         notes: [
             "A command's own options, and the environment, count before the context; --context NAME counts before the environment."
         ]

@@ -9,7 +9,7 @@ enum DeviceCommand {
         name: "device list", summary: "Lists the devices of an app.",
         options: [
             .value("limit", "N", "How many, 1 to 500. Default: 20."),
-            .value("after", "CID", "Go on behind this one: the next of the page before."),
+            .value("after", "CID", "Begin after this cid: the next of the earlier page."),
         ] + options
     ) { arguments, context in
         var path =
@@ -26,7 +26,7 @@ enum DeviceCommand {
 
     private static func syntax(_ name: String) -> CommandSyntax {
         CommandSyntax(
-            name: name, summary: "Shows how a device stands: session, state, queue, tokens, badge.", operands: [cid],
+            name: name, summary: "Shows the state of a device: session, state, queue, tokens, badge.", operands: [cid],
             options: options, notes: ["Exit code 1 when the gateway knows no such device in this app."]
         ) { arguments, context in
             let word = arguments.operands[0]
@@ -41,7 +41,7 @@ enum DeviceCommand {
     }
 
     static let disconnect = CommandSyntax(
-        name: "device disconnect", summary: "Ends a device's session; its client comes back by itself.",
+        name: "device disconnect", summary: "Ends a device's session; its client reconnects.",
         operands: [cid], options: options
     ) { arguments, context in
         let answer = try change(arguments, context, cid: arguments.operands[0], "disconnect")
@@ -128,7 +128,7 @@ enum AppCommand {
     }
 
     static let show = CommandSyntax(
-        name: "app show", summary: "Shows how an app stands, and its figures: devices connected, messages, due jobs.",
+        name: "app show", summary: "Shows the state of an app, and its figures: devices connected, messages, due jobs.",
         operands: [("APPID", "As the configuration has it, or as app create named it.")],
         options: Display.options + AdminClient.options,
         notes: ["The figures are those of /metrics with the label app."]

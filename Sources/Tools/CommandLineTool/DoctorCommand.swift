@@ -4,7 +4,7 @@ internal import Glibc
 
 enum DoctorCommand {
     static let syntax = CommandSyntax(
-        name: "doctor", summary: "Checks this machine and the gateway, and says what to change and why.",
+        name: "doctor", summary: "Checks this machine and the gateway, and recommends changes with reasons.",
         options: [
             .value("store", "DIR", "The gateway's data folder, for the checks of its disk. Default: that of --data."),
             .value("certificate", "FILE", "A PEM certificate whose end is checked; may be given again."),
@@ -116,7 +116,7 @@ private struct Examination {
     private func systemSettings() -> [Finding] {
         [
             setting(
-                "net.core.somaxconn", least: 1_024, "the queue of new connections overflows when many devices come back"
+                "net.core.somaxconn", least: 1_024, "the queue of new connections overflows when many devices reconnect"
             ),
             setting("net.ipv4.tcp_max_syn_backlog", least: 1_024, "a reconnect storm loses connection attempts"),
             setting("fs.file-max", least: devices + 8_192, "all processes together may open fewer files"),
@@ -225,7 +225,7 @@ private struct Examination {
                 what: "cluster \(cluster.text("name") ?? "")", verdict: open == all && error == nil ? .ok : .problem,
                 found: "\(cluster.list("nodes").count) gateways, \(open) of \(all) parts served",
                 advice: error.map { "The register in Redis: \($0)" }
-                    ?? (open == all ? "" : "Parts that nobody serves: longwire cluster status."))
+                    ?? (open == all ? "" : "Parts without an owner: see longwire cluster status."))
         ]
     }
 

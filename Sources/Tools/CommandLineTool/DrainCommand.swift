@@ -3,19 +3,19 @@ internal import TextForms
 
 enum DrainCommand {
     static let drain = CommandSyntax(
-        name: "drain", summary: "Empties a gateway of its devices at a pace, or lets them come again.",
+        name: "drain", summary: "Disconnects a gateway's devices at a pace, or ends that.",
         options: [
-            .value("pace", "N/s", "How many devices a second are told to go, 1/s to 1000000/s."),
+            .value("pace", "N/s", "The devices to disconnect a second, 1/s to 1000000/s."),
             .value(
-                "alternate", "ADDRESS", "Where they are told to go, host:port as devices reach it. Default: nowhere."),
-            .flag("undo", "Lets devices come again."),
+                "alternate", "ADDRESS", "The address sent to them, host:port as devices reach it. Default: none."),
+            .flag("undo", "Ends the drain: accepts devices again."),
             .value("wait-seconds", "S", "How long to watch it, 0 to 86400; 0: not at all. Default: until it is empty."),
         ] + AdminClient.options,
         notes: [
-            "Tells each second how many connections are left and about how long they take. Meanwhile the gateway's /readyz is "
-                + "503 (draining), so that a balancer sends no new device, and one that comes all the same is told to go. The "
-                + "rest goes on: publishes, the handoff, the admin API.",
-            "The drain goes on when this command is interrupted; --undo ends it, and so does a restart. Exit code 1 when "
+            "Prints each second how many connections are left and about how long they take. During the drain the gateway's "
+                + "/readyz is 503 (draining), so that a balancer sends no new device. A device that connects nevertheless is "
+                + "disconnected. Publishes, the handoff and the admin API continue.",
+            "The drain continues if this command is interrupted; --undo or a restart ends it. Exit code 1 if "
                 + "devices are left after the time. The credential needs the permission admin, for all apps.",
         ]
     ) { arguments, context in
@@ -25,7 +25,7 @@ enum DrainCommand {
                 throw CommandFailure.usage("--undo stands alone")
             }
             let status = try Status(client.send(.post, "/v1/drain", body: ["undo": true]))
-            context.write("devices may come again; \(status.connections) are connected")
+            context.write("devices are accepted again; \(status.connections) are connected")
             return .done
         }
         let pace = try Self.pace(try arguments.required("pace", "how many devices a second, for example 200/s"))
@@ -40,7 +40,7 @@ enum DrainCommand {
             Thread.sleep(forTimeInterval: 1)
             status = try Status(client.send(.get, "/v1/drain"))
             guard status.state != "none" else {
-                context.write("the drain was taken back; \(status.connections) devices are connected")
+                context.write("the drain was undone; \(status.connections) devices are connected")
                 return .refused
             }
         }
@@ -62,7 +62,7 @@ enum DrainCommand {
         init(_ answer: GatewayHTTP.Answer) throws(CommandFailure) {
             let object = answer.object
             guard let state = object["state"] as? String, let connections = object["connections"] as? NSNumber else {
-                throw .refused("the answer tells no state of a drain: is that the admin listener of a gateway?")
+                throw .refused("the answer has no state of a drain: is that the admin listener of a gateway?")
             }
             (self.state, self.connections) = (state, connections.int64Value)
             secondsLeft = (object["secondsLeft"] as? NSNumber)?.int64Value ?? 0

@@ -6,13 +6,13 @@ enum HandoffCommand {
         name: "handoff lease", summary: "Leases due handoff jobs, as a sender service does.",
         options: [
             .value("max", "N", "At most N jobs, 1 to 500. Default: 10."),
-            .value("lease-seconds", "S", "How long they are ours, 5 to 300. Default: 60."),
+            .value("lease-seconds", "S", "Duration of the leases, 5 to 300. Default: 60."),
             .value("wait-seconds", "S", "How long to wait for the first one, 0 to 30. Default: 0."),
             .value("channel", "NAME", "The vendor. Default: apns."),
         ] + AdminClient.options,
         notes: [
-            "Prints the gateway's JSON. Each job has a jobId and a leaseId; settle both before the lease lapses, or "
-                + "the job comes again."
+            "Prints the gateway's JSON. Each job has a jobId and a leaseId; settle both before the lease expires, or "
+                + "the job is due again."
         ]
     ) { arguments, context in
         let wait = try arguments.number("wait-seconds", in: 0...30) ?? 0
@@ -26,7 +26,7 @@ enum HandoffCommand {
     }
 
     static let settle = CommandSyntax(
-        name: "handoff settle", summary: "Says what the vendor made of a leased job.",
+        name: "handoff settle", summary: "Reports the vendor's result of a leased job.",
         options: [
             .value("job", "JOBID", "The job's jobId."),
             .value("lease", "LEASEID", "The leaseId it was leased with."),
@@ -37,7 +37,7 @@ enum HandoffCommand {
             .value("retry-after", "S", "For retry: not before S seconds have passed."),
         ] + AdminClient.options,
         notes: [
-            "Saying the same twice is harmless. Prints the gateway's JSON: recorded, stale, cancelled or unknownJob."
+            "A repeated report is harmless. Prints the gateway's JSON: recorded, stale, cancelled or unknownJob."
         ]
     ) { arguments, context in
         let outcomes = ["accepted", "retry", "rejected", "badToken", "unsent"]

@@ -13,7 +13,7 @@ enum HealthCommand {
         ],
         notes: [
             "Prints the answer. Exit code 0: ready. 1: it answers and is not ready: it starts, drains or lacks its store. "
-                + "69: nobody answers."
+                + "69: no answer."
         ]
     ) { arguments, context in
         let seconds = try arguments.number("timeout-seconds", in: 1...60) ?? 5

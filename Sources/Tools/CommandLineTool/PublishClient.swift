@@ -38,7 +38,7 @@ struct PublishClient {
             // The admin listener has another error format.
             let hint =
                 answer.object["error"] == nil
-                ? "" : "\nHint: this looks like the admin listener; the push API has a port of its own."
+                ? "" : "\nHint: this looks like the admin listener; the push API has another port."
             throw .refused("the gateway refused (HTTP \(answer.status)): \(AdminClient.message(of: answer))\(hint)")
         }
         return answer

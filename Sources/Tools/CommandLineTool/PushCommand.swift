@@ -16,14 +16,14 @@ enum PushCommand {
                 "ttl", "TIME",
                 "Time to live: 90s, 2h, 3d, or milliseconds; 0 one live attempt, -1 no offline storage. Default: 2h."),
             .value("strategy", "N", "1 live, else vendor; 2 vendor only; 3 live only; 4 vendor first. Default: 1."),
-            .value("alert-title", "TEXT", "What the vendor shows. With --alert-body, or alone."),
+            .value("alert-title", "TEXT", "The title of the vendor's notification. With --alert-body, or alone."),
             .value("alert-body", "TEXT", "The text below the title."),
             .value("badge", "CHANGE", "The icon's number: +1, -1 or 5."),
             .value("collapse-key", "KEY", "A newer message of the same key ends older unsent ones."),
             .value("request-id", "ID", "10 to 32 characters; repeating a call with the same id sends nothing twice."),
         ] + Display.options + PublishClient.options,
         notes: [
-            "When it returns with 0, the message is on disk. It prints the task, the device and the gateway's word: "
+            "When it returns with 0, the message is on disk. It prints the task, the device and the gateway's status: "
                 + "successed_online (sent at once) or successed_offline (queued, or with the vendor), then what the "
                 + "gateway says besides."
         ],
@@ -85,7 +85,7 @@ enum PushCommand {
         if let file = arguments.text("list") { given.append(.list(file)) }
         if arguments.has("all") { given.append(.all) }
         guard let audience = given.first else {
-            throw .usage("say for whom: --cid, --alias, --tag, --list or --all")
+            throw .usage("the target is missing: --cid, --alias, --tag, --list or --all")
         }
         guard given.count == 1 else { throw .usage("give only one of --cid, --alias, --tag, --list and --all") }
         return audience

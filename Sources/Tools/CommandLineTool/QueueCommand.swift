@@ -6,7 +6,7 @@ enum QueueCommand {
         + AdminClient.options
 
     static let peek = CommandSyntax(
-        name: "queue peek", summary: "Shows the due handoff jobs, or a device's queue, and takes nothing.",
+        name: "queue peek", summary: "Shows the due handoff jobs, or a device's queue, without changes.",
         options: [.value("limit", "N", "How many, 1 to 500. Default: 20.")] + deviceOptions,
         notes: [
             "Without --cid: the jobs that sender services could lease now, the longest due first. With --cid: the device's "
@@ -44,7 +44,7 @@ enum QueueCommand {
     }
 
     static let purge = CommandSyntax(
-        name: "queue purge", summary: "Ends the queued messages of a device; they are not delivered any more.",
+        name: "queue purge", summary: "Ends the queued messages of a device without delivery.",
         options: [.flag("yes", "Do it. Without it the command only says what it would do.")] + deviceOptions,
         notes: [
             "Each message ends as revoked, with the reason purged. Messages in flight to the device stay, and those that a "
@@ -56,7 +56,7 @@ enum QueueCommand {
             let path = "\(try DeviceCommand.appPath(arguments, context))/devices/\(cid)"
             let view = Fields(try AdminClient(Credentials(arguments, context)).send(.get, path).object)
             let count = view.fields("queue").number("messages") ?? 0
-            throw CommandFailure.usage("this would end up to \(count) messages for good; to do it, add --yes")
+            throw CommandFailure.usage("this would end up to \(count) messages permanently; to do it, add --yes")
         }
         let answer = try DeviceCommand.change(arguments, context, cid: cid, "purge")
         return Display(arguments, context).show(answer, on: context) { result in
@@ -67,7 +67,7 @@ enum QueueCommand {
     }
 
     static let replay = CommandSyntax(
-        name: "queue replay", summary: "Makes a device's jobs due now that wait for a later attempt.",
+        name: "queue replay", summary: "Makes a device's waiting jobs due now.",
         options: deviceOptions,
         notes: ["A job that the vendor rejected, or whose attempts are used up, is over and stays so."]
     ) { arguments, context in

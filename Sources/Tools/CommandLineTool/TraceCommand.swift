@@ -3,8 +3,8 @@ internal import TextForms
 
 enum TraceCommand {
     static let trace = CommandSyntax(
-        name: "trace", summary: "Tells what became of a message, and why, step by step.",
-        operands: [("ID", "A msgId, taskId, cid, request id or alias; the form tells which, as far as it can.")],
+        name: "trace", summary: "Shows the result of a message, and why, step by step.",
+        operands: [("ID", "A msgId, taskId, cid, request id or alias; the form decides which, where it can.")],
         options: [
             .flag("task", "ID is a taskId."), .flag("cid", "ID is a device: lists its newest messages."),
             .flag("request", "ID is the request_id of a publish."), .flag("alias", "ID is an alias."),
@@ -15,7 +15,7 @@ enum TraceCommand {
             "Without an option, 32 hex digits are a msgId, else a cid; RASS_, RASL_ and RASA_ begin a taskId; anything else is a "
                 + "request id, else an alias. Ended messages are known for a day. Refused publishes are known until the "
                 + "gateway restarts, the last 1,024 of each event loop.",
-            "Exit code 1 when the gateway knows nothing of it.",
+            "Exit code 1 if the gateway does not know it.",
         ]
     ) { arguments, context in
         let form = try form(arguments)

@@ -237,7 +237,7 @@ def test_the_command_makes_and_shows_an_app():
         assert "nothing was changed" in tool("app", "create", "shop", "--settings", '{"maxAttempts": 3}', "--text")
         assert "was changed" in tool("app", "set", "shop", "--settings-file", "-", "--text", given='{"maxAttempts": null}')
         new = tool("app", "rotate", "shop", "--secret", "masterSecret", "--overlap", "1h", "--text")
-        assert "masterSecret" in new and "Keep what is secret" in new
+        assert "masterSecret" in new and "Keep the secrets" in new
         assert "2 values" not in tool("app", "show", "shop", "--text")
         assert "disable" in tool("app", "delete", "shop", "--yes", code=1)
         assert "add --yes" in tool("app", "delete", "shop", code=64)

@@ -62,7 +62,7 @@ def test_a_gateway_empties_itself_at_a_pace_and_fills_again(own_gateway, new_dev
     # The gateway logs the end at its next check, within a second. An undo would prevent the log line.
     eventually(lambda: "drainEnded" in gateway.log(), "the end of the drain in the log")
     undo = command(gateway, "--undo")
-    assert undo.communicate(timeout=30)[0] == "devices may come again; 0 are connected\n"
+    assert undo.communicate(timeout=30)[0] == "devices are accepted again; 0 are connected\n"
     assert readiness(gateway) == "ready"
     devices[0].connect()
     assert [message.payload for message in devices[0].receive_and_ack(1)] == [b"kept for later"]

@@ -31,7 +31,7 @@ def test_a_flapping_device_is_slowed_told_when_and_welcome_again(own_gateway, ne
         assert refusal(device) is None
     device.close()
     told = refusal(device)
-    assert told and told.close.code == 201 and "over and over" in told.close.reason, told
+    assert told and told.close.code == 201 and "reconnects too often" in told.close.reason, told
     assert 1_000 <= told.close.retry_after_min_ms <= 2_000 <= told.close.retry_after_max_ms + 1_000
     shown = gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}/devices/{device.cid}")
     assert 0 < shown["slowedUntil"] - time.time() * 1_000 <= 2_100

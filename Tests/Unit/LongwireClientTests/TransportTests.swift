@@ -189,7 +189,7 @@ struct TransportTests {
         }
         names.latch.open()
         #expect(transports.count == Limits.backgroundThreadCount)
-        #expect(refused?.reason == "cannot look up gateway.example: earlier look-ups have not come back")
+        #expect(refused?.reason == "cannot look up gateway.example: earlier look-ups are unfinished")
     }
 
     @Test("a port without a listener is an error, not a wait")

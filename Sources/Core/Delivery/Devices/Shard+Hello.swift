@@ -47,7 +47,7 @@ extension Shard {
                     // Rows of opened messages, before the shard pages the backlog.
                     shard.settleOpened(arrival) { shard, reading in
                         guard reading == .whole else {
-                            return done(&shard, Refusal(.storeUnavailable, "what was opened cannot be recorded now"))
+                            return done(&shard, Refusal(.storeUnavailable, "opened messages cannot be recorded now"))
                         }
                         // Broadcasts wait until the app's log is known. An unavailable log does not keep the device from
                         // connecting.
@@ -130,7 +130,7 @@ extension Shard {
     private func refusal(ofApp place: UInt16) -> Refusal {
         switch apps[Int(place)].knowledge {
         case .known: Refusal(.appDisabled, "the app is disabled")
-        case .absent, .unknown: Refusal(.moved, "this gateway does not know the app yet; come back")
+        case .absent, .unknown: Refusal(.moved, "this gateway does not know the app yet; retry")
         }
     }
 
@@ -179,7 +179,7 @@ extension Shard {
         let isBeyondQueue = own.map { $0.highest >= device.value.nextSequence } ?? false
         if isBeyondLog || isBeyondQueue && !isPlanted(.positionsIgnored) {
             device.value.renewQueueEpoch(atLeast: queueEpoch)
-            let bound: StaticString = isBeyondLog ? "the app's log" : "what was given"
+            let bound: StaticString = isBeyondLog ? "the app's log" : "the highest assigned sequence"
             log(.warning, "positionBeyondQueue", "a device's position exceeds \(bound); its queue epoch changes")
         } else if !isPlanted(.positionsIgnored) {
             (arrival.position, arrival.broadcastPosition) = (own, broadcast)

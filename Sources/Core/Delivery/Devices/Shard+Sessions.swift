@@ -290,7 +290,7 @@ extension Shard {
             close(slot, .suspectTimeout, "no sign of life after a missed ack")
         } else if silenceEnd(device) <= now {
             numbers.heartbeatTimeouts &+= 1
-            close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
+            close(slot, .heartbeatTimeout, "no frame for 1.5 heartbeats")
         } else {
             devices.releaseQueue(slot)
             armHeartbeat(slot)

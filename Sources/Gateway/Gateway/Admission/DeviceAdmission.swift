@@ -100,11 +100,11 @@ extension EventLoopHost {
         guard !context.isStopping else { throw .stopping }
         guard let partition = servingPartition(adopted.bucket.loop(of: context.partitionCount)),
             partition.welcomesDevices
-        else { throw Refusal(.moved, "another gateway is taking this device over; come back") }
+        else { throw Refusal(.moved, "another gateway is taking this device over; reconnect") }
         // Another gateway may learn of a new or deleted app earlier than this one.
         guard let app = registry[adopted.hello.appID] else {
             guard registry.known(adopted.hello.appID) != nil else {
-                throw Refusal(.moved, "this gateway is told of the app in a moment; come back")
+                throw Refusal(.moved, "this gateway does not know the app yet; reconnect")
             }
             throw .appDisabled
         }
@@ -114,7 +114,7 @@ extension EventLoopHost {
             metrics.count(.flappingRefused)
             let least = UInt32(clamping: max(1_000, delay))
             throw Refusal(
-                .overloaded, "the device connects and leaves over and over; come back after the time given",
+                .overloaded, "the device reconnects too often; retry after the given time",
                 window: (least, least + least / 2))
         }
         guard !partition.isStandingStill || welcomes.standingRoom > 0 else { throw .standing }

@@ -26,7 +26,7 @@ struct Emptying: Sendable {
     static let window: (UInt32, UInt32) = (500, 2_000)
     static let cutOffSeconds = 30
     static let lowestCutOffPace = 100
-    static let reason: StaticString = "this gateway is being emptied; come back, to another one if there is one"
+    static let reason: StaticString = "this gateway is being drained; reconnect, to another one if there is one"
 }
 
 extension GatewayContext {

@@ -17,16 +17,16 @@ struct Refusal: Error {
         (self.code, self.reason, self.window, self.alternate) = (code, reason, window, alternate)
     }
 
-    static let noRoom = Refusal(.overloaded, "the gateway holds as many connections as it may; come back later")
+    static let noRoom = Refusal(.overloaded, "the gateway has as many connections as it may; retry later")
     static let stopping = Refusal(.shuttingDown, "the gateway is stopping")
     static let unmovable = Refusal(.internalError, "the connection could not be moved")
     /// The refusal while the store of the device's partition is stalled.
     static let standing = Refusal(
-        .overloaded, "the store of this device's part does not answer; come back later")
+        .overloaded, "the store of this device's part does not answer; retry later")
     static let appDisabled = Refusal(.appDisabled, "the app is disabled")
 
     static func storm(_ window: (UInt32, UInt32)? = nil) -> Refusal {
-        Refusal(.overloaded, "more devices come back than can be welcomed at once; come back later", window: window)
+        Refusal(.overloaded, "more devices reconnect than can be accepted at once; retry later", window: window)
     }
 
     /// The refusal of a network address that exceeds its limits.
@@ -34,8 +34,8 @@ struct Refusal: Error {
         Refusal(
             .overloaded,
             refusal.kind == .connections
-                ? "your network address has as many connections as it may have; come back later"
-                : "your network address connects more often than it may; come back later",
+                ? "your network address has as many connections as it may have; retry later"
+                : "your network address connects more often than it may; retry later",
             window: (refusal.least, refusal.most))
     }
 

@@ -114,7 +114,7 @@ extension EventLoopHost {
     func refusal(ofApp appID: String, isConfirmed: Bool) -> Refusal {
         if registry.known(appID) != nil { return .appDisabled }
         guard registry.isComplete, isConfirmed else {
-            return Refusal(.moved, "this gateway does not know all apps yet; come back")
+            return Refusal(.moved, "this gateway does not know all apps yet; reconnect")
         }
         return Refusal(.unknownApp, "no app of this id is configured here")
     }

@@ -221,7 +221,7 @@ final class ClusterTransport: GatewayLinks {
     private static let farewell: [UInt8] = {
         var close = Close()
         close.code = CloseCode.overloaded.rawValue
-        close.reason = "the gateway that serves this device cannot be reached; come back"
+        close.reason = "the gateway that serves this device cannot be reached; reconnect"
         (close.retryAfterMinimum, close.retryAfterMaximum) = EventLoopHost.refusedWindow
         var bytes: [UInt8] = []
         close.appendFrame(to: &bytes)

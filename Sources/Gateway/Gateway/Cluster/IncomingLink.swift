@@ -52,7 +52,7 @@ final class IncomingLink: LinkConnection {
             guard let hello = LinkHello(frame.body) else { throw .malformed("the Hello cannot be read") }
             isTrunk = isWelcome(hello)
             return !isTrunk
-        default: throw .malformed("the first frame says who the peer is")
+        default: throw .malformed("the first frame names the peer")
         }
     }
 

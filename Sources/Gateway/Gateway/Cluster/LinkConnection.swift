@@ -144,7 +144,7 @@ class LinkConnection: StreamDelegate {
         guard isIdentified, closing == nil, let stream else { return }
         if now >= lastHeardAt + peerConnections.settings.times.silenceMilliseconds, !stream.isReadingPaused {
             wentSilent()
-            close(.unavailable, "the peer said nothing for \(now - lastHeardAt) ms")
+            close(.unavailable, "the peer sent nothing for \(now - lastHeardAt) ms")
             self.stream?.close(.timedOut)
         } else if firstQueued == queue.count,
             now >= lastHeartbeatAt + peerConnections.settings.times.heartbeatMilliseconds
@@ -155,7 +155,7 @@ class LinkConnection: StreamDelegate {
     }
 
     override func timedOut(_ stream: ByteStream) {
-        close(.unavailable, "the peer did not say who it is in time")
+        close(.unavailable, "the peer did not identify itself in time")
     }
 
     var isLively: Bool { peerConnections.loop.now < lastHeardAt + peerConnections.settings.times.silenceMilliseconds }

@@ -136,7 +136,7 @@ final class OutgoingLink {
             guard hello.node == node, hello.cluster == peerConnections.settings.cluster,
                 hello.parts == peerConnections.settings.parts,
                 peerConnections.settings.versions.common(with: hello.versions) != nil
-            else { throw .malformed("the peer is another one than it is said to be") }
+            else { throw .malformed("the peer is not the expected node") }
             connection.identified()
             up(connection, hello)
         case (.published, .up):

@@ -23,8 +23,8 @@ extension ClockCheck {
                 0..<1_000_000 ~= microseconds
             else {
                 return
-                    "Redis at \(primary.address) does not tell its time (\(reply.fault?.text ?? "no numbers")): let the "
-                    + "user ask for it: ACL SETUSER <user> +time"
+                    "Redis at \(primary.address) does not report its time (\(reply.fault?.text ?? "no numbers")): give the "
+                    + "user the right: ACL SETUSER <user> +time"
             }
             let offset = offset(before: before, after: after, server: seconds * 1_000 + microseconds / 1_000)
             guard abs(offset) > longestOffset else { continue }

@@ -100,7 +100,7 @@ struct ConfigurationReader {
 
         if secrets.hasInline, isReadableByOthers {
             configuration.warnings.append(
-                "the configuration holds secrets and others can read it; chmod 600, or keep secrets in files of their own"
+                "the configuration holds secrets and others can read it; chmod 600, or keep secrets in separate files"
             )
         }
         configuration.warnings += secrets.warnings

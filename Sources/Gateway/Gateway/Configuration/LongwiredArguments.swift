@@ -56,7 +56,7 @@ package struct LongwiredArguments: Equatable, Sendable {
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads the configuration again; if the terminal has closed,
         it stops.
-        Exit codes: 0 clean stop, 64 usage, 65 clients refuse a certificate (--check; a start goes on), 70 internal,
+        Exit codes: 0 clean stop, 64 usage, 65 clients refuse a certificate (--check; a start continues), 70 internal,
         74 store, 78 configuration.
         """
 }

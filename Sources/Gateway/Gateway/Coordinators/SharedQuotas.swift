@@ -130,10 +130,10 @@ extension EventLoopHost {
     /// The retry window in milliseconds of a device that is refused because of its app's quota.
     private static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
     static let overStoredBytes = Refusal(
-        .overloaded, "the app's quota storedBytes is used up, so no new device can register; come back later",
+        .overloaded, "the app's quota storedBytes is used up, so no new device can register; retry later",
         window: quotaWindow)
     static let overDevices = Refusal(
-        .overloaded, "the app has as many devices connected as its quota devices allows this gateway; come back later",
+        .overloaded, "the app has as many devices connected as its quota devices allows this gateway; retry later",
         window: quotaWindow)
 }
 

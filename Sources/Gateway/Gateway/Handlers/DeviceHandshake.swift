@@ -233,7 +233,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func leave(
         _ adopted: AdoptedHello, for node: Int, of cluster: ClusterContext, after rest: UnsafeRawBufferPointer
     ) {
-        guard node != 0 else { return close(Refusal(.moved, "no gateway serves this device now; come back")) }
+        guard node != 0 else { return close(Refusal(.moved, "no gateway serves this device now; reconnect")) }
         if let address = cluster.deviceAddress(of: node, isSecure: isSecure), adopted.newSecret == nil,
             cluster.maySendAway(adopted.cid, now: owner.loop.now)
         {

@@ -21,7 +21,7 @@ struct ReplayGuard: ~Copyable {
     static let proofLimit = 1 << 21
     static let staleReason: StaticString =
         "the timestamp is too far from server_time, or this Hello was sent before: send a new one"
-    static let fullReason: StaticString = "too many registrations at once; come back later"
+    static let fullReason: StaticString = "too many registrations at once; retry later"
     /// The span, in milliseconds, of a group of proofs that expire together.
     private static let span: Int64 = 60_000
 

@@ -28,7 +28,7 @@ final class UpstreamHandler {
             case .taken: ""
             case .noConsumer: "no consumer takes upstream messages of this app"
             case .badPayload: "a payload has 1 to \(Wire.Limits.upstreamPayloadByteCount) bytes"
-            case .numberReused: "the request number was another message's; give each message a number of its own"
+            case .numberReused: "the request number was another message's; give each message a new number"
             case .deviceFull: "the app's server has not read this device's earlier messages; send it again in a minute"
             case .appFull: "the app's server has too many messages to read; send it again in a minute"
             case .busy: "the gateway cannot take it now; send it again in some seconds"

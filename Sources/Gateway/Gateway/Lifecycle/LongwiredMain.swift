@@ -196,7 +196,7 @@ package enum LongwiredMain {
         case .done: ExitCode.done.rawValue
         // The reader closed the pipe, as `head` does.
         case .failed(let error) where error.isBrokenPipe: ExitCode.readerLeft.rawValue
-        case .timedOut: fail("standard output takes nothing: nobody reads it", .failedOutput)
+        case .timedOut: fail("standard output is blocked: its reader does not read", .failedOutput)
         case .failed(let error): fail("standard output cannot be written: \(error)", .failedOutput)
         }
     }

@@ -14,7 +14,7 @@ extension Partition {
     func release(isLost: Bool, completion: @escaping () -> Void) {
         if !isLost { ownRows?.writeRates() }
         core.pointee.isServing = false
-        sessions.closeAll(.moved, reason: "another gateway takes this device over; come back")
+        sessions.closeAll(.moved, reason: "another gateway takes this device over; reconnect")
         finishLeaving(until: loop.now + (isLost ? 0 : Self.leaveMilliseconds), completion: completion)
     }
 

@@ -237,7 +237,7 @@ struct GroupFlights {
 
     /// Resumes sending; all steps must have ended, and no group may be unknown.
     mutating func resume() {
-        precondition(isDrained && !hasUnknown, "a log goes on while it is not known what was written")
+        precondition(isDrained && !hasUnknown, "a log resumes while the result of a write is unknown")
         isHalted = false
     }
 

@@ -19,11 +19,10 @@ extension StoreCommands {
             .value("wait-seconds", "S", "How long to wait for its end, 0 to 86400. Default: 3600."),
         ] + AdminClient.options,
         notes: [
-            "A running gateway goes on: whatever it accepted before the call is in the backup, and some of what came meanwhile may "
-                + "be. Every file is read again and compared with its SHA-256 digest. The credential needs the permission admin "
+            "A running gateway continues. The backup has everything that it accepted before the call, and perhaps some later "
+                + "changes. Every file is read again and compared with its SHA-256 digest. The credential needs the permission admin "
                 + "for all apps.",
-            "A backup counts as a whole or not at all: one that was cut off is refused by restore. Exit code 1 when it was not "
-                + "made, or when it has not ended after the time.",
+            "restore refuses an incomplete backup. Exit code 1 if the backup was not made, or has not ended after the time.",
         ]
     ) { arguments, context in
         let target = arguments.operands[0]
@@ -40,7 +39,7 @@ extension StoreCommands {
         ).object
         while status["state"] as? String == "running" {
             guard SystemClock.monotonicMilliseconds < end else {
-                throw CommandFailure.refused("\(target) is still being made; GET /v1/backup tells its end")
+                throw CommandFailure.refused("\(target) is still being made; GET /v1/backup reports its end")
             }
             Thread.sleep(forTimeInterval: 0.1)
             status = try client.send(.get, "/v1/backup").object
@@ -63,11 +62,11 @@ extension StoreCommands {
         notes: [
             "First every file of the backup is compared with its digest, then it is written, then the new store is read as a whole, "
                 + "as by store check. Until that has ended no gateway starts on FOLDER.",
-            "The store knows nothing of what came after the backup was made: messages accepted since then are gone. Those "
-                + "delivered since then may be delivered again: the client does not filter repeats by msgId, so the app compares "
+            "The store has nothing newer than the backup: messages accepted since then are lost. Messages delivered since "
+                + "then may be delivered again. The client does not filter repeats by msgId, so the app compares "
                 + "msgIds where that matters.",
-            "The store begins a history of its own: positions of devices, cursors of feeds and tokens of the push API of before "
-                + "count no more. docs/use/Operations.md, \"Backup and restore\", says what repeats then.",
+            "The store begins a new history: earlier positions of devices, cursors of feeds and tokens of the push API become "
+                + "invalid. docs/use/Operations.md, \"Backup and restore\", describes the repeats.",
             "Exit code 1 when the backup is damaged, or FOLDER is in use or not empty.",
         ]
     ) { arguments, context in
@@ -80,7 +79,7 @@ extension StoreCommands {
             let first = check.damages.first.map { ": \($0.place): \($0.what)" } ?? ""
             throw CommandFailure.refused(
                 "the files are those of the backup, but \(check.damageCount) things in it are damaged\(first); longwire store "
-                    + "check \(source) tells all; \(folder) is not usable: remove it")
+                    + "check \(source) lists all; \(folder) is not usable: remove it")
         }
         try EmbeddedStore.endCopy(to: folder, wall: Int64(SystemClock.wallMilliseconds))
         let rowCount = check.tables.values.reduce(0) { $0 + $1.rowCount }

@@ -16,11 +16,11 @@ extension StoreCommands {
             ("FILE", "The file to make, which is not there yet; - is standard output."),
         ], options: RedisOptions.all,
         notes: [
-            "The file has every row of the store with checksums, whichever engine has it: store import makes a store of either "
-                + "engine of it. Rows, bytes and a digest of each table are told on standard error. The file holds secrets of "
-                + "devices and apps: it is made for its owner alone; keep it as you keep the store.",
-            "A file counts as a whole or not at all: it gets its name when all of it is on the disk, and its last block tells who "
-                + "reads it that nothing is missing. Exit code 1 when a gateway works on the store, or FILE is there.",
+            "The file has every row of the store with checksums, from either engine; store import makes a store of either engine "
+                + "of it. Rows, bytes and a digest of each table are printed on standard error. The file holds secrets of "
+                + "devices and apps: only its owner can read it; protect it like the store.",
+            "The file gets its name when all of it is on the disk, and its last block marks it as complete. "
+                + "Exit code 1 if a gateway uses the store, or FILE exists.",
         ]
     ) { arguments, context in
         let (from, file) = (arguments.operands[0], arguments.operands[1])
@@ -50,7 +50,7 @@ extension StoreCommands {
         notes: [
             "A damaged or shortened file is refused with the byte at which that was found. A file that can be read twice is read as "
                 + "a whole before TO is touched; a pipe is checked as it comes.",
-            "An import counts as a whole or not at all: until it has ended no gateway starts on TO, and --replace begins anew.",
+            "No gateway starts on TO before the import has ended; after an interruption --replace begins again.",
         ]
     ) { arguments, context in
         let (file, to) = (arguments.operands[0], arguments.operands[1])

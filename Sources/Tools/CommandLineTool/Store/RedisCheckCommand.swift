@@ -9,7 +9,7 @@ enum RedisOptions {
         .value("password-file", "FILE", "A file with the password in its first line."),
         .flag("tls", "Speaks TLS to the servers."),
         .value("ca", "FILE", "PEM certificates of the authorities to trust, with --tls. Default: the system's."),
-        .value("server-name", "NAME", "What the servers' certificates must name. Default: each server's host."),
+        .value("server-name", "NAME", "The name in the servers' certificates. Default: each server's host."),
         .value("certificate", "FILE", "PEM chain that this side shows, with --tls."),
         .value("key", "FILE", "Its key."),
         .value("min-replicas", "N", "Connected replicas that each primary must have, 0 to 5. Default: 1."),

@@ -193,7 +193,7 @@ final class RegisterAccess {
 
     private func check(_ reply: [RedisReply]) throws {
         if reply[0].text == "lost" {
-            throw CopyFailure("another copy has taken over cluster \(name): this one stood still for too long")
+            throw CopyFailure("another copy has taken over cluster \(name): this one was suspended for too long")
         }
         guard reply[0].text == "ok" else { throw unusable }
     }

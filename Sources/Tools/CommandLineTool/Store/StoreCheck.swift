@@ -125,9 +125,9 @@ struct StoreCheck {
 extension StoreInspection.Damage.Kind {
     var meaning: String {
         switch self {
-        case .format: "the store cannot be used as it is"
+        case .format: "the store cannot be used in this state"
         case .journal: "messages that were accepted in the last minutes may be lost; a gateway does not start on it"
-        case .database: "rows of this place cannot be read; devices that have some there are told to come back later"
+        case .database: "rows of this place cannot be read; devices with such rows are refused and retry later"
         case .row: "the gateway passes over this row, as if it were not there"
         case .alarm: "a deadline of this row is not kept: an expiry or a vendor fallback comes late or never"
         case .queue: "this message is not delivered, or its state stays open"

@@ -21,7 +21,7 @@ enum StoreCommands {
         notes: [
             "Prints rows, bytes and a digest for each table, then reads both stores again and compares them. Exit code 1 when a "
                 + "gateway works on a store, TO is not empty, or the copy is not the same.",
-            "A copy counts as a whole or not at all: until it has ended no gateway starts on TO, and --replace begins anew.",
+            "No gateway starts on TO before the copy has ended; after an interruption --replace begins again.",
         ]
     ) { arguments, context in
         guard arguments.operands[0] != arguments.operands[1] else {

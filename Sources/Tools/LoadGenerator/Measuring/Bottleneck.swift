@@ -62,7 +62,7 @@ enum Bottleneck: String, Sendable {
         case .generator:
             return "The generator itself sent late (1 % of the messages more than "
                 + "\(Metric("sendLag.p99", Double(facts.sendLag), "").text) behind their time) though the gateway took "
-                + "all: these latencies are partly the generator's. Give it a core of its own."
+                + "all: these latencies are partly the generator's. Give it a separate core."
         case .machine:
             let cores = Metric.rounded(facts.generatorCores, 2)
             let server = facts.serverCores.map { ", the gateway \(Metric.rounded($0, 2))" } ?? ""

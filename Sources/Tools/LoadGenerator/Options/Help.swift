@@ -19,7 +19,7 @@ enum Help {
         lines += ["", "The run"] + (BenchOptions.run + [.help]).flatMap(\.lines)
         lines += [
             "",
-            "What the figures mean",
+            "Meaning of the figures",
             "  Latencies count from the moment a message was due to be sent, so a generator that is held up makes them",
             "  worse, not better. With --rate, messages fall due together in ticks of 250 µs. Loss counts accepted",
             "  messages that never came; repeats count those that came again. CPU is user and system time together,",
@@ -31,9 +31,9 @@ enum Help {
             "",
             "Devices",
             "  Registering is a durable write, so devices are kept in a file (mode 0600: it holds their secrets) and used",
-            "  again by later runs. The gateway forgets devices that never came back within a day; those are registered",
-            "  anew. One thread holds at most as many connections as the hard limit of open files, less a few; more are",
-            "  shared out to several threads, each with a table of files of its own. To a loopback address, connections",
+            "  again by later runs. The gateway removes devices that do not reconnect within a day; those are registered",
+            "  again. One thread holds at most as many connections as the hard limit of open files, less a few; more are",
+            "  shared out to several threads, each with a separate table of files. To a loopback address, connections",
             "  come from many addresses of 127.0.0.0/8, a thousand from each. handoff gives its devices a vendor token,",
             "  makes jobs with strategy 2 for them and settles all jobs it is given as accepted: never run it where real",
             "  jobs wait.",

@@ -140,7 +140,7 @@ extension Worker {
                 let body = UnsafeRawBufferPointer(rebasing: rest[response.body])
                 offset += response.body.upperBound
                 guard let request = https[index].pop() else {
-                    restart(index, "an HTTP answer that nobody asked for")
+                    restart(index, "an HTTP answer without a request")
                     return nil
                 }
                 https[index].attempts = 0

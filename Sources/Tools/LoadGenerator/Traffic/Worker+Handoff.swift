@@ -150,7 +150,7 @@ extension Worker {
             case .leasing: leased(index, body)
             case .settling: settled(index, body)
             case .closed, .connecting, .securing, .ready:
-                restartAdmin(index, "an answer of the admin listener that nobody asked for")
+                restartAdmin(index, "an answer of the admin listener without a request")
                 return false
             }
             guard response.keepsAlive else {

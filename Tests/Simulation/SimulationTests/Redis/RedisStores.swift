@@ -189,7 +189,7 @@ final class RedisStores: WorldEngine {
         case .foreignEntry(_, _, let mending) where writer.count > 0:
             return follow(mending)
         case .damagedLog(let stream, let entry, _) where writer.ids.contains("\(stream) \(entry)"):
-            // This error advises to remove the entry with XDEL.
+            // "remove the entry with XDEL to continue without its messages"
             return follow("XDEL \(stream) \(entry)")
         default: return false
         }

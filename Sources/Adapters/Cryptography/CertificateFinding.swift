@@ -34,7 +34,7 @@ extension TLSContext {
             if needed.contains(other) {
                 found += Self.dateFindings(other, name, seconds)
             } else if let fault = Self.dateFault(other) {
-                let advice = "no client that has its subject as a root needs it: take it out of the file"
+                let advice = "no client that has its subject as a root needs it: remove it from the file"
                 found.append(CertificateFinding(weight: .unwise, description: "\(name) \(fault); \(advice)"))
             }
         }
@@ -173,7 +173,7 @@ extension TLSContext {
                 + "themselves fail; append it to the file" + end
         default:
             let text = X509_verify_cert_error_string(Int(error)).map { String(cString: $0) } ?? "error \(error)"
-            return "the chain in the file does not hold: \(text)"
+            return "the chain in the file is not valid: \(text)"
         }
     }
 

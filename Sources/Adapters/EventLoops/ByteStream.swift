@@ -184,7 +184,7 @@ public struct ByteStream {
         case .closedHere, .budgetSpent: hook(.displaced)
         case .loopStopped: break
         default:
-            hook(.failed(.ended, text: "the client left while it waited for its turn", from: peer, listener: ""))
+            hook(.failed(.ended, text: "the client disconnected before its handshake", from: peer, listener: ""))
         }
     }
 

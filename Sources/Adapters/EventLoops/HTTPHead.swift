@@ -165,7 +165,7 @@ package struct HTTPHead {
             guard byte >= 0x20 && byte != 0x7F || byte == 0x09 else { break }
             place += 1
         }
-        throw Refusal(status: 400, reason: "a line of the head has characters that do not belong there")
+        throw Refusal(status: 400, reason: "a line of the head has invalid characters")
     }
 
     private mutating func readRequestLine() throws(Refusal) -> Int {
@@ -259,7 +259,7 @@ package struct HTTPHead {
             throw Refusal(status: 400, reason: "a header has no name")
         }
         for place in start..<colon where !Self.isToken(bytes[place]) {
-            throw Refusal(status: 400, reason: "a header's name has characters that do not belong there")
+            throw Refusal(status: 400, reason: "a header's name has invalid characters")
         }
         var (first, last) = (colon + 1, end)
         while first < last, Self.isBlank(bytes[first]) { first += 1 }
@@ -309,7 +309,7 @@ package struct HTTPHead {
             guard length == nil else {
                 throw Refusal(status: 400, reason: "Content-Length and Transfer-Encoding are both given")
             }
-            guard !isHTTP10 else { throw Refusal(status: 400, reason: "HTTP/1.0 knows no chunks") }
+            guard !isHTTP10 else { throw Refusal(status: 400, reason: "HTTP/1.0 has no chunks") }
             guard codings.endsInChunks, codings.chunkedCount == 1 else {
                 throw Refusal(status: 400, reason: "the last transfer encoding is chunked, which is given once")
             }

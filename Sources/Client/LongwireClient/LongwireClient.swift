@@ -148,7 +148,7 @@ public final class LongwireClient: Sendable {
             // The calls are kept again. `start` releases the store.
             calls.postOrKeep(mailbox.shut().filter(\.isKept))
             ended.open()
-            throw LongwireClientError(code: .systemResource, message: "the system gave no thread")
+            throw LongwireClientError(code: .systemResource, message: "the system could not start a thread")
         }
         catchUp(with: configuration)
     }

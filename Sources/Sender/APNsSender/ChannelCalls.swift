@@ -174,7 +174,7 @@ private final class ChannelCall: HTTP2Stream {
     override func closed(_ code: UInt32) {
         finish(
             code == HTTP2Code.refusedStream
-                ? .unsent("Apple gave the request back unread; send it again") : .unknown("Apple gave no answer"))
+                ? .unsent("Apple did not process the request; send it again") : .unknown("Apple gave no answer"))
     }
 }
 

@@ -68,9 +68,9 @@ enum SenderPages {
             UInt64(max(0, channels.callCount)))
         page.add("leases_total", .counter, "Answers of the gateway to leases.", link.leases)
         page.add("lease_failures_total", .counter, "Leases that failed.", link.leaseFailures)
-        page.add("reports_total", .counter, "Results that the gateway took, in batches.", link.reports)
+        page.add("reports_total", .counter, "Results that the gateway accepted, in batches.", link.reports)
         page.add("report_failures_total", .counter, "Reports that failed.", link.reportFailures)
-        page.add("outcomes_dropped_total", .counter, "Results that the gateway never took.", link.outcomesDropped)
+        page.add("outcomes_dropped_total", .counter, "Results that the gateway never accepted.", link.outcomesDropped)
         page.add(
             "verdicts_total", .counter, "Late results, by the gateway's verdict.",
             link.verdicts.sorted { $0.key < $1.key }.map { ([("verdict", $0.key)], $0.value) })

@@ -362,7 +362,7 @@ extension EmbeddedStore {
             found.withLock { $0 = result }
         }
         guard isDone, let result = found.withLock({ $0 }) else {
-            throw .backup(what: "the store did not come to it: see spillFailed in the log, and try again")
+            throw .backup(what: "the store could not complete it: see spillFailed in the log, and try again")
         }
         let (segments, microseconds) = try result.get()
         guard !isCancelled() else { throw .backup(what: "the gateway stops") }

@@ -94,7 +94,7 @@ extension AppCommand {
 
     static let delete = CommandSyntax(
         name: "app delete", summary: "Removes an app that is disabled, with its secrets.", operands: [appID],
-        options: [.flag("yes", "Do it. Without it the command only says what it would do.")] + options,
+        options: [.flag("yes", "Confirms the removal. Without it the command only prints the effect.")] + options,
         notes: [
             "The app's secrets are removed permanently. Its devices and messages stay until they expire; a new app with the "
                 + "same APPID has them.",

@@ -23,8 +23,8 @@ enum ConnectCommand {
             .value(
                 "state", "WORD", "The application state: foreground, background or terminated. Default: foreground."),
             .flag("keeps-running", "The app keeps its connection in the background."),
-            .value("token", "HEX", "The token that alerts go to."),
-            .value("voip-token", "HEX", "The token that VoIP pushes go to."),
+            .value("token", "HEX", "The token for alerts."),
+            .value("voip-token", "HEX", "The token for VoIP pushes."),
             .value(
                 "activity-token", "NAME=HEX", "A Live Activity's token, under its laId; may be given again, up to 8."),
             .value("start-token", "HEX", "The token that starts Live Activities."),

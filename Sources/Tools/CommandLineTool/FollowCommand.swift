@@ -9,11 +9,11 @@ enum FollowCommand {
         CommandSyntax(
             name: "\(feed) follow", summary: summary,
             options: [
-                .value("after", "CURSOR", "Begin behind this place. Default: behind the last item that was acked."),
+                .value("after", "CURSOR", "Begin after this cursor. Default: after the last acked item."),
                 .value("max", "N", "Most items of one request, 1 to 1000. Default: 100."),
                 .value("exit-after", "N", "End after N items."),
-                .flag("no-ack", "Leave the gateway's cursor where it is: the items come again."),
-                .flag("once", "End when there is nothing more, and do not wait for new items."),
+                .flag("no-ack", "Leave the gateway's cursor unchanged: the items are sent again."),
+                .flag("once", "End after the last item instead of waiting for new ones."),
                 Credentials.appOption,
             ] + AdminClient.options,
             notes: [

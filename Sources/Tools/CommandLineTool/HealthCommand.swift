@@ -3,11 +3,11 @@ internal import TextForms
 
 enum HealthCommand {
     static let health = CommandSyntax(
-        name: "health", summary: "Asks whether a gateway, or longwire-apns, is ready.",
+        name: "health", summary: "Checks whether a gateway, or longwire-apns, is ready.",
         options: [
             .value("http", "ADDRESS", "A listener with /readyz, host:port or a URL. Default: 127.0.0.1:7080."),
             .value("timeout-seconds", "N", "How long the answer may take, 1 to 60. Default: 5."),
-            .flag("live", "Ask /healthz: does it run at all? A drain does not change the answer."),
+            .flag("live", "Checks /healthz: whether the process runs. A drain does not change the answer."),
             Credentials.authoritiesOption, Credentials.certificateOption, Credentials.keyOption,
             Credentials.contextOption, Credentials.dataOption,
         ],

@@ -45,7 +45,7 @@ enum QueueCommand {
 
     static let purge = CommandSyntax(
         name: "queue purge", summary: "Ends the queued messages of a device without delivery.",
-        options: [.flag("yes", "Do it. Without it the command only says what it would do.")] + deviceOptions,
+        options: [.flag("yes", "Confirms the purge. Without it the command only prints the effect.")] + deviceOptions,
         notes: [
             "Each message ends as revoked, with the reason purged. Messages in flight to the device stay, and those that a "
                 + "sender service has leased. So no message is both delivered and purged. Broadcasts are not in the queue."

@@ -5,10 +5,10 @@ enum TopCommand {
     static let syntax = CommandSyntax(
         name: "top", summary: "Shows a gateway live: connections, rates, queues, jobs, memory.",
         options: [
-            .value("interval", "TIME", "Between two looks, 500ms to 1h. Default: 2s."),
-            .value("count", "N", "End after N looks. Default: until Ctrl-C."),
+            .value("interval", "TIME", "Time between two samples, 500ms to 1h. Default: 2s."),
+            .value("count", "N", "End after N samples. Default: until Ctrl-C."),
         ] + Display.options + AdminClient.options,
-        notes: ["The figures come from /metrics. In a pipe each look is a line of JSON."]
+        notes: ["The figures come from /metrics. In a pipe each sample is a line of JSON."]
     ) { arguments, context in
         let interval = try arguments.duration("interval", in: 500...3_600_000) ?? 2_000
         let count = try arguments.number("count", in: 1...1_000_000_000) ?? .max

@@ -94,7 +94,7 @@ struct TraceWords {
         case "expired": return "Its time to live passed first. " + waits
         case "collapsed": return "A newer message with its collapse_key took its place."
         case "revoked": return "The publisher withdrew it."
-        case "overflowed": return "The device's queue was full, and the oldest had to go."
+        case "overflowed": return "The device's queue was full, and its oldest message was removed."
         case "pending": return waits
         default: return nil
         }

@@ -76,7 +76,7 @@ extension StoreCopyTests {
             #expect(result.text.contains("at byte "), "\(result.text)")
         }
         try write(whole + [0], to: "long")
-        #expect(longwire("store", "import", path("long"), path("b")).text.contains("something follows its last block"))
+        #expect(longwire("store", "import", path("long"), path("b")).text.contains("bytes follow its last block"))
         try write(Array("{}".utf8), to: "other")
         #expect(longwire("store", "import", path("other"), path("b")).text.contains("is no export of Longwire"))
     }

@@ -214,7 +214,7 @@ struct ManagedApps: Sendable {
             guard isSame else {
                 throw Refused(
                     .conflict,
-                    "there is an app \(present.appID) already, and it is another; change it, or take another appId")
+                    "there is an app \(present.appID) already, with other settings; change it, or use another appId")
             }
             return .done(present, isNew: false, shown: [])
         }
@@ -281,7 +281,7 @@ struct ManagedApps: Sendable {
         if let value = values?.first, secrets.first?.exposed == value { return [] }
         let text = values?.first ?? AppText.random(32)
         guard !secrets.contains(where: { $0.exposed == text }) else {
-            throw Refused(.conflict, "value: this \(name) held before and still does; take another")
+            throw Refused(.conflict, "value: this \(name) is valid already; use another")
         }
         for index in secrets.indices {
             let end = now + seconds * 1_000
@@ -291,7 +291,7 @@ struct ManagedApps: Sendable {
         guard secrets.count < ConfigurationLimits.overlappingSecretCount else {
             throw Refused(
                 .conflict,
-                "\(secrets.count) values of \(name) hold already; wait until one ends, or end all old ones now with "
+                "\(secrets.count) values of \(name) are valid already; wait until one expires, or end all old ones now with "
                     + "overlapSeconds 0")
         }
         app[keyPath: place] = [ManagedSecret(exposed: text)] + secrets

@@ -10,8 +10,8 @@ extension StoreCommands {
         operands: [
             (
                 "TARGET",
-                "The backup's name: the gateway makes it in its folder store.backups. With --from: the folder to make, which "
-                    + "is not there yet."
+                "The backup's name: the gateway makes it in its folder store.backups. With --from: the folder to create, which "
+                    + "must not exist."
             )
         ],
         options: [
@@ -57,7 +57,7 @@ extension StoreCommands {
         name: "store restore", summary: "Makes a store of a backup, after a check of every file.",
         operands: [
             ("BACKUP", "The backup's folder."),
-            ("FOLDER", "Where to: a folder that is empty or not there. It becomes the gateway's store.path."),
+            ("FOLDER", "The target: an empty or missing folder. It becomes the gateway's store.path."),
         ],
         notes: [
             "First every file of the backup is compared with its digest, then it is written, then the new store is read as a whole, "

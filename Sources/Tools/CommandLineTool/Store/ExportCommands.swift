@@ -12,8 +12,8 @@ extension StoreCommands {
     static let export = CommandSyntax(
         name: "store export", summary: "Writes the store of stopped gateways as one portable file, or to a pipe.",
         operands: [
-            ("FROM", "The store, which keeps all that it has. \(place)"),
-            ("FILE", "The file to make, which is not there yet; - is standard output."),
+            ("FROM", "The store; it is not changed. \(place)"),
+            ("FILE", "The file to create, which must not exist; - is standard output."),
         ], options: RedisOptions.all,
         notes: [
             "The file has every row of the store with checksums, from either engine; store import makes a store of either engine "
@@ -41,15 +41,15 @@ extension StoreCommands {
         name: "store import", summary: "Makes a store of a file of store export, and compares it with the file.",
         operands: [
             ("FILE", "The file; - is standard input."),
-            ("TO", "The store to make, empty or not there. \(place)"),
+            ("TO", "The store to create, empty or missing. \(place)"),
         ],
         options: [
-            .flag("replace", "Removes what TO has, an unfinished import for instance."),
+            .flag("replace", "Removes the contents of TO, for example an unfinished import."),
             .value("parts", "N", "Parts of a new cluster, as in cluster.parts: a power of two up to 256. Default: 16."),
         ] + RedisOptions.all,
         notes: [
-            "A damaged or shortened file is refused with the byte at which that was found. A file that can be read twice is read as "
-                + "a whole before TO is touched; a pipe is checked as it comes.",
+            "A damaged or shortened file is refused with the byte position of the fault. A file that can be read twice is checked "
+                + "before TO is changed; a pipe is checked during the import.",
             "No gateway starts on TO before the import has ended; after an interruption --replace begins again.",
         ]
     ) { arguments, context in

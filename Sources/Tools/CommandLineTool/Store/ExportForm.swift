@@ -142,7 +142,7 @@ struct ExportReader {
     private func damaged(_ what: String, at place: Int? = nil) -> CopyFailure {
         CopyFailure(
             "\(name) is damaged at byte \(place ?? offset): \(what). Get the file again from where it was made, and compare "
-                + "their SHA-256 sums; what was written of it counts for nothing")
+                + "their SHA-256 sums; the partly written store is not usable")
     }
 
     private mutating func bytes(_ count: Int, of what: String) throws -> [UInt8] {
@@ -168,7 +168,7 @@ struct ExportReader {
         var words = NetworkBytes(head[...])
         guard let count = words.next(UInt32.self), let checksum = words.next(UInt32.self),
             1...ExportForm.blockByteLimit ~= Int(count)
-        else { throw damaged("a block's length is none that is written", at: start) }
+        else { throw damaged("a block's length is invalid", at: start) }
         let body = try bytes(Int(count), of: "a block")
         guard checksum == ExportForm.checksum(number, body) else {
             throw damaged("the block of \(count) bytes that begins there does not have its checksum", at: start)
@@ -195,7 +195,7 @@ struct ExportReader {
             guard let told = Self.sums(body), told == sums else {
                 throw damaged("the rows before it are not those of its sums", at: start)
             }
-            guard try take(1).isEmpty else { throw damaged("something follows its last block") }
+            guard try take(1).isEmpty else { throw damaged("bytes follow its last block") }
             return nil
         }
     }

@@ -43,7 +43,7 @@ enum RedisOptions {
 
 extension StoreCommands {
     static let redisCheck = CommandSyntax(
-        name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
+        name: "redis check", summary: "Checks whether Redis servers have the settings that a gateway needs.",
         operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],
         options: RedisOptions.all + [
             .value("cluster", "NAME", "The cluster's name, which keys begin with. Default: longwire.")

@@ -10,12 +10,12 @@ enum StoreCommands {
         operands: [
             (
                 "FROM",
-                "The store to copy, which keeps all that it has. \(place)"
+                "The store to copy; it is not changed. \(place)"
             ),
-            ("TO", "Where to, in the same form: a folder that is empty or not there, or a cluster that has no data."),
+            ("TO", "The target, in the same form: an empty or missing folder, or a cluster without data."),
         ],
         options: [
-            .flag("replace", "Removes what TO has, an unfinished copy for instance."),
+            .flag("replace", "Removes the contents of TO, for example an unfinished copy."),
             .value("parts", "N", "Parts of a new cluster, as in cluster.parts: a power of two up to 256. Default: 16."),
         ] + RedisOptions.all,
         notes: [

@@ -9,7 +9,7 @@ extension StoreCommands {
     )
 
     static let stats = CommandSyntax(
-        name: "store stats", summary: "Counts what is in a store, and what it takes on the disk.",
+        name: "store stats", summary: "Counts the rows of a store and its size on the disk.",
         operands: [folderOperand], options: Display.options,
         notes: [
             "Rows and bytes of each table, queued messages of each app (named by its key, 16 hex digits), the oldest of them, the "
@@ -42,11 +42,11 @@ extension StoreCommands {
     }
 
     static let check = CommandSyntax(
-        name: "store check", summary: "Reads everything in a store and says what is damaged.",
+        name: "store check", summary: "Reads a whole store and reports damage.",
         operands: [folderOperand], options: Display.options,
         notes: [
-            "Looks at the log's checksums, at each block of the database, at each row's form, at the index of alarms, and whether "
-                + "queues, devices and jobs agree. For each damage: where, what, what it means, what to do. Changes nothing.",
+            "Checks the log's checksums, each block of the database, each row's form, the index of alarms, and whether "
+                + "queues, devices and jobs agree. Prints place, damage, meaning and remedy of each. Changes nothing.",
             "Exit code 1 when something is damaged, or when a gateway works on the folder.",
         ]
     ) { arguments, context in

@@ -76,9 +76,6 @@ struct ShardCore: ~Copyable {
         outbox.send(.log(LogEvent(level: level, name: name, text: text)))
     }
 
-    /// Queues an answer until everything written so far is durable; the caller must call `releaseDue` afterwards.
-    mutating func answer(_ origin: Origin, _ answer: TaskAnswer) { outbox.hold(.taskAnswer(origin, answer)) }
-
     // MARK: Batches
 
     /// Writes rows that belong to no device, as one batch of their bucket.

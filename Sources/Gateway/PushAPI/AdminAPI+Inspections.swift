@@ -117,8 +117,8 @@ extension AdminAPI {
 
     private func limit(_ request: APIRequest) throws(AdminFault) -> Int {
         guard let text = queryValue("limit", of: request.target) else { return Limits.inspectedCount }
-        guard let number = Int(text), 1...Inspection.answerLimit ~= number else {
-            throw .invalid("limit is an integer from 1 to \(Inspection.answerLimit)")
+        guard let number = Int(text), 1...InspectionBounds.answerLimit ~= number else {
+            throw .invalid("limit is an integer from 1 to \(InspectionBounds.answerLimit)")
         }
         return number
     }

@@ -69,12 +69,6 @@ package struct NewTask: Sendable {
     package var notes = RequestNotes()
 }
 
-/// The place of the rows that list a group's tasks.
-package struct GroupPlace: Sendable {
-    package var bucket: Bucket
-    package var owner: (UInt64, UInt64)
-}
-
 /// A list call: a stored message and its audience.
 package struct ListCall: Sendable {
     package enum Audience: Sendable {

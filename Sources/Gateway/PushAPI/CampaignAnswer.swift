@@ -10,7 +10,7 @@ package enum CampaignAnswer {
 
     /// Returns the answer to `push/list/message`.
     package static func created(
-        _ answer: TaskAnswer, _ task: NewTask, durability: Durability
+        _ answer: CreateTask.Answer, _ task: NewTask, durability: Durability
     ) -> APIResponse {
         switch answer {
         case .created(let id, let isRepeat):
@@ -31,7 +31,7 @@ package enum CampaignAnswer {
             return GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
         case .tooLarge:
             return GetuiFault.size("push_message", "with its audience it does not fit a row of the store").response
-        default: return .busy
+        case .busy: return .busy
         }
     }
 
@@ -56,23 +56,22 @@ package enum CampaignAnswer {
     }
 
     /// Returns the answer to the deletion of a schedule.
-    package static func cancelled(_ answer: TaskAnswer) -> APIResponse {
+    package static func cancelled(_ answer: TaskTransition) -> APIResponse {
         switch answer {
-        case .record: .getui(.ok)
+        case .changed: .getui(.ok)
         case .refused(let state):
             state == .scheduled || state == .running || state == .open
                 ? .getui(.alreadyRan, "the timed task has run, or runs within a minute")
                 : .getui(.badSchedule, "the task has no schedule any more")
         case .unknown: .getui(.badSchedule, "no such task")
-        default: .busy
+        case .busy: .busy
         }
     }
 
     /// Returns the answer to `task/schedule`.
-    package static func schedule(_ answer: TaskAnswer) -> APIResponse {
-        guard case .record(let record) = answer else {
-            if case .unknown = answer { return .getui(.badSchedule, "no such task") }
-            return .busy
+    package static func schedule(_ answer: Found<TaskRecord>) -> APIResponse {
+        guard let record = answer.value else {
+            return answer.isAbsent ? .getui(.badSchedule, "no such task") : .busy
         }
         guard record.scheduleAt > 0 else { return .getui(.badSchedule, "the task is not a timed one") }
         let words = ScheduleRules.words(record)

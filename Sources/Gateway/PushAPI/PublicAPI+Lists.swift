@@ -110,7 +110,7 @@ extension PublicAPI {
         }
         var call = ListCall(
             app: app, task: task, audience: .devices([]), isAsync: try flag(body, "is_async"),
-            needsAliasDetail: try flag(body, "need_alias_detail"), key: CallKey(high: 0, low: 0), digest: 0)
+            needsAliasDetail: try flag(body, "need_alias_detail"), key: .none, digest: 0)
         call.notes = messages.notes
         if let id = body?["request_id"]?.given {
             let key = requestKey(app: app.key, endpoint: "push/list", requestID: try messages.requestID(id))

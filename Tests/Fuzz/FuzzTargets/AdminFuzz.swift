@@ -89,9 +89,9 @@ enum AdminFuzz {
             switch request {
             case .recent(let address, let limit):
                 try require(address.bucket == PushFuzz.app.bucket(of: address.cid), "another device's bucket")
-                try require(1...Inspection.answerLimit ~= limit, "\(limit) messages")
+                try require(1...InspectionBounds.answerLimit ~= limit, "\(limit) messages")
             case .devices(_, _, let limit), .jobs(_, let limit):
-                try require(1...Inspection.answerLimit ~= limit, "\(limit) devices or jobs")
+                try require(1...InspectionBounds.answerLimit ~= limit, "\(limit) devices or jobs")
             case .request(let name):
                 try require(name.text.utf8.count <= Limits.requestIDByteCount, "a long request id")
                 try JSONFuzz.check(InspectionAnswers.request(name, singles: [], tasks: [], refusals: []))

@@ -174,7 +174,7 @@ enum PushFuzz {
                 "a task away from its request")
             try JSONFuzz.check(
                 CampaignAnswer.created(.created(task.record.id, isRepeat: true), task, durability: .os))
-            try JSONFuzz.check(CampaignAnswer.schedule(.record(task.record)))
+            try JSONFuzz.check(CampaignAnswer.schedule(.found(task.record)))
         case .list(let call):
             switch call.audience {
             case .devices(let targets):

@@ -88,7 +88,8 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var directoryReplies: [UInt64: DirectoryReply] = [:]
     package var tokenNews: [TokenNews] = []
     package var receipts: [ReceiptAnswer] = []
-    package var taskAnswers: [UInt64: TaskAnswer] = [:]
+    /// Answers to shard questions by the request's number; an entry without a value is a busy answer.
+    package var answers: [UInt64: (any Codable & Sendable)?] = [:]
     package var dueTasks: [TaskRecord] = []
     /// The announced broadcasts, in order; the harness forwards each to its own shard at once.
     package var launched: [TaskRecord] = []
@@ -102,6 +103,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package private(set) var history = StoreHistory(ofNewStore: 1)
     private var effects: [Effect] = []
     private var nextRequest: UInt64 = 0
+    private var nextQuestion: UInt64 = 1 << 51
     private var nextSession: UInt32 = 0
     private var nextDevice: UInt64 = 0
     private var nextTask: UInt64 = 0
@@ -257,7 +259,7 @@ package final class DeliveryHarness: ShardStoreObserver {
             directoryReplies[origin.request] = reply
             order.append("directory")
         case .receiptAnswered(_, let answer): receipts.append(answer)
-        case .task(let origin, let answer): taskAnswers[origin.request] = answer
+        case .answered(let origin, let answer): answers.updateValue(answer, forKey: origin.request)
         case .taskDue(let record): dueTasks.append(record)
         case .firstAck(let first): firstAcks.append(first)
         case .tokens(let news): tokenNews.append(news)
@@ -269,7 +271,46 @@ package final class DeliveryHarness: ShardStoreObserver {
     package func hasDueJobs(for apps: Set<AppKey>) -> Bool { shard.hasDueJobs(for: apps, .apns) }
     package var statistics: ShardStatistics { shard.statistics }
 
-    // MARK: Calls of tests
+    // MARK: Questions
+
+    /// Asks a question and returns its number.
+    package func begin(_ question: some ShardQuestion) -> UInt64 {
+        nextQuestion += 1
+        shard.ask(question, origin: Origin(route: 3, request: nextQuestion), now: now)
+        return nextQuestion
+    }
+
+    /// Returns the answer to a question; `nil` if there is none, or a busy one.
+    package func answer<Answer>(_ number: UInt64, as type: Answer.Type = Answer.self) -> Answer? {
+        guard let answer = answers[number] ?? nil else { return nil }
+        return answer as? Answer
+    }
+
+    /// Asks a question and returns its answer; `nil` if there is none, or a busy one.
+    @discardableResult
+    package func ask<Question: ShardQuestion>(_ question: Question) -> Question.Answer? {
+        let number = begin(question)
+        flush()
+        return answer(number)
+    }
+
+    @discardableResult
+    package func ask<Question: ShardQuestion, Value>(_ question: Question) -> Value? where Question.Answer == Value? {
+        let number = begin(question)
+        flush()
+        return answer(number)
+    }
+
+    /// Asks a question and returns whether the answer is busy.
+    package func isBusy(_ question: some ShardQuestion) -> Bool {
+        let number = begin(question)
+        flush()
+        return isBusy(number)
+    }
+
+    package func isBusy(_ number: UInt64) -> Bool { if case .some(nil) = answers[number] { true } else { false } }
+
+    // MARK: What a test says
 
     /// Sends a step and returns its number; `directoryReplies` has the reply later.
     @discardableResult

@@ -33,7 +33,7 @@ struct PartOwnershipTests {
                 let loop = partition.host
                 let coordinator = loop.campaigns.coordinator
                 func ask(_ name: String) {
-                    coordinator.ask(0, .create(Self.broadcast(), requestKey: (0, 0), requestDigest: 0)) {
+                    loop.ask(CreateTask(Self.broadcast(), key: .none, digest: 0), of: 0) {
                         answer in
                         if case .busy = answer {
                             told.withLock { $0.append("\(name) task busy") }
@@ -114,8 +114,8 @@ struct PartOwnershipTests {
             let scanned = record
             gateway.context.submit(to: 0) { partition in
                 partition.release(isLost: true) {
-                    // The run's questions are answered as busy from here on. Only the check of its home ends the run.
-                    partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
+                    // Its questions are answered as busy from now on. Only the check of its home ends the run.
+                    partition.coordinator.broadcastDue(scanned, of: partition) { isDone.set() }
                 }
             }
             #expect(SmallGateway.isSet(isDone), "the run goes on without its part")
@@ -187,11 +187,11 @@ struct PartOwnershipTests {
                     loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
                 }
                 context.submit(to: 1 - home) { other in
-                    let coordinator = other.coordinator
+                    let host = other.host
                     func ask(_ start: BroadcastPlace?) {
-                        coordinator.ask(home, .liveBroadcasts(share, BroadcastPiece(from: start))) { answer in
+                        host.ask(LiveBroadcasts(share, BroadcastPiece(from: start)), of: home) { answer in
                             pieces.withLock { $0.append(Self.travels(answer)) }
-                            if case .liveBroadcasts(_, let next?) = answer { ask(next) }
+                            if let next = answer?.next { ask(next) }
                         }
                     }
                     ask(nil)
@@ -216,8 +216,8 @@ struct PartOwnershipTests {
         }
     }
 
-    /// Whether a link carries an answer unchanged, and not as busy.
-    private static func travels(_ answer: TaskAnswer) -> Bool {
+    /// Whether an answer goes over a link as it is, and not as busy.
+    private static func travels(_ answer: LiveBroadcasts.Logs?) -> Bool {
         let batch = AnswerBatch()
         batch.append(.answered(Route(.request, node: 1, loop: 0, slot: 1, stamp: 1).origin(1), answer))
         let block = LinkBlock()
@@ -243,7 +243,7 @@ struct PartOwnershipTests {
         #expect(there.asked(by: 0) == own)
         #expect(Origin.none.asked(by: 77) == .none)
         var questions = LinkQuestions()
-        questions.add(LinkCodec.Question(number: 1, part: 2, origin: own, type: TaskCommand.self))
+        questions.add(LinkCodec.Question(number: 1, part: 2, origin: own, type: OnlineQuery.self))
         let question = questions.take(there)
         #expect(question?.origin == own, "the answer of a gateway that knows another number finds nobody")
         #expect(questions.count == 0)

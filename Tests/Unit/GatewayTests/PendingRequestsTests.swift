@@ -16,16 +16,16 @@ struct PendingRequestsTests {
         var requests = PendingRequests()
         var first: (slot: UInt32, stamp: UInt32)?
         for _ in 0..<PendingRequests.kindLimit {
-            let place = requests.insert(TaskCommand.online) { _ in }
+            let place = requests.insert(OnlineQuery()) { _ in }
             first = first ?? place
         }
-        #expect(requests.insert(TaskCommand.online) { _ in } == nil)
+        #expect(requests.insert(OnlineQuery()) { _ in } == nil)
         let other = requests.insert(MessageTraceRequest(message: MessageID(high: 1, low: 2))) { _ in }
         #expect(other != nil && requests.count == PendingRequests.kindLimit + 1)
         let complete = requests.remove(route(try #require(first)))
         #expect(complete != nil)
-        #expect(requests.insert(TaskCommand.online) { _ in } != nil)
-        // The slot is free or belongs to another question.
+        #expect(requests.insert(OnlineQuery()) { _ in } != nil)
+        // A slot that is free, or another question's now.
         let again = requests.remove(route(try #require(first)))
         #expect(again == nil)
     }

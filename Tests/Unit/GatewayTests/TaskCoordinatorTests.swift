@@ -23,7 +23,7 @@ struct TaskCoordinatorTests {
             let scanned = record
             let isDone = Flag()
             gateway.context.submit(to: 0) { partition in
-                partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
+                partition.coordinator.broadcastDue(scanned, of: partition) { isDone.set() }
             }
             #expect(SmallGateway.isSet(isDone), "the scan goes on though no such broadcast is live")
         }

@@ -67,27 +67,6 @@ extension TaskRecord {
     }
 }
 
-/// A step of a broadcast's scan for the shard that owns the buckets.
-package struct BroadcastScan: Sendable, Codable {
-    package enum Purpose: Sendable, Equatable, Codable {
-        /// Make jobs for devices for which the broadcast is not evaluated.
-        case enumerate
-        /// Return the devices for which the broadcast becomes an ordinary message.
-        case deal
-        /// End the broadcast with this state for all other devices.
-        case close(FinalState)
-    }
-
-    package var record: TaskRecord
-    package var purpose: Purpose
-    package var buckets: Range<Int>
-    package var share: LoopShare
-
-    package init(record: TaskRecord, purpose: Purpose, buckets: Range<Int>, share: LoopShare) {
-        (self.record, self.purpose, self.buckets, self.share) = (record, purpose, buckets, share)
-    }
-}
-
 /// The broadcasts that a start reads from the logs: rows of the table `broadcast`, in any order.
 package struct BroadcastStart: Sendable {
     /// The end of a log: the highest number, and the store's history in which it was assigned.

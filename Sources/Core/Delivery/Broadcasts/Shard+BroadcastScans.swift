@@ -5,13 +5,13 @@ internal import Structures
 package import Wire
 
 private final class ScanStep {
-    let scan: BroadcastScan
-    let origin: Origin
+    let scan: ScanBroadcast
+    let reply: ShardReply<ScanBroadcast.Step?>
     var count = 0
     var found: [DeviceID] = []
     var outstanding = 1
     var isWhole = true
-    init(_ scan: BroadcastScan, _ origin: Origin) { (self.scan, self.origin) = (scan, origin) }
+    init(_ scan: ScanBroadcast, _ reply: ShardReply<ScanBroadcast.Step?>) { (self.scan, self.reply) = (scan, reply) }
 }
 
 extension Shard {
@@ -169,42 +169,14 @@ extension Shard {
 
     // MARK: Devices by their rows
 
-    /// Does one step of a scan; answers `.scanned` when all writes are durable, or `.busy` if the caller must repeat the step.
-    mutating func scan(_ scan: BroadcastScan, _ origin: Origin) {
-        guard let plan = scan.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
-        if scan.purpose == .enumerate, isFull(Int(appIndex(scan.record.app))) {
-            // The senders are behind. More jobs would only fill the memory.
-            return answer(origin, .busy)
-        }
-        if scan.purpose != .deal, broadcast(plan.number, of: scan.record.app) == nil {
-            // The broadcast has ended everywhere, or this shard does not know it yet.
-            return answer(origin, scan.record.isStreamed ? .busy : .scanned(0, []))
-        }
-        if case .close(let state) = scan.purpose { closeBroadcast(scan.record.id, scan.record.app, state) }
-        let step = ScanStep(scan, origin)
-        let first = scan.buckets.lowerBound
-        let rest = (scan.share.index - first % scan.share.count + scan.share.count) % scan.share.count
-        walkTags(
-            of: scan.record.app, where: plan.audience, first: first + rest, stride: scan.share.count,
-            end: min(scan.buckets.upperBound, scan.share.bucketCount)
-        ) { shard, bucket, found in
-            for cid in found {
-                step.outstanding += 1
-                shard.visit(cid, bucket, step)
-            }
-        } finish: { shard, end in
-            if end != .whole { step.isWhole = false }
-            shard.stepDone(step)
-        }
-    }
-
-    private mutating func stepDone(_ step: ScanStep) {
+    fileprivate mutating func stepDone(_ step: ScanStep) {
         step.outstanding -= 1
         guard step.outstanding == 0 else { return }
-        answer(step.origin, step.isWhole ? .scanned(step.count, step.found) : .busy)
+        guard step.isWhole else { return answerBusy(step.reply) }
+        answer(step.reply, ScanBroadcast.Step(count: step.count, devices: step.found))
     }
 
-    private mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: ScanStep) {
+    fileprivate mutating func visit(_ cid: DeviceID, _ bucket: Bucket, _ step: ScanStep) {
         let act: (inout Shard, DeviceSlot, Readiness) -> Void = { shard, slot, readiness in
             guard readiness == .ready,
                 shard.apps[Int(shard.devices.at(slot).value.appIndex)].key == step.scan.record.app
@@ -312,6 +284,65 @@ extension Shard {
             shard.end(
                 facts, state == .expired ? .atExpiry(wasAlerted: wasAlerted) : state,
                 reason: state == .revoked ? "stopped" : "", message: message, job: job)
+        }
+    }
+}
+
+/// Does one step of a broadcast's scan in these buckets; the answer follows when all writes are durable.
+///
+/// `nil`: the caller must repeat the step.
+package struct ScanBroadcast: ShardQuestion {
+    package enum Purpose: Sendable, Equatable, Codable {
+        /// Make jobs for devices for which the broadcast is not evaluated.
+        case enumerate
+        /// Return the devices for which the broadcast becomes an ordinary message.
+        case deal
+        /// End the broadcast with this state for all other devices.
+        case close(FinalState)
+    }
+
+    package struct Step: Sendable, Codable {
+        /// The number of jobs made or messages ended.
+        package var count: Int
+        /// The devices for a fan-out.
+        package var devices: [DeviceID]
+        package init(count: Int = 0, devices: [DeviceID] = []) { (self.count, self.devices) = (count, devices) }
+    }
+
+    package var record: TaskRecord
+    package var purpose: Purpose
+    package var buckets: Range<Int>
+    package var share: LoopShare
+
+    package init(record: TaskRecord, purpose: Purpose, buckets: Range<Int>, share: LoopShare) {
+        (self.record, self.purpose, self.buckets, self.share) = (record, purpose, buckets, share)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Step?>) {
+        guard let plan = record.broadcast, shard.store.acceptsWrites else { return shard.answerBusy(reply) }
+        if purpose == .enumerate, shard.isFull(Int(shard.appIndex(record.app))) {
+            // The senders are behind. More jobs would only fill the memory.
+            return shard.answerBusy(reply)
+        }
+        if purpose != .deal, shard.broadcast(plan.number, of: record.app) == nil {
+            // The broadcast has ended everywhere, or this shard does not know it yet.
+            return record.isStreamed ? shard.answerBusy(reply) : shard.answer(reply, Step())
+        }
+        if case .close(let state) = purpose { shard.closeBroadcast(record.id, record.app, state) }
+        let step = ScanStep(self, reply)
+        let first = buckets.lowerBound
+        let rest = (share.index - first % share.count + share.count) % share.count
+        shard.walkTags(
+            of: record.app, where: plan.audience, first: first + rest, stride: share.count,
+            end: min(buckets.upperBound, share.bucketCount)
+        ) { shard, bucket, found in
+            for cid in found {
+                step.outstanding += 1
+                shard.visit(cid, bucket, step)
+            }
+        } finish: { shard, end in
+            if end != .whole { step.isWhole = false }
+            shard.stepDone(step)
         }
     }
 }

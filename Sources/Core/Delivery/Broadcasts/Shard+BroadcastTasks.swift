@@ -2,7 +2,7 @@
 // device.
 
 internal import Structures
-internal import Wire
+package import Wire
 
 extension Shard {
     func mayBroadcast(_ record: TaskRecord) -> Bool {
@@ -96,14 +96,24 @@ extension Shard {
         default: return false
         }
     }
+}
 
-    mutating func advance(
-        _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
-    ) {
-        withTask(task, app, origin) { shard, record, wakeAt in
+/// Records the position of a broadcast's scan; `Bucket.count` means completed.
+package struct AdvanceBroadcast: ShardQuestion {
+    package var task: TaskID
+    package var app: AppKey
+    package var position: Int
+    /// The task's state during the scan.
+    package var state: TaskState
+    package init(_ task: TaskID, _ app: AppKey, position: Int, during state: TaskState) {
+        (self.task, self.app, self.position, self.state) = (task, app, position, state)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<TaskTransition>) {
+        shard.withTask(task, app, reply, absent: .unknown) { shard, record, wakeAt in
             var record = record
             guard var plan = record.broadcast, record.state == state, position >= plan.position else {
-                return shard.answer(origin, .refused(record.state))
+                return shard.answer(reply, .refused(record.state))
             }
             plan.position = position
             record.broadcast = plan
@@ -112,10 +122,41 @@ extension Shard {
                 let isOver = position >= Bucket.count
                 record.resumeAt = isOver ? plan.expiresAt : min(shard.now + shard.limits.taskPatience, plan.expiresAt)
             case .ending, .stopping: record.resumeAt = shard.now + shard.limits.taskPatience
-            default: return shard.answer(origin, .refused(record.state))
+            default: return shard.answer(reply, .refused(record.state))
             }
             shard.writeTask(record, prior: .maybe(wakeAt: wakeAt))
-            shard.answer(origin, .record(record))
+            shard.answer(reply, .changed(record))
         }
+    }
+}
+
+/// Asks for the live broadcasts of the logs in these buckets, in pieces, for a shard that starts elsewhere.
+package struct LiveBroadcasts: ShardQuestion {
+    package struct Logs: Sendable, Codable {
+        package var logs: [AppBroadcasts]
+        /// The start of the next piece; `nil` after the last.
+        package var next: BroadcastPlace?
+        package init(logs: [AppBroadcasts], next: BroadcastPlace? = nil) { (self.logs, self.next) = (logs, next) }
+    }
+
+    package var share: LoopShare
+    package var piece: BroadcastPiece
+    package init(_ share: LoopShare, _ piece: BroadcastPiece = BroadcastPiece()) {
+        (self.share, self.piece) = (share, piece)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Logs?>) {
+        let (logs, next) = shard.broadcasts.piece(piece, of: share)
+        shard.answer(reply, Logs(logs: logs, next: next))
+    }
+}
+
+/// Asks for only the heads of these logs.
+package struct BroadcastHeads: ShardQuestion {
+    package var share: LoopShare
+    package init(_ share: LoopShare) { self.share = share }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<[AppBroadcasts]?>) {
+        shard.answer(reply, shard.broadcasts.heads(of: share))
     }
 }

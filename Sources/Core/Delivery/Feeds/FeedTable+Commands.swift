@@ -7,36 +7,36 @@
 internal import Wire
 
 extension FeedTable {
-    mutating func handle(_ command: FeedCommand, _ origin: Origin, _ core: inout ShardCore) {
+    mutating func handle(_ command: FeedCommand, _ reply: ShardReply<FeedAnswer?>, _ core: inout ShardCore) {
         let name = command.feed
         withFeed(name, &core) { feeds, core, isRead in
-            guard isRead else { return core.answer(origin, .busy) }
+            guard isRead else { return core.answerBusy(reply) }
             switch command {
-            case .upstream(let message): feeds.take(message, origin, &core)
+            case .upstream(let message): feeds.take(message, reply, &core)
             case .append(_, let items, let lost):
-                guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
-                guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
+                guard core.store.acceptsWrites else { return core.answerBusy(reply) }
+                guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, reply) }
                 // These numbers have no rows, so a page reports them as a gap.
                 if lost > 0 { feeds.skip(Int(clamping: lost), in: name, &core) }
                 feeds.append(items[...], to: name, &core)
                 core.numbers.eventsTaken &+= UInt64(items.count)
                 feeds.trim(name, limits, &core)
-                core.answer(origin, .feed(.taken))
+                core.answer(reply, .taken)
                 feeds.serveWaiters(of: name, &core)
             case .read(var read):
                 if let cursor = read.after {
                     guard let number = core.history.number(cursor) else {
-                        return core.answer(origin, .feed(.otherHistory))
+                        return core.answer(reply, .otherHistory)
                     }
                     read.after = number
                 }
-                feeds.serve(read, origin, until: core.now + read.waitMilliseconds, &core)
+                feeds.serve(read, reply, until: core.now + read.waitMilliseconds, &core)
             case .acknowledge(_, let cursor):
                 guard let number = core.history.number(cursor) else {
-                    return core.answer(origin, .feed(.otherHistory))
+                    return core.answer(reply, .otherHistory)
                 }
-                feeds.acknowledge(name, upTo: number, origin, &core)
-            case .state: core.answer(origin, .feed(.state(core.shown(feeds[name]?.state ?? FeedState()))))
+                feeds.acknowledge(name, upTo: number, reply, &core)
+            case .state: core.answer(reply, .state(core.shown(feeds[name]?.state ?? FeedState())))
             }
         }
     }
@@ -97,16 +97,16 @@ extension FeedTable {
 
     // MARK: In
 
-    private mutating func take(_ message: UpstreamMessage, _ origin: Origin, _ core: inout ShardCore) {
+    private mutating func take(_ message: UpstreamMessage, _ reply: ShardReply<FeedAnswer?>, _ core: inout ShardCore) {
         let name = FeedName(message.app, .upstream)
-        guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
-        guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
+        guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, reply) }
+        guard core.store.acceptsWrites else { return core.answerBusy(reply) }
         let key = UpstreamRow.key(message.cid, of: message.app)
         lookUp(key, &core) { feeds, core, found in
             var row = UpstreamRow(app: message.app)
             let prior: PriorRow
             switch found {
-            case .unreadable: return core.answer(origin, .busy)
+            case .unreadable: return core.answerBusy(reply)
             case .absent: prior = .maybe(wakeAt: 0)
             case .found(let stored):
                 prior = .maybe(wakeAt: stored.wakeAt)
@@ -119,20 +119,20 @@ extension FeedTable {
             let digest = UpstreamRow.digest(message)
             if !core.isPlanted(.upstreamNumberForgotten), let earlier = row.entry(message.request) {
                 core.numbers.repeatedRequests &+= 1
-                guard earlier.digest == digest else { return core.refuse(.numberReused, origin) }
-                return core.answer(origin, .feed(.taken))
+                guard earlier.digest == digest else { return core.refuse(.numberReused, reply) }
+                return core.answer(reply, .taken)
             }
-            guard let state = feeds[name]?.state else { return core.answer(origin, .busy) }
+            guard let state = feeds[name]?.state else { return core.answerBusy(reply) }
             let unread = row.unread(beyond: state.acked)
             guard unread.count < limits.deviceCount,
                 unread.byteCount + message.payload.count <= limits.deviceByteCount
-            else { return core.refuse(.deviceFull, origin) }
+            else { return core.refuse(.deviceFull, reply) }
             var item = FeedItem(.upstream, at: core.now, cid: message.cid)
             (item.task, item.request, item.payload) = (message.task, message.request, message.payload)
             guard Int(state.count) < limits.count, Int(state.byteCount) + FeedRow.byteCount(item) <= limits.byteCount
             else {
                 feeds.trim(name, limits, &core)
-                return core.refuse(.appFull, origin)
+                return core.refuse(.appFull, reply)
             }
             row.add(
                 UpstreamRow.Entry(
@@ -146,9 +146,9 @@ extension FeedTable {
             }
             core.numbers.upstreamTaken &+= 1
             if core.isPlanted(.upstreamAnsweredEarly) {
-                core.outbox.send(.task(origin, .feed(.taken)))
+                core.outbox.send(reply.effect(.taken))
             } else {
-                core.answer(origin, .feed(.taken))
+                core.answer(reply, .taken)
             }
             feeds.serveWaiters(of: name, &core)
         }
@@ -199,25 +199,26 @@ extension FeedTable {
 
     // MARK: Out
 
-    private mutating func serve(_ read: FeedRead, _ origin: Origin, until: GatewayTime, _ core: inout ShardCore) {
-        guard let feed = self[read.feed] else { return core.answer(origin, .busy) }
+    private mutating func serve(
+        _ read: FeedRead, _ reply: ShardReply<FeedAnswer?>, until: GatewayTime, _ core: inout ShardCore
+    ) {
+        guard let feed = self[read.feed] else { return core.answerBusy(reply) }
         let after = read.after ?? feed.state.acked
-        guard after <= feed.state.last else { return core.answer(origin, .feed(.beyond(core.shown(feed.state).last))) }
+        guard after <= feed.state.last else { return core.answer(reply, .beyond(core.shown(feed.state).last)) }
         if after == feed.state.last {
             guard until > core.now, feed.waiters.count < FeedBounds.waiters else {
-                return core.answer(origin, FeedPage(first: after + 1, state: feed.state))
+                return core.answer(reply, FeedPage(first: after + 1, state: feed.state))
             }
-            self[read.feed]?.waiters.append(Waiter(read: read, origin: origin, until: until))
+            self[read.feed]?.waiters.append(Waiter(read: read, reply: reply, until: until))
             isDue(at: until)
             return
         }
         let limit = min(max(1, read.limit), FeedBounds.pageItems)
         let start = FeedRow.key(read.feed, after + 1)
         core.readForFeeds([.scan(partition: start, rowLimit: limit, byteLimit: FeedBounds.pageByteCount)]) {
-            feeds, core, reply in
-            guard case .rows(let rows, let isComplete)? = reply.results.first,
-                let feed = feeds[read.feed]
-            else { return core.answer(origin, .busy) }
+            feeds, core, scanned in
+            guard case .rows(let rows, let isComplete)? = scanned.results.first, let feed = feeds[read.feed]
+            else { return core.answerBusy(reply) }
             var page = FeedPage(first: after + 1, state: feed.state)
             for row in rows {
                 guard let items = FeedRow.read(row.bytes), row.key.item >= UInt64(items.count) else {
@@ -238,20 +239,20 @@ extension FeedTable {
             }
             if page.items.isEmpty { page.first = (isComplete ? feed.state.last : rows.last?.key.item ?? after) + 1 }
             page.missed = page.first - (after + 1)
-            core.answer(origin, page)
+            core.answer(reply, page)
         }
     }
 
     private mutating func serveWaiters(of name: FeedName, _ core: inout ShardCore) {
-        for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.origin, until: waiter.until, &core) }
+        for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.reply, until: waiter.until, &core) }
     }
 
     private mutating func acknowledge(
-        _ name: FeedName, upTo number: UInt64, _ origin: Origin, _ core: inout ShardCore
+        _ name: FeedName, upTo number: UInt64, _ reply: ShardReply<FeedAnswer?>, _ core: inout ShardCore
     ) {
-        guard var feed = self[name] else { return core.answer(origin, .busy) }
+        guard var feed = self[name] else { return core.answerBusy(reply) }
         guard number <= feed.state.last else {
-            return core.answer(origin, .feed(.beyond(core.shown(feed.state).last)))
+            return core.answer(reply, .beyond(core.shown(feed.state).last))
         }
         if number > feed.state.acked {
             feed.state.acked = number
@@ -259,7 +260,7 @@ extension FeedTable {
             self[name] = feed
             trim(name, core.feedLimits(name), &core)
         }
-        core.answer(origin, .feed(.acknowledged(core.shown(feed.state))))
+        core.answer(reply, .acknowledged(core.shown(feed.state)))
     }
 
     // MARK: Removal
@@ -322,13 +323,13 @@ extension FeedTable {
     /// Answers all waiting consumers because the gateway stops.
     mutating func releaseWaiters(_ core: inout ShardCore) {
         for name in Array(feeds.keys) {
-            for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.origin, until: 0, &core) }
+            for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.reply, until: 0, &core) }
         }
     }
 
     /// Answers consumers whose wait has timed out, and deletes expired items.
     mutating func advance(_ core: inout ShardCore) {
-        for waiter in takeDueWaiters(core.now) { serve(waiter.read, waiter.origin, until: 0, &core) }
+        for waiter in takeDueWaiters(core.now) { serve(waiter.read, waiter.reply, until: 0, &core) }
         for (name, feed) in feeds where feed.state.count > 0 && feed.lookAgainAt <= core.now {
             trim(name, core.feedLimits(name), &core)
             self[name]?.lookAgainAt = core.now + FeedBounds.ageCheck
@@ -360,14 +361,14 @@ extension ShardCore {
     }
 
     /// Refuses a command for a feed that is off, or answers `busy` if the app is unknown.
-    fileprivate mutating func refuseUnset(_ name: FeedName, _ origin: Origin) {
+    fileprivate mutating func refuseUnset(_ name: FeedName, _ reply: ShardReply<FeedAnswer?>) {
         let isKnown = apps.knowledge(of: name.app).settings != nil
-        answer(origin, isKnown ? .feed(.refused(.off)) : .busy)
+        if isKnown { answer(reply, .refused(.off)) } else { answerBusy(reply) }
     }
 
-    fileprivate mutating func refuse(_ refusal: FeedRefusal, _ origin: Origin) {
+    fileprivate mutating func refuse(_ refusal: FeedRefusal, _ reply: ShardReply<FeedAnswer?>) {
         numbers.upstreamRefused &+= 1
-        answer(origin, .feed(.refused(refusal)))
+        answer(reply, .refused(refusal))
     }
 
     fileprivate func shown(_ state: FeedState) -> FeedState {
@@ -376,10 +377,10 @@ extension ShardCore {
         return shown
     }
 
-    fileprivate mutating func answer(_ origin: Origin, _ page: FeedPage) {
+    fileprivate mutating func answer(_ reply: ShardReply<FeedAnswer?>, _ page: FeedPage) {
         var shown = page
         (shown.first, shown.state) = (history.cursor(page.first), self.shown(page.state))
-        answer(origin, .feed(.page(shown)))
+        answer(reply, .page(shown))
     }
 
     fileprivate mutating func writeHead(_ name: FeedName, _ feed: inout FeedTable.Feed) {

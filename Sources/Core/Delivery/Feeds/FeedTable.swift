@@ -21,7 +21,7 @@ struct FeedBackoff {
 struct FeedTable {
     struct Waiter {
         var read: FeedRead
-        var origin: Origin
+        var reply: ShardReply<FeedAnswer?>
         var until: GatewayTime
     }
 
@@ -200,9 +200,9 @@ struct FeedTable {
         return due
     }
 
-    mutating func dropWaiters() -> [Origin] {
-        var origins: [Origin] = []
-        for name in feeds.keys { origins += takeWaiters(of: name).map(\.origin) }
-        return origins
+    mutating func dropWaiters() -> [ShardReply<FeedAnswer?>] {
+        var replies: [ShardReply<FeedAnswer?>] = []
+        for name in feeds.keys { replies += takeWaiters(of: name).map(\.reply) }
+        return replies
     }
 }

@@ -82,8 +82,8 @@ package struct FeedRead: Sendable, Equatable, Codable {
     }
 }
 
-/// A command to the shard of a feed's home; see `TaskCommand.feed`.
-package enum FeedCommand: Sendable, Codable {
+/// A command to the shard of a feed's home; the answer is `nil` if the feed cannot be read or written now.
+package enum FeedCommand: ShardQuestion {
     /// Append a device's message, deduplicated by the device's number.
     case upstream(UpstreamMessage)
     /// Append events in this order; `lost`: the number of missing events before them.
@@ -99,6 +99,10 @@ package enum FeedCommand: Sendable, Codable {
         case .read(let read): read.feed
         }
     }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<FeedAnswer?>) {
+        shard.inFeeds { feeds, core in feeds.handle(self, reply, &core) }
+    }
 }
 
 package enum FeedAnswer: Sendable, Equatable, Codable {
@@ -112,6 +116,8 @@ package enum FeedAnswer: Sendable, Equatable, Codable {
     case beyond(UInt64)
     /// The cursor belongs to an earlier history of the store, which had other items.
     case otherHistory
+
+    package var page: FeedPage? { if case .page(let page) = self { page } else { nil } }
 }
 
 package enum FeedRefusal: UInt8, Sendable, Codable, CaseIterable {

@@ -2,25 +2,7 @@
 
 package import Wire
 
-/// An operator's query or command about one app's devices and messages; see `TaskCommand.inspect`.
-package enum Inspection: Sendable, Codable {
-    /// The newest messages of a device.
-    case recent(DeviceAddress, limit: Int)
-    /// The messages of single pushes by the digests of their requests.
-    ///
-    /// The device may be in any of these buckets.
-    ///
-    /// The answer includes refusals of these requests and tasks.
-    case requests(AppKey, [CallKey], tasks: [TaskID], LoopShare)
-    /// The task of a call to several devices, by the digest of its request.
-    case call(CallKey)
-    case single(TaskID, AppKey)
-    /// Devices of the app after a cursor, in bucket order.
-    case devices(AppKey, after: DeviceCursor?, limit: Int, LoopShare)
-    /// The due jobs of these apps (`nil`: all), longest due first, and their number.
-    case jobs(apps: Set<AppKey>?, limit: Int)
-    case change(DeviceAddress, DeviceChange)
-
+package enum InspectionBounds {
     /// The maximum number of messages, devices or jobs per answer.
     package static let answerLimit = 500
     /// The maximum number of digests or tasks per query.
@@ -45,16 +27,6 @@ package struct DeviceCursor: Sendable, Hashable, Codable, Comparable {
     package static func < (left: DeviceCursor, right: DeviceCursor) -> Bool {
         (left.bucket.index, left.item) < (right.bucket.index, right.item)
     }
-}
-
-package enum InspectionAnswer: Sendable, Codable {
-    case recent(RecentMessages)
-    case requests([PublishOutcome], [RefusedPublish])
-    case call(TaskID)
-    case single(MessageID, DeviceID)
-    case devices([DeviceAddress])
-    case jobs(JobOverview)
-    case changed(DeviceChangeResult)
 }
 
 /// The newest messages of a device, newest first, and the publishes refused for it.

@@ -2,7 +2,7 @@
 // searches existing rows.
 
 internal import Structures
-internal import Wire
+package import Wire
 
 private final class PendingTraces {
     let limit: Int
@@ -34,7 +34,9 @@ private final class RequestSearch {
     }
 
     func take(_ bytes: LentBytes, under key: StoreKey) {
-        guard let row = PushRow(bytes, under: key), row.app == app, found.count < Inspection.keyLimit else { return }
+        guard let row = PushRow(bytes, under: key), row.app == app, found.count < InspectionBounds.keyLimit else {
+            return
+        }
         found.append(row.outcome)
     }
 }
@@ -54,65 +56,25 @@ extension Shard {
     /// The number of partitions or rows per read.
     private static var readsAtOnce: Int { 64 }
 
-    mutating func inspect(_ inspection: Inspection, _ origin: Origin) {
-        switch inspection {
-        case .recent(let place, let limit): recent(place, limit, origin)
-        case .requests(let app, let keys, let tasks, let share): findRequests(app, keys, tasks, share, origin)
-        case .call(let key): findCall(key, origin)
-        case .single(let task, let app):
-            findSingle(task, in: task.home) { shard, found in
-                switch found {
-                case .found(let row) where row.app == app:
-                    shard.answer(origin, .inspected(.single(row.message, row.cid)))
-                case .found, .absent: shard.answer(origin, .unknown)
-                case .unreadable: shard.answer(origin, .busy)
-                }
-            }
-        case .devices(let app, let start, let limit, let share):
-            let buckets = share.buckets.filter { bucket in start.map { bucket >= $0.bucket } ?? true }
-            readDevices(DeviceList(app, limit: limit, buckets: buckets, after: start), origin)
-        case .jobs(let apps, let limit): answer(origin, .inspected(.jobs(overview(of: apps, limit: limit))))
-        case .change(let place, let change): self.change(place, change, origin)
-        }
-    }
-
-    /// Continues with a device of the app, or answers `.unknown` or `.busy`.
-    mutating func withDevice(
-        _ place: DeviceAddress, _ origin: Origin,
-        _ body: @escaping (inout Shard, DeviceSlot) -> Void
+    /// Continues with a device of the app, or answers `absent` or busy.
+    mutating func withDevice<Value>(
+        _ place: DeviceAddress, _ reply: ShardReply<Found<Value>>,
+        completion: @escaping (inout Shard, DeviceSlot) -> Void
     ) {
         whenReady(deviceSlot(place.cid, bucket: place.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
-                return shard.answer(origin, readiness.mayBeRepeated ? .busy : .unknown)
+                return readiness.mayBeRepeated ? shard.answerBusy(reply) : shard.answer(reply, .absent)
             }
             guard shard.apps[Int(shard.devices.at(slot).value.appIndex)].key == place.app else {
-                return shard.answer(origin, .unknown)
+                return shard.answer(reply, .absent)
             }
-            body(&shard, slot)
+            completion(&shard, slot)
         }
     }
 
     // MARK: A device's messages
 
-    private mutating func recent(_ place: DeviceAddress, _ limit: Int, _ origin: Origin) {
-        let pending = PendingTraces(limit: limit)
-        withDevice(place, origin) { shard, slot in
-            shard.whileBusy(slot) { shard, done in
-                shard.readPending(pending, slot, table: .message, from: 0, completion: done)
-            } then: { shard, reading in
-                guard reading == .whole else { return shard.answer(origin, .busy) }
-                var next = shard.devices.at(slot).value.firstBroadcast
-                while next != .none {
-                    pending.add(shard.pendingTrace(next))
-                    next = shard.messages.at(next).value.next
-                }
-                // Read last, so that messages that end during the query are found as ended.
-                shard.readEnded(pending, place, origin)
-            }
-        }
-    }
-
-    private mutating func readPending(
+    fileprivate mutating func readPending(
         _ pending: PendingTraces, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
     ) {
@@ -135,10 +97,12 @@ extension Shard {
         }
     }
 
-    private mutating func readEnded(_ pending: PendingTraces, _ place: DeviceAddress, _ origin: Origin) {
+    fileprivate mutating func readEnded(
+        _ pending: PendingTraces, _ place: DeviceAddress, _ reply: ShardReply<Found<RecentMessages>>
+    ) {
         let (cid, app) = (place.cid, place.app)
-        read([.traces(of: cid, in: place.bucket, limit: pending.limit + 1)]) { shard, reply in
-            guard case .rows(let rows, _)? = reply.results.first else { return shard.answer(origin, .busy) }
+        read([.traces(of: cid, in: place.bucket, limit: pending.limit + 1)]) { shard, read in
+            guard case .rows(let rows, _)? = read.results.first else { return shard.answerBusy(reply) }
             let ended = rows.compactMap { row -> MessageTrace? in
                 let id = MessageID(high: row.key.ownerHigh, low: row.key.ownerLow)
                 return TraceRow(row.bytes, of: id).flatMap { $0.facts.app == app ? Self.endedTrace($0) : nil }
@@ -149,65 +113,36 @@ extension Shard {
             pending.trim()
             let refusals = shard.refusals.find(limit: pending.limit) { $0.cid == cid && $0.app == app }
             shard.answer(
-                origin,
-                .inspected(
-                    .recent(RecentMessages(traces: pending.traces, refusals: refusals, isCut: pending.isCut))))
+                reply, .found(RecentMessages(traces: pending.traces, refusals: refusals, isCut: pending.isCut)))
         }
     }
 
     // MARK: Requests
 
-    private mutating func findRequests(
-        _ app: AppKey, _ requests: [CallKey], _ tasks: [TaskID], _ share: LoopShare, _ origin: Origin
+    fileprivate mutating func readRequests(
+        _ search: RequestSearch, _ reply: ShardReply<RequestQuery.Findings?>
     ) {
-        let search = RequestSearch(app, requests, tasks)
-        for bucket in share.buckets {
-            for request in requests {
-                let key = PushRow.key(of: (request.high, request.low), in: bucket)
-                switch store.young(key) {
-                case .found(let location, _): search.take(store.bytes(at: location), under: key)
-                case .deleted: break
-                case .unknown: if !store.isCertainlyAbsent(key) { search.left.append(key) }
-                }
-            }
-        }
-        readRequests(search, origin)
-    }
-
-    private mutating func readRequests(_ search: RequestSearch, _ origin: Origin) {
         guard !search.left.isEmpty else {
-            let refusals = refusals.find(limit: Inspection.keyLimit) {
+            let refusals = refusals.find(limit: InspectionBounds.keyLimit) {
                 $0.app == search.app && (search.requests.contains($0.request) || search.tasks.contains($0.task))
             }
-            return answer(origin, .inspected(.requests(search.found, refusals)))
+            return answer(reply, RequestQuery.Findings(outcomes: search.found, refusals: refusals))
         }
         let asked = search.left.suffix(Self.readsAtOnce)
         search.left.removeLast(asked.count)
-        read(asked.map { .get($0) }) { shard, reply in
-            guard reply.failure == nil else { return shard.answer(origin, .busy) }
-            for case .row(let stored?) in reply.results { search.take(stored.bytes, under: stored.key) }
-            shard.readRequests(search, origin)
-        }
-    }
-
-    private mutating func findCall(_ key: CallKey, _ origin: Origin) {
-        lookUp(StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)) { shard, found in
-            switch found {
-            case .found(let stored):
-                let row = CallRow.read(stored.bytes)
-                shard.answer(origin, row.map { .inspected(.call($0.task)) } ?? .unknown)
-            case .absent: shard.answer(origin, .unknown)
-            case .unreadable: shard.answer(origin, .busy)
-            }
+        read(asked.map { .get($0) }) { shard, read in
+            guard read.failure == nil else { return shard.answerBusy(reply) }
+            for case .row(let stored?) in read.results { search.take(stored.bytes, under: stored.key) }
+            shard.readRequests(search, reply)
         }
     }
 
     // MARK: Devices
 
     /// Reads the roster rows of some buckets, and continues until the limit is reached.
-    private mutating func readDevices(_ list: DeviceList, _ origin: Origin) {
+    fileprivate mutating func readDevices(_ list: DeviceList, _ reply: ShardReply<[DeviceAddress]?>) {
         guard list.found.count < list.limit, !list.buckets.isEmpty else {
-            return answer(origin, .inspected(.devices(Array(list.found.prefix(list.limit)))))
+            return answer(reply, Array(list.found.prefix(list.limit)))
         }
         let buckets = list.buckets.prefix(Self.readsAtOnce)
         list.buckets = list.buckets.dropFirst(buckets.count)
@@ -220,10 +155,10 @@ extension Shard {
             let partition = StoreKey(bucket, .tag, ownerHigh: list.app.word, ownerLow: 0, item: item)
             return .scan(partition: partition, rowLimit: list.limit, byteLimit: 1 << 20)
         }
-        guard !reads.isEmpty else { return readDevices(list, origin) }
-        read(reads) { shard, reply in
-            guard reply.failure == nil else { return shard.answer(origin, .busy) }
-            for case .rows(let rows, _) in reply.results {
+        guard !reads.isEmpty else { return readDevices(list, reply) }
+        read(reads) { shard, read in
+            guard read.failure == nil else { return shard.answerBusy(reply) }
+            for case .rows(let rows, _) in read.results {
                 for row in rows {
                     var reader = RowReader(row.bytes)
                     guard let high = reader.next(UInt64.self), reader.isAtEnd else { continue }
@@ -232,13 +167,13 @@ extension Shard {
                             app: list.app, bucket: row.key.bucket, cid: DeviceID(high: high, low: row.key.item)))
                 }
             }
-            shard.readDevices(list, origin)
+            shard.readDevices(list, reply)
         }
     }
 
     // MARK: Jobs
 
-    private func overview(of wanted: Set<AppKey>?, limit: Int) -> JobOverview {
+    fileprivate func overview(of wanted: Set<AppKey>?, limit: Int) -> JobOverview {
         var overview = JobOverview()
         for app in apps.indices where wanted?.contains(apps[app].key) ?? true {
             for channel in VendorChannel.allCases {
@@ -272,5 +207,123 @@ extension JobRow {
     fileprivate var lastReason: String {
         let failures: Set<TraceEvent> = [.vendorRetry, .vendorRejected, .badToken, .leaseLapsed, .unsent]
         return steps.last { failures.contains($0.event) }?.detail ?? ""
+    }
+}
+
+// MARK: Questions
+
+/// Asks for the newest messages of a device.
+package struct RecentQuery: ShardQuestion {
+    package var device: DeviceAddress
+    package var limit: Int
+    package init(_ device: DeviceAddress, limit: Int) { (self.device, self.limit) = (device, limit) }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<RecentMessages>>) {
+        let pending = PendingTraces(limit: limit)
+        shard.withDevice(device, reply) { shard, slot in
+            shard.whileBusy(slot) { shard, done in
+                shard.readPending(pending, slot, table: .message, from: 0, completion: done)
+            } then: { shard, reading in
+                guard reading == .whole else { return shard.answerBusy(reply) }
+                var next = shard.devices.at(slot).value.firstBroadcast
+                while next != .none {
+                    pending.add(shard.pendingTrace(next))
+                    next = shard.messages.at(next).value.next
+                }
+                // Read last, so that messages that end during the query are found as ended.
+                shard.readEnded(pending, device, reply)
+            }
+        }
+    }
+}
+
+/// Asks for the messages of single pushes by the digests of their requests.
+///
+/// The device may be in any of these buckets. The answer includes refusals of these requests and tasks.
+package struct RequestQuery: ShardQuestion {
+    package struct Findings: Sendable, Codable {
+        package var outcomes: [PublishOutcome]
+        package var refusals: [RefusedPublish]
+        package init(outcomes: [PublishOutcome] = [], refusals: [RefusedPublish] = []) {
+            (self.outcomes, self.refusals) = (outcomes, refusals)
+        }
+    }
+
+    package var app: AppKey
+    package var requests: [CallKey]
+    package var tasks: [TaskID]
+    package var share: LoopShare
+    package init(_ app: AppKey, _ requests: [CallKey], tasks: [TaskID], _ share: LoopShare) {
+        (self.app, self.requests, self.tasks, self.share) = (app, requests, tasks, share)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Findings?>) {
+        let search = RequestSearch(app, requests, tasks)
+        for bucket in share.buckets {
+            for request in requests {
+                let key = PushRow.key(of: (request.high, request.low), in: bucket)
+                switch shard.store.young(key) {
+                case .found(let location, _): search.take(shard.store.bytes(at: location), under: key)
+                case .deleted: break
+                case .unknown: if !shard.store.isCertainlyAbsent(key) { search.left.append(key) }
+                }
+            }
+        }
+        shard.readRequests(search, reply)
+    }
+}
+
+/// Asks for the task of a call to several devices, by the digest of its request.
+package struct CallQuery: ShardQuestion {
+    package var key: CallKey
+    package init(_ key: CallKey) { self.key = key }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<TaskID>>) {
+        shard.lookUp(StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)) { shard, found in
+            switch found {
+            case .found(let stored):
+                shard.answer(reply, CallRow.read(stored.bytes).map { .found($0.task) } ?? .absent)
+            case .absent: shard.answer(reply, .absent)
+            case .unreadable: shard.answerBusy(reply)
+            }
+        }
+    }
+}
+
+/// Asks for the device of a single push.
+package struct SingleQuery: ShardQuestion {
+    package var task: TaskID
+    package var app: AppKey
+    package init(_ task: TaskID, _ app: AppKey) { (self.task, self.app) = (task, app) }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<DeviceID>>) {
+        shard.withSingleTask(task, app, reply) { shard, row in shard.answer(reply, .found(row.cid)) }
+    }
+}
+
+/// Asks for devices of an app after a cursor, in bucket order.
+package struct DeviceListQuery: ShardQuestion {
+    package var app: AppKey
+    package var start: DeviceCursor?
+    package var limit: Int
+    package var share: LoopShare
+    package init(_ app: AppKey, after start: DeviceCursor?, limit: Int, _ share: LoopShare) {
+        (self.app, self.start, self.limit, self.share) = (app, start, limit, share)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<[DeviceAddress]?>) {
+        let buckets = share.buckets.filter { bucket in start.map { bucket >= $0.bucket } ?? true }
+        shard.readDevices(DeviceList(app, limit: limit, buckets: buckets, after: start), reply)
+    }
+}
+
+/// Asks for the due jobs of these apps (`nil`: all), longest due first, and their number.
+package struct JobsQuery: ShardQuestion {
+    package var apps: Set<AppKey>?
+    package var limit: Int
+    package init(apps: Set<AppKey>?, limit: Int) { (self.apps, self.limit) = (apps, limit) }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<JobOverview?>) {
+        shard.answer(reply, shard.overview(of: apps, limit: limit))
     }
 }

@@ -1,5 +1,5 @@
 internal import Structures
-internal import Wire
+package import Wire
 
 private final class TaskScan {
     var left: [StoreKey]
@@ -22,12 +22,12 @@ private final class Sweep {
     var ended = 0
     var outstanding = 1
     var hasFailed = false
-    let origin: Origin
-    init(origin: Origin) { self.origin = origin }
+    let reply: ShardReply<Int?>
+    init(_ reply: ShardReply<Int?>) { self.reply = reply }
 }
 
 extension Shard {
-    private mutating func scan(_ scan: TaskScan) {
+    fileprivate mutating func scan(_ scan: TaskScan) {
         guard !scan.left.isEmpty else {
             scan.finish(&self, .whole)
             return
@@ -52,46 +52,23 @@ extension Shard {
         }
     }
 
-    private static func partitions(_ task: TaskID, _ share: LoopShare, _ tables: [StoreKey.Table]) -> [StoreKey] {
+    fileprivate static func partitions(_ task: TaskID, _ share: LoopShare, _ tables: [StoreKey.Table]) -> [StoreKey] {
         share.buckets.flatMap { bucket in tables.map { StoreKey(bucket, $0, task) } }
     }
 
-    // MARK: Totals of a task
-
-    mutating func totals(of task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
-        guard task.hasLedger else {
-            singleTotals(of: task, app, origin)
-            return
-        }
-        let gathering = TotalsGathering()
-        scan(
-            TaskScan(
-                Self.partitions(task, share, [.taskMessage, .taskEvent]),
-                visit: { shard, rows in
-                    for stored in rows {
-                        if stored.key.table == .taskMessage, let row = LedgerRow(stored.bytes) {
-                            if row.app == app { gathering.take(row, stored.key) }
-                        } else if let row = TaskEventRow(stored.bytes) {
-                            gathering.take(row, stored.key)
-                        } else {
-                            shard.damaged(stored.key)
-                        }
-                    }
-                },
-                finish: { shard, reading in
-                    shard.answer(origin, reading == .whole ? .totals(gathering.sum()) : .busy)
-                }))
-    }
+    // MARK: Totals of a single push
 
     /// Answers with the totals of a single push from its message's trace or, while it is pending, from its rows.
-    private mutating func singleTotals(of task: TaskID, _ app: AppKey, _ origin: Origin) {
-        withSingleTask(task, app, origin) { shard, row in
+    fileprivate mutating func singleTotals(
+        of task: TaskID, _ app: AppKey, _ reply: ShardReply<Found<TaskTotals>>
+    ) {
+        withSingleTask(task, app, reply) { shard, row in
             shard.readTrace(row.message, bucket: task.home) { shard, found in
                 let trace: TraceRow
                 switch found {
                 case .found(let row): trace = row
-                case .absent: return shard.pendingTotals(row, origin)
-                case .unreadable: return shard.answer(origin, .busy)
+                case .absent: return shard.pendingTotals(row, reply)
+                case .unreadable: return shard.answerBusy(reply)
                 }
                 var totals = TaskTotals()
                 totals.accepted = 1
@@ -110,45 +87,45 @@ extension Shard {
                 totals.all.received = isAcked || isOpened ? 1 : 0
                 (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
                 shard.answerSingle(
-                    totals, of: row.message, steps: trace.steps, isVendor: wasAlerted, origin)
+                    totals, of: row.message, steps: trace.steps, isVendor: wasAlerted, reply)
             }
         }
     }
 
     private mutating func answerSingle(
-        _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool, _ origin: Origin
+        _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool,
+        _ reply: ShardReply<Found<TaskTotals>>
     ) {
         lateEvents(of: message) { shard, late, reading in
-            guard reading == .whole else { return shard.answer(origin, .busy) }
+            guard reading == .whole else { return shard.answerBusy(reply) }
             var totals = totals
             totals.takeReported(
                 steps + late, isVendor: isVendor || late.contains { $0.event == .vendorAccepted })
-            shard.answer(origin, .totals(totals))
+            shard.answer(reply, .found(totals))
         }
     }
 
-    /// Continues with the row of a single push, or answers `.unknown` or `.busy`.
-    private mutating func withSingleTask(
-        _ task: TaskID, _ app: AppKey, _ origin: Origin, completion: @escaping (inout Shard, PushRow) -> Void
+    /// Continues with the row of a single push, or answers `absent` or busy.
+    mutating func withSingleTask<Value>(
+        _ task: TaskID, _ app: AppKey, _ reply: ShardReply<Found<Value>>,
+        completion: @escaping (inout Shard, PushRow) -> Void
     ) {
         findSingle(task, in: task.home) { shard, found in
             switch found {
-            case .unreadable: shard.answer(origin, .busy)
-            case .absent: shard.answer(origin, .unknown)
-            case .found(let row):
-                guard row.app == app else { return shard.answer(origin, .unknown) }
-                completion(&shard, row)
+            case .unreadable: shard.answerBusy(reply)
+            case .found(let row) where row.app == app: completion(&shard, row)
+            case .found, .absent: shard.answer(reply, .absent)
             }
         }
     }
 
     /// Answers with the totals of a pending single push, from its job's row or its own.
-    private mutating func pendingTotals(_ row: PushRow, _ origin: Origin) {
+    private mutating func pendingTotals(_ row: PushRow, _ reply: ShardReply<Found<TaskTotals>>) {
         findJob(row.message) { shard, found in
             var totals = TaskTotals()
             totals.accepted = 1
             switch found {
-            case .unreadable: return shard.answer(origin, .busy)
+            case .unreadable: return shard.answerBusy(reply)
             case .absent: break
             case .found(let job):
                 let found = shard.jobs.at(job).value.row
@@ -158,46 +135,26 @@ extension Shard {
                     wasAlerted: found.alertedAt > 0)
                 // A receipt may arrive before the sender's result.
                 return shard.answerSingle(
-                    totals, of: row.message, steps: found.steps, isVendor: found.attempts > 0, origin)
+                    totals, of: row.message, steps: found.steps, isVendor: found.attempts > 0, reply)
             }
-            guard let bucket = row.message.bucket else { return shard.answer(origin, .unknown) }
+            guard let bucket = row.message.bucket else { return shard.answer(reply, .absent) }
             shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, found in
                 var facts: MessageFacts?
                 switch found {
-                case .unreadable: return shard.answer(origin, .busy)
+                case .unreadable: return shard.answerBusy(reply)
                 case .absent: break
                 case .found(let stored):
                     facts = MessageRow(stored.bytes)?.facts(cid: row.cid, table: row.table, item: row.item)
                 }
                 totals.takeOut(wasSent: facts.map { !$0.flags.contains(.offline) } ?? false, wasAlerted: false)
-                shard.answerSingle(totals, of: row.message, steps: [], isVendor: false, origin)
+                shard.answerSingle(totals, of: row.message, steps: [], isVendor: false, reply)
             }
         }
     }
 
     // MARK: Stop
 
-    mutating func sweep(_ task: TaskID, _ app: AppKey, _ share: LoopShare, _ origin: Origin) {
-        // Longer than a message of the task can wait in a mailbox or for a device's record.
-        tasks.stop(task, until: now + 24 * 3_600_000)
-        closeBroadcast(task, app, .revoked)
-        let sweep = Sweep(origin: origin)
-        scan(
-            TaskScan(
-                Self.partitions(task, share, [.taskMessage]),
-                visit: { shard, rows in
-                    for stored in rows {
-                        guard let row = LedgerRow(stored.bytes), row.state == nil, row.app == app else { continue }
-                        shard.endSwept(row, stored.key, sweep)
-                    }
-                },
-                finish: { shard, reading in
-                    if reading == .unreadable { sweep.hasFailed = true }
-                    shard.swept(sweep)
-                }))
-    }
-
-    private mutating func endSwept(_ row: LedgerRow, _ key: StoreKey, _ sweep: Sweep) {
+    fileprivate mutating func endSwept(_ row: LedgerRow, _ key: StoreKey, _ sweep: Sweep) {
         sweep.outstanding += 1
         let id = MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item)
         endPendingOfDevice(id, row.cid, row.table, row.item, reason: "stopped") { shard, ended in
@@ -210,10 +167,10 @@ extension Shard {
         }
     }
 
-    private mutating func swept(_ sweep: Sweep) {
+    fileprivate mutating func swept(_ sweep: Sweep) {
         sweep.outstanding -= 1
         guard sweep.outstanding == 0 else { return }
-        answer(sweep.origin, sweep.hasFailed ? .busy : .swept(sweep.ended))
+        if sweep.hasFailed { answerBusy(sweep.reply) } else { answer(sweep.reply, sweep.ended) }
     }
 
     /// Ends a message of any device in that device's turn; see `endPending`.
@@ -236,30 +193,88 @@ extension Shard {
             }
         }
     }
+}
 
-    mutating func stopSingle(_ task: TaskID, _ app: AppKey, _ origin: Origin) {
-        withSingleTask(task, app, origin) { shard, row in
+/// Asks for the totals of a task's messages in these buckets.
+package struct TaskTotalsQuery: ShardQuestion {
+    package var task: TaskID
+    package var app: AppKey
+    package var share: LoopShare
+    package init(_ task: TaskID, _ app: AppKey, _ share: LoopShare) {
+        (self.task, self.app, self.share) = (task, app, share)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<TaskTotals>>) {
+        guard task.hasLedger else { return shard.singleTotals(of: task, app, reply) }
+        let gathering = TotalsGathering()
+        shard.scan(
+            TaskScan(
+                Shard.partitions(task, share, [.taskMessage, .taskEvent]),
+                visit: { shard, rows in
+                    for stored in rows {
+                        if stored.key.table == .taskMessage, let row = LedgerRow(stored.bytes) {
+                            if row.app == app { gathering.take(row, stored.key) }
+                        } else if let row = TaskEventRow(stored.bytes) {
+                            gathering.take(row, stored.key)
+                        } else {
+                            shard.damaged(stored.key)
+                        }
+                    }
+                },
+                finish: { shard, reading in
+                    guard reading == .whole else { return shard.answerBusy(reply) }
+                    shard.answer(reply, .found(gathering.sum()))
+                }))
+    }
+}
+
+/// Ends every pending message of a task in these buckets, and refuses later ones.
+///
+/// The answer is the number of ended messages; `nil` if the sweep must be repeated.
+package struct SweepTask: ShardQuestion {
+    package var task: TaskID
+    package var app: AppKey
+    package var share: LoopShare
+    package init(_ task: TaskID, _ app: AppKey, _ share: LoopShare) {
+        (self.task, self.app, self.share) = (task, app, share)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Int?>) {
+        // Longer than a message of the task can wait in a mailbox or for a device's record.
+        shard.tasks.stop(task, until: shard.now + 24 * 3_600_000)
+        shard.closeBroadcast(task, app, .revoked)
+        let sweep = Sweep(reply)
+        shard.scan(
+            TaskScan(
+                Shard.partitions(task, share, [.taskMessage]),
+                visit: { shard, rows in
+                    for stored in rows {
+                        guard let row = LedgerRow(stored.bytes), row.state == nil, row.app == app else { continue }
+                        shard.endSwept(row, stored.key, sweep)
+                    }
+                },
+                finish: { shard, reading in
+                    if reading == .unreadable { sweep.hasFailed = true }
+                    shard.swept(sweep)
+                }))
+    }
+}
+
+/// Ends the pending message of a single push; the answer is the number of ended messages.
+package struct StopSingle: ShardQuestion {
+    package var task: TaskID
+    package var app: AppKey
+    package init(_ task: TaskID, _ app: AppKey) { (self.task, self.app) = (task, app) }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<Int>>) {
+        shard.withSingleTask(task, app, reply) { shard, row in
             shard.endPendingOfDevice(row.message, row.cid, row.table, row.item, reason: "stopped") { shard, ended in
-                shard.answer(origin, Self.swept(ended))
+                switch ended {
+                case .found: shard.answer(reply, .found(1))
+                case .absent: shard.answer(reply, .found(0))
+                case .unreadable: shard.answerBusy(reply)
+                }
             }
         }
-    }
-
-    static func swept(_ ended: Found<Bool>) -> TaskAnswer {
-        switch ended {
-        case .found: .swept(1)
-        case .absent: .swept(0)
-        case .unreadable: .busy
-        }
-    }
-
-    // MARK: Devices
-
-    func onlineCounts() -> [AppKey: Int] {
-        var counts: [AppKey: Int] = [:]
-        for (index, app) in apps.entries.enumerated() where sessions.count(ofApp: index) > 0 {
-            counts[app.key] = sessions.count(ofApp: index)
-        }
-        return counts
     }
 }

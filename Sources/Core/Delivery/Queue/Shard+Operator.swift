@@ -10,28 +10,7 @@ private final class ChangeUnderWay {
 extension Shard {
     private static var changePageRowCount: Int { 128 }
 
-    mutating func change(_ place: DeviceAddress, _ change: DeviceChange, _ origin: Origin) {
-        let work = ChangeUnderWay(change)
-        withDevice(place, origin) { shard, slot in
-            if change == .disconnect {
-                if shard.devices.at(slot).value.isConnected {
-                    work.result.count = 1
-                    shard.close(slot, .goodbye, "an operator ended the session")
-                }
-                return shard.answer(origin, .inspected(.changed(work.result)))
-            }
-            guard shard.store.acceptsWrites else { return shard.answer(origin, .busy) }
-            shard.whileBusy(slot) { shard, done in
-                shard.changePage(work, slot, table: .message, from: 0, completion: done)
-            } then: { shard, reading in
-                // Completed changes remain. The caller may repeat the command.
-                shard.answer(origin, reading == .whole ? .inspected(.changed(work.result)) : .busy)
-                shard.pump(slot)
-            }
-        }
-    }
-
-    private mutating func changePage(
+    fileprivate mutating func changePage(
         _ work: ChangeUnderWay, _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
     ) {
@@ -82,5 +61,33 @@ extension Shard {
         writeJob(job)
         placeJob(job)
         result.count += 1
+    }
+}
+
+/// Carries out an operator's command for one device.
+package struct ChangeDevice: ShardQuestion {
+    package var device: DeviceAddress
+    package var change: DeviceChange
+    package init(_ device: DeviceAddress, _ change: DeviceChange) { (self.device, self.change) = (device, change) }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Found<DeviceChangeResult>>) {
+        let work = ChangeUnderWay(change)
+        shard.withDevice(device, reply) { shard, slot in
+            if change == .disconnect {
+                if shard.devices.at(slot).value.isConnected {
+                    work.result.count = 1
+                    shard.close(slot, .goodbye, "an operator ended the session")
+                }
+                return shard.answer(reply, .found(work.result))
+            }
+            guard shard.store.acceptsWrites else { return shard.answerBusy(reply) }
+            shard.whileBusy(slot) { shard, done in
+                shard.changePage(work, slot, table: .message, from: 0, completion: done)
+            } then: { shard, reading in
+                // Completed changes remain. The caller may repeat the command.
+                if reading == .whole { shard.answer(reply, .found(work.result)) } else { shard.answerBusy(reply) }
+                shard.pump(slot)
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 // alarm repeats the procedure.
 
 internal import Structures
-internal import Wire
+package import Wire
 
 extension Shard {
     static func isFirstAck(_ state: FinalState) -> Bool {
@@ -35,7 +35,7 @@ extension Shard {
         firstAckAlarmFired(stored.key)
     }
 
-    private func isUnsettled(_ row: LedgerRow, wakeAt: GatewayTime) -> Bool {
+    fileprivate func isUnsettled(_ row: LedgerRow, wakeAt: GatewayTime) -> Bool {
         row.flags.contains(.firstAck) && wakeAt < row.acceptedAt + limits.reportRetention
     }
 
@@ -68,79 +68,102 @@ extension Shard {
             bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest)
         whenDurable(.firstAck(FirstAck(task: command.task, app: row.app, message: message)))
     }
+}
 
-    // MARK: The gateway's requests
+/// Stores the devices of a task before any of them gets its message; `ReadTargets` returns them.
+///
+/// `false`: the devices are not stored.
+package struct KeepSiblings: ShardQuestion {
+    package var task: TaskID
+    package var devices: [DeviceID]
+    package init(_ task: TaskID, _ devices: [DeviceID]) { (self.task, self.devices) = (task, devices) }
 
-    /// Stores the devices of a task before any of them gets its message.
-    mutating func keepSiblings(_ task: TaskID, _ siblings: [DeviceID], _ origin: Origin) {
-        guard store.acceptsWrites else { return answer(origin, .busy) }
-        guard siblings.count <= TaskBounds.targetsOfARow else { return answer(origin, .tooLarge) }
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Bool>) {
+        guard shard.store.acceptsWrites else { return shard.answerBusy(reply) }
+        guard devices.count <= TaskBounds.targetsOfARow else { return shard.answer(reply, false) }
         let key = StoreKey(task.home, .taskTargets, task)
         // A call that is repeated after a crash keeps the devices of the first call.
-        lookUp(key) { shard, found in
+        shard.lookUp(key) { shard, found in
             switch found {
-            case .unreadable: return shard.answer(origin, .busy)
-            case .found: return shard.answer(origin, .done)
+            case .unreadable: return shard.answerBusy(reply)
+            case .found: return shard.answer(reply, true)
             case .absent: break
             }
             shard.inBatch(in: task.home) { shard in
                 shard.store.putRow(
                     key, wakeAt: shard.now + shard.limits.reportRetention, prior: .none,
-                    byteCount: TargetsRow.byteCount(siblings)
-                ) { TargetsRow.write(siblings, into: $0) }
+                    byteCount: TargetsRow.byteCount(devices)
+                ) { TargetsRow.write(devices, into: $0) }
             }
-            shard.answer(origin, .done)
+            shard.answer(reply, true)
         }
     }
+}
 
-    /// Ends one device's pending message of a task, and refuses a message that arrives later.
-    mutating func endSibling(
-        _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
-    ) {
+/// Ends one device's pending message of a task because another device acked first, and refuses a message that arrives later.
+///
+/// The answer is the number of ended messages; `nil`: not known.
+package struct EndSibling: ShardQuestion {
+    package var task: TaskID
+    package var device: DeviceAddress
+    package var digest: UInt64
+    package init(_ task: TaskID, _ device: DeviceAddress, digest: UInt64) {
+        (self.task, self.device, self.digest) = (task, device, digest)
+    }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Int?>) {
         // Longer than a message of the task can wait in a mailbox or for a device's record.
-        if !isPlanted(.siblingLetIn) { tasks.stop(task, until: now + limits.taskPatience) }
-        let key = StoreKey(bucket, .taskMessage, task, item: digest)
-        lookUp(key) { shard, found in
+        if !shard.isPlanted(.siblingLetIn) { shard.tasks.stop(task, until: shard.now + shard.limits.taskPatience) }
+        let key = StoreKey(device.bucket, .taskMessage, task, item: digest)
+        shard.lookUp(key) { shard, found in
             let stored: FoundRow
             switch found {
-            case .unreadable: return shard.answer(origin, .busy)
-            case .absent: return shard.answer(origin, .swept(0))
+            case .unreadable: return shard.answerBusy(reply)
+            case .absent: return shard.answer(reply, 0)
             case .found(let row): stored = row
             }
-            guard let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid, row.state == nil,
+            guard let row = LedgerRow(stored.bytes), row.app == device.app, row.cid == device.cid, row.state == nil,
                 !shard.isPlanted(.siblingStays)
-            else {
-                return shard.answer(origin, .swept(0))
-            }
-            let id = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
-            shard.endPendingOfDevice(id, row.cid, row.table, row.item, reason: "firstAckWins") {
-                shard, ended in
-                shard.answer(origin, Self.swept(ended))
+            else { return shard.answer(reply, 0) }
+            let id = MessageID(bucket: device.bucket, acceptedAt: row.acceptedAt, digest: digest)
+            shard.endPendingOfDevice(id, row.cid, row.table, row.item, reason: "firstAckWins") { shard, ended in
+                switch ended {
+                case .found: shard.answer(reply, 1)
+                case .absent: shard.answer(reply, 0)
+                case .unreadable: shard.answerBusy(reply)
+                }
             }
         }
     }
+}
 
-    /// Settles a first ack whose siblings have ended; the row's alarm is again the end of report retention.
-    mutating func settleFirstAck(_ first: FirstAck, _ origin: Origin) {
-        guard let bucket = first.message.bucket else { return answer(origin, .unknown) }
+/// Settles a first ack whose siblings have ended; the row's alarm is again the end of report retention.
+///
+/// `false`: the row is unknown, or the question must be repeated.
+package struct SettleFirstAck: ShardQuestion {
+    package var first: FirstAck
+    package init(_ first: FirstAck) { self.first = first }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<Bool>) {
+        guard let bucket = first.message.bucket else { return shard.answer(reply, false) }
         let key = StoreKey(bucket, .taskMessage, first.task, item: first.message.low)
-        lookUp(key) { shard, found in
+        shard.lookUp(key) { shard, found in
             let stored: FoundRow
             switch found {
-            case .unreadable: return shard.answer(origin, .busy)
-            case .absent: return shard.answer(origin, .unknown)
+            case .unreadable: return shard.answerBusy(reply)
+            case .absent: return shard.answer(reply, false)
             case .found(let row): stored = row
             }
-            guard let row = LedgerRow(stored.bytes) else { return shard.answer(origin, .unknown) }
+            guard let row = LedgerRow(stored.bytes) else { return shard.answer(reply, false) }
             let wakeAt = stored.wakeAt
-            guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(origin, .done) }
+            guard shard.isUnsettled(row, wakeAt: wakeAt) else { return shard.answer(reply, true) }
             shard.inBatch(in: bucket) { shard in
                 shard.store.putRow(
                     key, wakeAt: row.acceptedAt + shard.limits.reportRetention, prior: .maybe(wakeAt: wakeAt),
                     byteCount: row.byteCount
                 ) { row.write(into: $0) }
             }
-            shard.answer(origin, .done)
+            shard.answer(reply, true)
         }
     }
 }

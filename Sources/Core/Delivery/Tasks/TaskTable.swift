@@ -7,7 +7,7 @@ internal import Wire
 struct RunningCall {
     var digest: UInt64
     var task: TaskID
-    var waiting: [Origin] = []
+    var waiting: [ShardReply<CallStart>] = []
     var since: GatewayTime = 0
 }
 
@@ -97,7 +97,7 @@ struct TaskTable: ~Copyable {
     }
 
     /// Returns the next call whose runner timed out, with the repetition that runs it from now on.
-    mutating func popOverdue(_ now: GatewayTime) -> (key: CallKey, digest: UInt64, runner: Origin)? {
+    mutating func popOverdue(_ now: GatewayTime) -> (key: CallKey, digest: UInt64, runner: ShardReply<CallStart>)? {
         while let first = overdue.first, first.at <= now {
             _ = overdue.popFirst()
             guard var call = calls[first.key], call.since + Self.runnerMilliseconds <= now else { continue }
@@ -117,12 +117,12 @@ struct TaskTable: ~Copyable {
         return nil
     }
 
-    mutating func dropCalls() -> [Origin] {
+    mutating func dropCalls() -> [ShardReply<CallStart>] {
         defer { calls.removeAll() }
         return calls.values.flatMap(\.waiting)
     }
 
-    mutating func wait(for key: CallKey, _ origin: Origin) { calls[key]?.waiting.append(origin) }
+    mutating func wait(for key: CallKey, _ reply: ShardReply<CallStart>) { calls[key]?.waiting.append(reply) }
     mutating func rename(_ key: CallKey, _ task: TaskID) { calls[key]?.task = task }
     @discardableResult
     mutating func end(_ key: CallKey) -> RunningCall? { calls.removeValue(forKey: key) }

@@ -1,4 +1,4 @@
-// Tasks: rows, commands and answers. See docs/build/Tasks.md.
+// Tasks and their reports. See docs/build/Tasks.md.
 
 package import Wire
 
@@ -72,54 +72,6 @@ package struct LoopShare: Sendable, Equatable, Codable {
     }
 }
 
-/// A command to the shard that owns a task's home bucket, or to all shards.
-package enum TaskCommand: Sendable {
-    /// Write a new task, once per request key ((0, 0): always).
-    case create(TaskRecord, requestKey: (UInt64, UInt64), requestDigest: UInt64)
-    case load(TaskID, AppKey)
-    /// Move a task to its next state; the answer to an impossible change is the current state.
-    case change(TaskID, AppKey, TaskChange)
-    case park(TaskID, AppKey, [DeviceID])
-    case targets(TaskID, from: UInt64)
-    case scan(BroadcastScan)
-    /// Record the position of a broadcast's scan; `Bucket.count` means completed.
-    case advance(TaskID, AppKey, position: Int, during: TaskState)
-    /// End every pending message of a task in these buckets, and refuse later ones.
-    case sweep(TaskID, AppKey, LoopShare)
-    case totals(TaskID, AppKey, LoopShare)
-    case day(AppKey, day: UInt32)
-    /// Return this shard's counters of days that may be folded; `busy` if the caller's day has not begun here.
-    ///
-    /// Such a shard may still count for a day that the caller would fold.
-    case foldable(today: UInt32)
-    /// Delete the counters rows of folded days from these buckets.
-    ///
-    /// With `isCounted` the shard of bucket 0 counts these days from now on, and all other shards drop their counters of them. A
-    /// shard in a cluster may have started with or without the folded sums, so days would otherwise count twice or not at all.
-    case removeCounters([CounterDay], LoopShare, isCounted: Bool)
-    case online
-    case stopSingle(TaskID, AppKey)
-    /// Store the devices of a task with `firstAckWins`; `targets` returns them.
-    case keepSiblings(TaskID, [DeviceID])
-    /// End the task's pending message for one device because another device acked first.
-    case endSibling(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
-    /// Record that the siblings of this message have ended.
-    case settleFirstAck(FirstAck)
-    /// Begin a call to several devices, durably and once; repetitions get the same ids.
-    case begin(CallKey, digest: UInt64, TaskID, [DeviceID])
-    /// End a call with its outcomes, or as unfinished (`nil`); its repetitions get the answer.
-    case end(CallKey, [PublishOutcome]?)
-    case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
-    case group(bucket: Bucket, owner: (UInt64, UInt64))
-    /// Run an operator's query or command, which need not concern a task.
-    case inspect(Inspection)
-    case feed(FeedCommand)
-    /// Return the live broadcasts of the logs in these buckets, for a shard that starts elsewhere, in pieces.
-    case liveBroadcasts(LoopShare, BroadcastPiece)
-    /// Return only the heads of these logs, as `liveBroadcasts`.
-    case broadcastHeads(LoopShare)
-}
-
 /// A device's ack of a message of a task with `firstAckWins`.
 package struct FirstAck: Sendable, Equatable, Codable {
     package var task: TaskID
@@ -130,12 +82,23 @@ package struct FirstAck: Sendable, Equatable, Codable {
     }
 }
 
-/// The digest of a request: (app, endpoint, request id).
+/// The digest of a request: (app, endpoint, request id); `none` for a request without an id.
 package struct CallKey: Hashable, Sendable, Codable {
     package var high: UInt64
     package var low: UInt64
     package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+    package static let none = CallKey(high: 0, low: 0)
     package var bucket: Bucket { Bucket(digest: high) }
+}
+
+/// The place of the rows that list a group's tasks.
+package struct GroupPlace: Sendable, Hashable, Codable {
+    package var bucket: Bucket
+    package var high: UInt64
+    package var low: UInt64
+    package init(bucket: Bucket, owner: (high: UInt64, low: UInt64)) {
+        (self.bucket, high, low) = (bucket, owner.high, owner.low)
+    }
 }
 
 package enum TaskChange: UInt8, Sendable, Codable {
@@ -151,42 +114,6 @@ package enum TaskChange: UInt8, Sendable, Codable {
     case sent
     /// Ending → ended.
     case ended
-}
-
-package enum TaskAnswer: Sendable, Codable {
-    case created(TaskID, isRepeat: Bool)
-    /// The request id was used with another body.
-    case conflict
-    case unknown
-    /// Nothing changed; the caller repeats the command.
-    case busy
-    case record(TaskRecord)
-    /// The task's state does not allow the command.
-    case refused(TaskState)
-    case parked
-    /// `next`: the start of the next page; `nil` after the last.
-    case targets([DeviceID], next: UInt64?)
-    /// The number of ended messages.
-    case swept(Int)
-    /// The number of jobs made or messages ended, and the devices for a fan-out.
-    case scanned(Int, [DeviceID])
-    /// The app has reached its limit of live broadcasts.
-    case full
-    /// The row would exceed the store's limit.
-    case tooLarge
-    case totals(TaskTotals)
-    case day(DayTotals)
-    case foldable([CountersRow])
-    case online([AppKey: Int])
-    case begun(TaskID, [DeviceID])
-    /// The call was already answered.
-    case ended(TaskID, [PublishOutcome])
-    case done
-    case group([TaskID])
-    /// `next`: the start of the next piece; `nil` after the last.
-    case liveBroadcasts([AppBroadcasts], next: BroadcastPlace? = nil)
-    case inspected(InspectionAnswer)
-    case feed(FeedAnswer)
 }
 
 /// The outcomes of a task's messages, or of some of them, as sums over rows.

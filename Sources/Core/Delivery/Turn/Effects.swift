@@ -34,12 +34,13 @@ package enum Effect {
     indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
     indirect case receiptAnswered(Origin, ReceiptAnswer)
-    indirect case task(Origin, TaskAnswer)
+    /// The answer to a `ShardQuestion`, of its `Answer` type; `nil`: nothing changed, and the caller must retry.
+    indirect case answered(Origin, (any Codable & Sendable)?)
     /// A task is due, or was found incomplete after a restart; the gateway continues it.
     indirect case taskDue(TaskRecord)
     /// A broadcast is durable; the gateway calls `Shard.launch` on every loop, in the order of the broadcasts' numbers.
     indirect case launched(TaskRecord)
-    /// A first ack is durable; the gateway ends the sibling messages, then sends `TaskCommand.settleFirstAck`.
+    /// A first ack is durable; the gateway ends the sibling messages, then asks `SettleFirstAck`.
     indirect case firstAck(FirstAck)
     /// A device's tokens changed durably; the gateway updates the tokens' rows (`DirectoryOperation.Work.tokens`).
     indirect case tokens(TokenNews)

@@ -8,13 +8,14 @@ package enum Found<Value> {
     /// The item could not be read and nothing has changed; the caller retries later.
     case unreadable
 
-    package var isAbsent: Bool {
-        switch self {
-        case .absent: true
-        case .found, .unreadable: false
-        }
-    }
+    package var isAbsent: Bool { if case .absent = self { true } else { false } }
+
+    package var value: Value? { if case .found(let value) = self { value } else { nil } }
 }
+
+extension Found: Sendable where Value: Sendable {}
+extension Found: Encodable where Value: Encodable {}
+extension Found: Decodable where Value: Decodable {}
 
 /// A row from a look-up; its bytes are valid until the next call into the shard.
 struct FoundRow {

@@ -10,7 +10,7 @@ struct PendingEffect {
         indirect case updated(SessionRef, UpdateResult)
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
-        indirect case taskAnswer(Origin, TaskAnswer)
+        indirect case answer(Origin, (any Codable & Sendable)?)
         /// Send a device's status, a message's trace or the answer to a receipt.
         indirect case told(Effect)
         /// A session's report, or its frame behind a report.

@@ -16,8 +16,8 @@ extension Shard {
         begin(now)
         core.isAbandoned = true
         while let effect = outbox.popWaiting() { refuse(effect) }
-        for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
-        for origin in feeds.dropWaiters() { outbox.send(.task(origin, .busy)) }
+        for reply in tasks.dropCalls() { outbox.send(.answered(reply.origin, nil)) }
+        for reply in feeds.dropWaiters() { outbox.send(.answered(reply.origin, nil)) }
         refuseWaitingCommands()
         // A failed read ends most steps. Another read that a step starts fails, too.
         while !core.continuations.isEmpty || !core.slices.isEmpty || searches.hasMemorySearches {
@@ -81,8 +81,7 @@ extension Shard {
         case .settled(let origin, let verdicts):
             let busy = verdicts.map { ResultVerdict(job: $0.job, verdict: .storeFailed) }
             return (.settled(origin, busy), origin, .settled(.none, verdicts))
-        case .taskAnswer(let origin, let answer):
-            return (.task(origin, .busy), origin, .taskAnswer(.none, answer))
+        case .answer(let origin, let answer): return (.answered(origin, nil), origin, .answer(.none, answer))
         case .directoryReply(let origin, let reply):
             return (.directoryAnswered(origin, .failed), origin, .directoryReply(.none, reply))
         case .told(.deviceStatus(let origin, let cid, let answer)):

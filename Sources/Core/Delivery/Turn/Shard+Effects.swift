@@ -20,8 +20,4 @@ extension Shard {
     mutating func reply(_ origin: Origin, _ reply: DirectoryReply) {
         whenDurable(.directoryReply(origin, reply))
     }
-
-    mutating func answer(_ origin: Origin, _ answer: TaskAnswer) {
-        whenDurable(.taskAnswer(origin, answer))
-    }
 }

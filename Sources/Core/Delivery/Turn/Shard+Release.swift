@@ -28,7 +28,7 @@ extension Shard {
             for job in still { numbers[job.channel].leasesGiven &+= 1 }
             outbox.send(.leased(origin, still))
         case .settled(let origin, let verdicts): outbox.send(.settled(origin, verdicts))
-        case .taskAnswer(let origin, let answer): outbox.send(.task(origin, answer))
+        case .answer(let origin, let answer): outbox.send(.answered(origin, answer))
         case .told(let effect): outbox.send(effect)
         case .reported(let session, let sign): reportsDurable(session, sign)
         case .taskDue(let record): outbox.send(.taskDue(record))

@@ -61,7 +61,7 @@ extension LinkClose: LinkForm {}
 /// The supported versions of the link protocol: the current one and, from the second release on, the previous one.
 struct LinkVersions: Equatable, Sendable {
     /// Incremented with each release that changes the link protocol.
-    static let current = LinkVersions(version: 2, lowest: 2)
+    static let current = LinkVersions(version: 3, lowest: 3)
 
     var version: Int
     var lowest: Int

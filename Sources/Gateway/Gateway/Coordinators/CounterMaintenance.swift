@@ -26,18 +26,14 @@ final class CounterMaintenance {
         nextLookAt = owner.now + Self.lookMilliseconds
         // Each loop answers once all its counts are durable.
         let today = CountersRow.day(of: owner.now)
-        owner.coordinator.askAll({ _ in .foldable(today: today) }) { [self, owner] answers in
+        owner.coordinator.collect({ _ in FoldableQuery(today: today) }) { [self, owner] parts in
             guard owner.isServing else { return }
-            take(answers, today)
+            take(parts, today)
         }
     }
 
-    private func take(_ answers: [TaskAnswer], _ today: UInt32) {
-        var parts: [[CountersRow]] = []
-        for answer in answers {
-            guard case .foldable(let rows) = answer else { return end(lookIn: Self.retryMilliseconds) }
-            parts.append(rows)
-        }
+    private func take(_ parts: [[CountersRow]]?, _ today: UInt32) {
+        guard let parts else { return end(lookIn: Self.retryMilliseconds) }
         let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
         guard !change.isEmpty else { return remove(change) }
         // The rows by bucket are removed only after their sum is durable.
@@ -52,11 +48,10 @@ final class CounterMaintenance {
         guard !change.removed.isEmpty else { return end(lookIn: delay) }
         let isCluster = owner.context.cluster != nil
         if isCluster { owner.withShard { $0.takeFold(change.days, now: owner.now) } }
-        owner.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
+        owner.coordinator.askAll({ RemoveCounters(change.removed, $0, isCounted: isCluster) }) {
             [self, owner] answers in
             guard owner.isServing else { return }
-            let isWhole = answers.allSatisfy { if case .done = $0 { true } else { false } }
-            end(lookIn: isWhole ? delay : Self.retryMilliseconds)
+            end(lookIn: answers.contains(false) ? Self.retryMilliseconds : delay)
         }
     }
 

@@ -84,7 +84,7 @@ final class FeedWebhooks {
         owner.inNextTurn { partition in
             partition.host.feeds.ask(.read(read)) { [weak self] answer in
                 guard let self, isCurrent(feed, number) else { return }
-                guard case .page(let page)? = answer else { return rest(feed) }
+                guard let page = answer?.page else { return rest(feed) }
                 guard !page.isEmpty else {
                     // An empty page before the timeout means that the feed has too many readers.
                     return owner.loop.now < asked + Self.restMilliseconds ? rest(feed) : self.read(feed, number)

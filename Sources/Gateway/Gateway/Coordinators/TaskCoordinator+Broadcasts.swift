@@ -7,17 +7,20 @@ internal import Wire
 extension TaskCoordinator {
     final class BroadcastRun {
         var record: TaskRecord
-        let purpose: BroadcastScan.Purpose
+        let purpose: ScanBroadcast.Purpose
         /// The partition that runs the scan, until its release.
         let home: Partition
         /// The scan's position, and the part of it that is stored.
         var position: Int
         var written: Int
-        let done: (Bool) -> Void
+        /// Receives whether the scan is complete.
+        let completion: (Bool) -> Void
 
-        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, of home: Partition, done: @escaping (Bool) -> Void)
-        {
-            (self.record, self.purpose, self.home, self.done) = (record, purpose, home, done)
+        init(
+            _ record: TaskRecord, _ purpose: ScanBroadcast.Purpose, of home: Partition,
+            completion: @escaping (Bool) -> Void
+        ) {
+            (self.record, self.purpose, self.home, self.completion) = (record, purpose, home, completion)
             position = record.broadcast?.position ?? 0
             written = position
         }
@@ -29,93 +32,73 @@ extension TaskCoordinator {
     static let bucketsPerWrite = 64
 
     /// Performs the work that is due for a broadcast, on behalf of its home.
-    func broadcastDue(_ record: TaskRecord, of home: Partition, done: @escaping (TaskAnswer) -> Void) {
+    func broadcastDue(_ record: TaskRecord, of home: Partition, completion: @escaping () -> Void) {
         switch record.state {
         case .open:
-            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal, of: home) { _ in done(.done) })
+            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal, of: home) { _ in completion() })
         case .ending:
-            guard record.isStreamed else { return finish(record, .ended, done) }
-            run(
-                BroadcastRun(record, .close(.expired), of: home) { [self] isWhole in
-                    guard isWhole else { return done(.busy) }
-                    finish(record, .ended, done)
-                })
+            close(record, as: .expired, of: home, isNeeded: record.isStreamed, then: .ended, completion: completion)
         case .stopping:
-            sweepBroadcast(record) { [self] answer in
-                guard case .swept = answer else { return done(.busy) }
-                guard record.isStreamed, record.broadcast?.number ?? 0 > 0 else {
-                    return finish(record, .stopped, done)
-                }
-                run(
-                    BroadcastRun(record, .close(.revoked), of: home) { [self] isWhole in
-                        guard isWhole else { return done(.busy) }
-                        finish(record, .stopped, done)
-                    })
+            sweep(record.id, record.app) { [self] count in
+                guard count != nil else { return completion() }
+                let isLaunched = record.isStreamed && record.broadcast?.number ?? 0 > 0
+                close(record, as: .revoked, of: home, isNeeded: isLaunched, then: .stopped, completion: completion)
             }
-        default: done(.done)
+        default: completion()
         }
     }
 
-    /// Records the end of a broadcast after a complete scan.
-    private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
-        ask(home: record.id, .change(record.id, record.app, change)) { [self] answer in
-            if case .record = answer {
+    /// Runs the closing scan, unless it is not needed, then records the end of the broadcast.
+    private func close(
+        _ record: TaskRecord, as state: FinalState, of home: Partition, isNeeded: Bool, then change: TaskChange,
+        completion: @escaping () -> Void
+    ) {
+        guard isNeeded else { return finish(record, change, completion: completion) }
+        run(
+            BroadcastRun(record, .close(state), of: home) { [self] isWhole in
+                if isWhole { finish(record, change, completion: completion) } else { completion() }
+            })
+    }
+
+    private func finish(_ record: TaskRecord, _ change: TaskChange, completion: @escaping () -> Void) {
+        ask(home: record.id, ChangeTask(record.id, record.app, change)) { [self] answer in
+            if answer.isChanged {
                 owner.context.tellEveryGateway(.broadcastEnded(record.id, record.app))
             }
-            done(answer)
-        }
-    }
-
-    /// Ends a broadcast's pending messages on all partitions and stops its delivery.
-    func sweepBroadcast(_ record: TaskRecord, told: @escaping (TaskAnswer) -> Void) {
-        askAll({ .sweep(record.id, record.app, $0) }) { answers in
-            var count = 0
-            for answer in answers {
-                guard case .swept(let part) = answer else { return told(.busy) }
-                count += part
-            }
-            told(.swept(count))
+            completion()
         }
     }
 
     // MARK: Steps
 
     private func run(_ run: BroadcastRun) {
-        guard mayContinue(run.home) else { return run.done(false) }
+        guard mayContinue(run.home) else { return run.completion(false) }
         guard run.position < Bucket.count else { return write(run) }
         var isPaced = run.record.broadcast?.speed ?? 0 > 0
         if case .close = run.purpose { isPaced = false }
-        if run.purpose == .enumerate, run.record.broadcast?.expiresAt ?? 0 <= owner.now { return run.done(false) }
+        if run.purpose == .enumerate, run.record.broadcast?.expiresAt ?? 0 <= owner.now { return run.completion(false) }
         let range = run.position..<min(Bucket.count, run.position + (isPaced ? 1 : Self.bucketsPerStep))
         let count = owner.partitionCount
         let loops = Set(range.map { $0 % count }).sorted()
-        let gathering = Gathering<TaskAnswer>(count: loops.count) { [self] answers in
+        let gathering = Gathering<ScanBroadcast.Step?>(count: loops.count) { [self] answers in
             stepped(run, answers, to: range.upperBound)
         }
         for loop in loops {
-            let scan = BroadcastScan(
+            let scan = ScanBroadcast(
                 record: run.record, purpose: run.purpose, buckets: range, share: LoopShare(index: loop, count: count))
-            ask(loop, .scan(scan)) { gathering.take($0) }
+            owner.ask(scan, of: loop) { gathering.take($0) }
         }
     }
 
-    private func stepped(_ run: BroadcastRun, _ answers: [TaskAnswer], to end: Int) {
-        var (count, found): (Int, [DeviceID]) = (0, [])
-        var isWhole = true
-        for answer in answers {
-            guard case .scanned(let part, let cids) = answer else {
-                isWhole = false
-                continue
-            }
-            count += part
-            found += cids
-        }
-        guard isWhole else {
+    private func stepped(_ run: BroadcastRun, _ answers: [ScanBroadcast.Step?], to end: Int) {
+        guard let steps = answers.allOrNil() else {
             // The write also checks the task's state, because the scan may be outdated.
-            return later(1_000) { [self] in write(run, then: { [self] in self.run(run) }) }
+            return later(1_000) { [self] in write(run, completion: { [self] in self.run(run) }) }
         }
+        let count = steps.reduce(0) { $0 + $1.count }
+        let found = steps.flatMap(\.devices)
         guard !found.isEmpty else { return went(run, count, to: end) }
-        guard let app = owner.registry[run.record.app] else { return run.done(false) }
+        guard let app = owner.registry[run.record.app] else { return run.completion(false) }
         var content = run.record.content
         if content.timeToLive > 0, let plan = run.record.broadcast {
             // A late step shortens the time to live, so that all messages of the broadcast expire at the same time.
@@ -130,7 +113,7 @@ extension TaskCoordinator {
             guard !outcomes.contains(where: { $0.code.isRetryable }) else {
                 return later(1_000) { [self] in self.run(run) }
             }
-            guard !outcomes.contains(where: { $0.code == .stopped }) else { return run.done(false) }
+            guard !outcomes.contains(where: { $0.code == .stopped }) else { return run.completion(false) }
             went(run, outcomes.count, to: end)
         }
     }
@@ -144,21 +127,23 @@ extension TaskCoordinator {
             if delay > 0 { later(delay) { [self] in self.run(run) } } else { self.run(run) }
         }
         guard count > 0 || end - run.written >= Self.bucketsPerWrite, end < Bucket.count else { return goOn() }
-        write(run, then: goOn)
+        write(run, completion: goOn)
     }
 
     /// Stores the scan's position; the scan ends if the task was stopped or has ended.
-    private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
-        guard mayContinue(run.home) else { return run.done(false) }
-        let place = TaskCommand.advance(
+    ///
+    /// Without `completion` the scan is complete.
+    private func write(_ run: BroadcastRun, completion: (() -> Void)? = nil) {
+        guard mayContinue(run.home) else { return run.completion(false) }
+        let place = AdvanceBroadcast(
             run.record.id, run.record.app, position: run.position, during: run.record.state)
         ask(home: run.record.id, place) { [self] answer in
             switch answer {
-            case .record:
+            case .changed:
                 run.written = run.position
-                if let goOn { goOn() } else { run.done(true) }
-            case .busy: later(1_000) { [self] in write(run, then: goOn) }
-            default: run.done(false)
+                if let completion { completion() } else { run.completion(true) }
+            case .busy: later(1_000) { [self] in write(run, completion: completion) }
+            case .refused, .unknown: run.completion(false)
             }
         }
     }

@@ -12,9 +12,9 @@ internal import Wire
 final class TaskCoordinator {
     private final class PendingList {
         var run: ListRun
-        let then: ([PublishOutcome]) -> Void
-        init(count: Int, then: @escaping ([PublishOutcome]) -> Void) {
-            (run, self.then) = (ListRun(count: count), then)
+        let completion: ([PublishOutcome]) -> Void
+        init(count: Int, completion: @escaping ([PublishOutcome]) -> Void) {
+            (run, self.completion) = (ListRun(count: count), completion)
         }
     }
 
@@ -55,20 +55,37 @@ final class TaskCoordinator {
 
     // MARK: Asking
 
-    /// Sends a command to a partition; `told` receives `.busy` if there is no answer.
-    func ask(_ partition: Int, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
-        owner.ask(command, of: partition, completion: told)
+    func ask<Request: PartitionRequest>(
+        home task: TaskID, _ request: Request, completion: @escaping (Request.Answer) -> Void
+    ) {
+        owner.ask(request, of: task.home, completion: completion)
     }
 
-    func ask(home task: TaskID, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
-        ask(task.home.loop(of: owner.partitionCount), command, told: told)
-    }
-
-    func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
+    /// Asks all partitions; the answers are in the order of the partitions.
+    func askAll<Request: PartitionRequest>(
+        _ request: (LoopShare) -> Request, completion: @escaping ([Request.Answer]) -> Void
+    ) {
         let count = owner.partitionCount
-        let gathering = Gathering(count: count, done: told)
-        for loop in 0..<count {
-            ask(loop, command(LoopShare(index: loop, count: count))) { gathering.take($0, at: loop) }
+        let gathering = Gathering(count: count, completion: completion)
+        for partition in 0..<count {
+            owner.ask(request(LoopShare(index: partition, count: count)), of: partition) {
+                gathering.take($0, at: partition)
+            }
+        }
+    }
+
+    /// Asks all partitions; `nil` if one of them did not answer.
+    func collect<Request: PartitionRequest, Part>(
+        _ request: (LoopShare) -> Request, completion: @escaping ([Part]?) -> Void
+    ) where Request.Answer == Part? {
+        askAll(request) { completion($0.allOrNil()) }
+    }
+
+    /// Sums a task's totals over all partitions; `nil` if one of them did not answer.
+    func totals(of task: TaskID, _ app: AppKey, completion: @escaping (TaskTotals?) -> Void) {
+        askAll({ TaskTotalsQuery(task, app, $0) }) { answers in
+            guard let parts = answers.map(\.value).allOrNil() else { return completion(nil) }
+            completion(parts.reduce(into: TaskTotals()) { $0.add($1) })
         }
     }
 
@@ -84,13 +101,13 @@ final class TaskCoordinator {
     }
 
     /// Returns the task's row, from this loop's cache if the task accepts targets.
-    func record(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+    func record(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<TaskRecord>) -> Void) {
         if let (record, until) = cache[task], until > owner.loop.now {
-            return told(record.app == app ? .record(record) : .unknown)
+            return completion(record.app == app ? .found(record) : .absent)
         }
-        ask(home: task, .load(task, app)) { [self] answer in
-            if case .record(let record) = answer, record.state == .open { keep(record) }
-            told(answer)
+        ask(home: task, LoadTask(task, app)) { [self] answer in
+            if let record = answer.value, record.state == .open { keep(record) }
+            completion(answer)
         }
     }
 
@@ -117,10 +134,10 @@ final class TaskCoordinator {
     }
 
     /// Sends a message to devices, with one message per partition.
-    func fanOut(_ sending: Sending, _ given: [ListTarget], then: @escaping ([PublishOutcome]) -> Void) {
-        guard !given.isEmpty else { return then([]) }
-        guard let (slot, stamp) = lists.insert(PendingList(count: given.count, then: then)) else {
-            return then(given.map { PublishOutcome(code: .busy, cid: $0.cid, task: sending.task) })
+    func fanOut(_ sending: Sending, _ given: [ListTarget], completion: @escaping ([PublishOutcome]) -> Void) {
+        guard !given.isEmpty else { return completion([]) }
+        guard let (slot, stamp) = lists.insert(PendingList(count: given.count, completion: completion)) else {
+            return completion(given.map { PublishOutcome(code: .busy, cid: $0.cid, task: sending.task) })
         }
         var targets = given
         if !sending.content.revokes.isNone {
@@ -144,66 +161,54 @@ final class TaskCoordinator {
     func answered(_ route: Route, place: Int, _ outcome: PublishOutcome) {
         guard let pending = lists[route.slot, route.stamp], pending.run.take(place, outcome) else { return }
         lists.remove(route.slot, route.stamp)
-        pending.then(pending.run.outcomes.compactMap { $0 })
+        pending.completion(pending.run.outcomes.compactMap { $0 })
     }
 
     // MARK: Stop
 
     /// Stops a task: stores the stop, so that it reaches no more devices, then ends its pending messages everywhere.
     ///
-    /// `told` receives `.swept` with the number of ended messages, or the failure.
-    func stop(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
-        if task.kind == .single { return ask(home: task, .stopSingle(task, app), told: told) }
-        ask(home: task, .change(task, app, .stop)) { [self] answer in
+    /// `completion` receives the number of ended messages.
+    func stop(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<Int>) -> Void) {
+        if task.kind == .single { return ask(home: task, StopSingle(task, app), completion: completion) }
+        let ended: (Int?) -> Void = { completion($0.map { .found($0) } ?? .unreadable) }
+        ask(home: task, ChangeTask(task, app, .stop)) { [self] answer in
             switch answer {
-            case .record(let record) where record.state == .stopping && record.broadcast != nil:
-                sweepBroadcast(record) { [self] answer in
-                    told(answer)
+            case .changed(let record) where record.state == .stopping && record.broadcast != nil:
+                sweep(task, app) { [self] count in
+                    ended(count)
                     // The home closes the broadcast only now, because messages ended by the closing scan are not in the count.
-                    guard case .swept = answer else { return }
-                    ask(home: task, .change(task, app, .swept)) { _ in }
+                    if count != nil { ask(home: task, ChangeTask(task, app, .swept)) { _ in } }
                 }
-            case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
+            case .changed(let record) where record.state == .stopping: sweepAndStop(task, app, completion: ended)
             // The task had already ended.
-            case .record, .refused: told(.swept(0))
-            case .unknown: stopWithoutRow(task, app, told: told)
-            default: told(answer)
+            case .changed, .refused: completion(.found(0))
+            case .unknown: stopWithoutRow(task, app, completion: completion)
+            case .busy: completion(.unreadable)
             }
         }
     }
 
     /// Stops a push to an alias; such a task has several devices but no row, so its messages are counted instead.
-    private func stopWithoutRow(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
-        askAll({ .totals(task, app, $0) }) { [self] answers in
-            var sum = TaskTotals()
-            for answer in answers {
-                guard case .totals(let part) = answer else { return told(.busy) }
-                sum.add(part)
-            }
-            guard sum.accepted > 0 else { return told(.unknown) }
-            askAll({ .sweep(task, app, $0) }) { answers in
-                var count = 0
-                for answer in answers {
-                    guard case .swept(let part) = answer else { return told(.busy) }
-                    count += part
-                }
-                told(.swept(count))
-            }
+    private func stopWithoutRow(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<Int>) -> Void) {
+        totals(of: task, app) { [self] totals in
+            guard let totals else { return completion(.unreadable) }
+            guard totals.accepted > 0 else { return completion(.absent) }
+            sweep(task, app) { completion($0.map { .found($0) } ?? .unreadable) }
         }
     }
 
-    private func sweep(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
+    /// Ends a task's pending messages on all partitions; `nil` if one of them must repeat it.
+    func sweep(_ task: TaskID, _ app: AppKey, completion: @escaping (Int?) -> Void) {
+        collect({ SweepTask(task, app, $0) }) { counts in completion(counts?.reduce(0, +)) }
+    }
+
+    private func sweepAndStop(_ task: TaskID, _ app: AppKey, completion: @escaping (Int?) -> Void) {
         forgetEverywhere(task)
-        askAll({ .sweep(task, app, $0) }) { [self] answers in
-            var count = 0
-            for answer in answers {
-                // The row stays in state `stopping` until all is done, and its home retries.
-                guard case .swept(let part) = answer else { return told(.busy) }
-                count += part
-            }
-            ask(home: task, .change(task, app, .stopped)) { answer in
-                if case .record = answer { told(.swept(count)) } else { told(.busy) }
-            }
+        sweep(task, app) { [self] count in
+            // The row stays in state `stopping` until all is done, and its home retries.
+            guard let count else { return completion(nil) }
+            ask(home: task, ChangeTask(task, app, .stopped)) { completion($0.isChanged ? count : nil) }
         }
     }
 
@@ -216,19 +221,19 @@ final class TaskCoordinator {
         guard !owner.context.isStopping, let app = owner.registry[first.app], let bucket = first.message.bucket else {
             return
         }
-        ask(home: first.task, .targets(first.task, from: 0)) { [self] answer in
-            guard case .targets(let cids, _) = answer else { return }
-            let targets = cids.map { app.target($0, of: first.task) }
+        ask(home: first.task, ReadTargets(first.task, from: 0)) { [self] page in
+            guard let page else { return }
+            let targets = page.devices.map { app.target($0, of: first.task) }
             let siblings = targets.filter { $0.digest != first.message.low }
-            let gathering = Gathering<TaskAnswer>(count: siblings.count) { [self] answers in
-                let isWhole = answers.allSatisfy { if case .swept = $0 { true } else { false } }
-                guard isWhole else { return }
-                ask(bucket.loop(of: owner.partitionCount), .settleFirstAck(first)) { _ in }
+            let gathering = Gathering<Int?>(count: siblings.count) { [self] answers in
+                guard answers.allOrNil() != nil else { return }
+                owner.ask(SettleFirstAck(first), of: bucket) { _ in }
             }
             for sibling in siblings {
-                let command = TaskCommand.endSibling(
-                    first.task, first.app, cid: sibling.cid, bucket: sibling.bucket, digest: sibling.digest)
-                ask(sibling.bucket.loop(of: owner.partitionCount), command) { gathering.take($0) }
+                let device = DeviceAddress(app: first.app, bucket: sibling.bucket, cid: sibling.cid)
+                owner.ask(EndSibling(first.task, device, digest: sibling.digest), of: sibling.bucket) {
+                    gathering.take($0)
+                }
             }
         }
     }
@@ -251,15 +256,15 @@ final class TaskCoordinator {
         let work = Work(task: record.id, state: record.state)
         guard !owner.context.isStopping, underWay[work] == nil else { return }
         underWay[work] = ObjectIdentifier(home)
-        let done: (TaskAnswer) -> Void = { [self] _ in
+        let completion: () -> Void = { [self] in
             // After a release, the next owner may already have restarted the work.
             if home.isServing { underWay[work] = nil }
         }
-        guard record.broadcast == nil else { return broadcastDue(record, of: home, done: done) }
+        guard record.broadcast == nil else { return broadcastDue(record, of: home, completion: completion) }
         switch record.state {
-        case .stopping: sweep(record.id, record.app, told: done)
-        case .running: sendScheduled(record, from: 0, of: home, done: done)
-        case .open, .scheduled, .stopped, .cancelled, .ending, .ended: done(.done)
+        case .stopping: sweepAndStop(record.id, record.app) { _ in completion() }
+        case .running: sendScheduled(record, from: 0, of: home, completion: completion)
+        case .open, .scheduled, .stopped, .cancelled, .ending, .ended: completion()
         }
     }
 
@@ -267,18 +272,20 @@ final class TaskCoordinator {
     ///
     /// Devices deduplicate the message, so a repeated page delivers nothing twice.
     private func sendScheduled(
-        _ record: TaskRecord, from item: UInt64, of home: Partition, done: @escaping (TaskAnswer) -> Void
+        _ record: TaskRecord, from item: UInt64, of home: Partition, completion: @escaping () -> Void
     ) {
-        guard mayContinue(home), let app = owner.registry[record.app] else { return done(.busy) }
-        ask(home: record.id, .targets(record.id, from: item)) { [self] answer in
-            guard case .targets(let cids, let next) = answer else { return done(.busy) }
+        guard mayContinue(home), let app = owner.registry[record.app] else { return completion() }
+        ask(home: record.id, ReadTargets(record.id, from: item)) { [self] page in
+            guard let page else { return completion() }
             let sending = Sending(
                 task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
                 permit: owner.permitOfKeptTask)
-            fanOut(sending, cids.map { app.target($0, of: record.id) }) { [self] outcomes in
-                guard !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
-                if let next { return sendScheduled(record, from: next, of: home, done: done) }
-                ask(home: record.id, .change(record.id, record.app, .sent), told: done)
+            fanOut(sending, page.devices.map { app.target($0, of: record.id) }) { [self] outcomes in
+                guard !outcomes.contains(where: { $0.code.isRetryable }) else { return completion() }
+                if let next = page.next {
+                    return sendScheduled(record, from: next, of: home, completion: completion)
+                }
+                ask(home: record.id, ChangeTask(record.id, record.app, .sent)) { _ in completion() }
             }
         }
     }

@@ -95,14 +95,11 @@ final class TaskMaintenance {
         // After a missing answer, for example of a busy loop, the next sample is taken after `retryDelay`.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
-        owner.coordinator.askAll({ _ in .online }) { [self, owner] answers in
-            guard owner.isServing else { return }
+        owner.coordinator.collect({ _ in OnlineQuery() }) { [self, owner] parts in
+            guard owner.isServing, let parts else { return }
             var counts: [AppKey: Int] = [:]
             for app in owner.snapshot.settings where app.isServed { counts[app.key] = 0 }
-            for answer in answers {
-                guard case .online(let part) = answer else { return }
-                counts.merge(part, uniquingKeysWith: +)
-            }
+            for part in parts { counts.merge(part, uniquingKeysWith: +) }
             asksAgainAt = 0
             let place = OnlineSeries.place(owner.now)
             for (app, count) in counts {

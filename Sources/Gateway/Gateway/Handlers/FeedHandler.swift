@@ -44,31 +44,26 @@ final class FeedHandler {
     /// Waits at the feed's home, one slice at a time.
     private func wait(
         _ read: FeedRead, until deadline: Int64, _ isCallerPresent: @escaping () -> Bool,
-        then: @escaping (FeedAnswer?) -> Void
+        completion: @escaping (FeedAnswer?) -> Void
     ) {
         let began = Int64(owner.loop.now)
         var slice = read
         slice.waitMilliseconds = min(max(0, deadline - began), Self.sliceMilliseconds)
         let asked = slice.waitMilliseconds
         ask(.read(slice)) { [self] answer in
-            guard case .page(let page)? = answer, page.items.isEmpty, page.missed == 0 else {
-                return then(answer)
-            }
+            guard answer?.page?.isEmpty ?? false else { return completion(answer) }
             let now = Int64(owner.loop.now)
             // A slice this short cannot end early. Repeating it would cause a busy loop until the deadline.
             guard asked > Self.earlyMilliseconds, now < deadline, now - began >= asked - Self.earlyMilliseconds,
                 !owner.context.isStopping,
                 isCallerPresent()
-            else { return then(answer) }
-            wait(read, until: deadline, isCallerPresent, then: then)
+            else { return completion(answer) }
+            wait(read, until: deadline, isCallerPresent, completion: completion)
         }
     }
 
-    /// Asks the feed's home; `then` receives `nil` if the home cannot answer.
-    func ask(_ command: FeedCommand, then: @escaping (FeedAnswer?) -> Void) {
-        let home = command.feed.home.loop(of: owner.partitionCount)
-        owner.campaigns.coordinator.ask(home, .feed(command)) { answer in
-            if case .feed(let answer) = answer { then(answer) } else { then(nil) }
-        }
+    /// Asks the feed's home; `completion` receives `nil` if the home cannot answer.
+    func ask(_ command: FeedCommand, completion: @escaping (FeedAnswer?) -> Void) {
+        owner.ask(command, of: command.feed.home, completion: completion)
     }
 }

@@ -35,44 +35,32 @@ final class InspectionHandler {
         }
     }
 
-    private func ask(_ bucket: Bucket, _ inspection: Inspection, told: @escaping (TaskAnswer) -> Void) {
-        coordinator.ask(bucket.loop(of: owner.partitionCount), .inspect(inspection), told: told)
-    }
-
-    /// Asks all loops; passes on their answers only if all of them could answer.
-    private func askAll(
-        _ inspection: (LoopShare) -> Inspection, _ respond: @escaping Respond,
-        told: @escaping ([InspectionAnswer]) -> Void
-    ) {
-        coordinator.askAll({ .inspect(inspection($0)) }) { answers in
-            let known = answers.compactMap { answer in
-                if case .inspected(let inspected) = answer { inspected } else { nil }
-            }
-            guard known.count == answers.count else { return respond(InspectionAnswers.unreadable) }
-            told(known)
+    /// Asks all partitions; responds with a failure if one of them did not answer.
+    private func collect<Request: PartitionRequest, Part>(
+        _ request: (LoopShare) -> Request, _ respond: @escaping Respond, completion: @escaping ([Part]) -> Void
+    ) where Request.Answer == Part? {
+        coordinator.collect(request) { parts in
+            if let parts { completion(parts) } else { respond(InspectionAnswers.unreadable) }
         }
     }
 
     // MARK: Devices
 
     private func recent(_ address: DeviceAddress, _ limit: Int, _ respond: @escaping Respond) {
-        ask(address.bucket, .recent(address, limit: limit)) { [self] answer in
+        owner.ask(RecentQuery(address, limit: limit), of: address.bucket) { [self] answer in
             switch answer {
-            case .inspected(.recent(let recent)):
-                respond(InspectionAnswers.recent(recent, of: address, registry: registry))
-            case .unknown: respond(InspectionAnswers.unknownDevice)
-            default: respond(InspectionAnswers.unreadable)
+            case .found(let recent): respond(InspectionAnswers.recent(recent, of: address, registry: registry))
+            case .absent: respond(InspectionAnswers.unknownDevice)
+            case .unreadable: respond(InspectionAnswers.unreadable)
             }
         }
     }
 
     private func devices(_ app: AppKey, _ start: DeviceCursor?, _ limit: Int, _ respond: @escaping Respond) {
         // One more than requested shows whether there is a next page.
-        let asked = min(limit + 1, Inspection.answerLimit)
-        askAll({ .devices(app, after: start, limit: asked, $0) }, respond) { answers in
-            var found: [DeviceAddress] = []
-            for case .devices(let some) in answers { found += some }
-            found.sort { DeviceCursor($0) < DeviceCursor($1) }
+        let asked = min(limit + 1, InspectionBounds.answerLimit)
+        collect({ DeviceListQuery(app, after: start, limit: asked, $0) }, respond) { parts in
+            let found = parts.flatMap { $0 }.sorted { DeviceCursor($0) < DeviceCursor($1) }
             respond(InspectionAnswers.devices(Array(found.prefix(limit)), isLast: found.count < asked))
         }
     }
@@ -80,9 +68,9 @@ final class InspectionHandler {
     private func change(
         _ address: DeviceAddress, _ change: DeviceChange, by name: String, _ respond: @escaping Respond
     ) {
-        ask(address.bucket, .change(address, change)) { [self] answer in
+        owner.ask(ChangeDevice(address, change), of: address.bucket) { [self] answer in
             switch answer {
-            case .inspected(.changed(let result)):
+            case .found(let result):
                 owner.log.write(
                     .info, .operatorChange,
                     [
@@ -90,8 +78,8 @@ final class InspectionHandler {
                         .cid: LogValue(address.cid), .detail: .text("\(change)"), .count: LogValue(result.count),
                     ])
                 respond(InspectionAnswers.changed(change, result))
-            case .unknown: respond(InspectionAnswers.unknownDevice)
-            default: respond(InspectionAnswers.unreadable)
+            case .absent: respond(InspectionAnswers.unknownDevice)
+            case .unreadable: respond(InspectionAnswers.unreadable)
             }
         }
     }
@@ -100,29 +88,19 @@ final class InspectionHandler {
 
     private func task(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
         guard task.kind != .single else { return single(task, app, respond) }
-        coordinator.ask(home: task, .load(task, app)) { [self] answer in
-            var record: TaskRecord?
-            switch answer {
-            case .record(let found): record = found
-            case .unknown: break
-            default: return respond(InspectionAnswers.unreadable)
-            }
-            coordinator.askAll({ .totals(task, app, $0) }) { [self] answers in
-                var totals = TaskTotals()
-                for answer in answers {
-                    guard case .totals(let part) = answer else { return respond(InspectionAnswers.unreadable) }
-                    totals.add(part)
-                }
-                respond(InspectionAnswers.task(task, record, totals, of: app, registry: registry))
+        coordinator.ask(home: task, LoadTask(task, app)) { [self] answer in
+            if case .unreadable = answer { return respond(InspectionAnswers.unreadable) }
+            coordinator.totals(of: task, app) { [self] totals in
+                guard let totals else { return respond(InspectionAnswers.unreadable) }
+                respond(InspectionAnswers.task(task, answer.value, totals, of: app, registry: registry))
             }
         }
     }
 
     private func single(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
-        ask(task.home, .single(task, app)) { [self] answer in
-            guard case .inspected(.single(_, let cid)) = answer, let device = registry.known(app) else {
-                if case .unknown = answer { return respond(InspectionAnswers.unknownTask) }
-                return respond(InspectionAnswers.unreadable)
+        coordinator.ask(home: task, SingleQuery(task, app)) { [self] answer in
+            guard let cid = answer.value, let device = registry.known(app) else {
+                return respond(answer.isAbsent ? InspectionAnswers.unknownTask : InspectionAnswers.unreadable)
             }
             taskMessage(task, device.address(cid), respond)
         }
@@ -146,42 +124,39 @@ final class InspectionHandler {
 
     /// Finds the tasks of the request's calls first, because refusals for devices name the task.
     private func findCalls(_ name: RequestName, _ respond: @escaping Respond) {
-        let gathering = Gathering<TaskAnswer>(count: name.calls.count) { [self] answers in
+        let gathering = Gathering<Found<TaskID>>(count: name.calls.count) { [self] answers in
             var tasks: [(name: String, task: TaskID)] = []
             for (call, answer) in zip(name.calls, answers) {
                 switch answer {
-                case .inspected(.call(let task)): tasks.append((call.name, task))
-                case .unknown: break
-                default: return respond(InspectionAnswers.unreadable)
+                case .found(let task): tasks.append((call.name, task))
+                case .absent: break
+                case .unreadable: return respond(InspectionAnswers.unreadable)
                 }
             }
             findSingles(name, tasks, respond)
         }
         for (place, call) in name.calls.enumerated() {
-            ask(call.key.bucket, .call(call.key)) { gathering.take($0, at: place) }
+            owner.ask(CallQuery(call.key), of: call.key.bucket) { gathering.take($0, at: place) }
         }
     }
 
     private func findSingles(
         _ name: RequestName, _ tasks: [(name: String, task: TaskID)], _ respond: @escaping Respond
     ) {
-        askAll({ .requests(name.app, name.singles, tasks: tasks.map(\.task), $0) }, respond) { answers in
-            var (outcomes, refusals): ([PublishOutcome], [RefusedPublish]) = ([], [])
-            for case .requests(let found, let refused) in answers {
-                outcomes += found
-                refusals += refused
-            }
-            refusals.sort { $1.time < $0.time }
-            respond(InspectionAnswers.request(name, singles: outcomes, tasks: tasks, refusals: refusals))
+        collect({ RequestQuery(name.app, name.singles, tasks: tasks.map(\.task), $0) }, respond) { parts in
+            let refusals = parts.flatMap(\.refusals).sorted { $1.time < $0.time }
+            respond(
+                InspectionAnswers.request(
+                    name, singles: parts.flatMap(\.outcomes), tasks: tasks, refusals: refusals))
         }
     }
 
     // MARK: Jobs
 
     private func jobs(_ apps: Set<AppKey>?, _ limit: Int, _ respond: @escaping Respond) {
-        askAll({ _ in .jobs(apps: apps, limit: limit) }, respond) { [self] answers in
+        collect({ _ in JobsQuery(apps: apps, limit: limit) }, respond) { [self] parts in
             var overview = JobOverview()
-            for case .jobs(let part) in answers { overview.add(part, limit: limit) }
+            for part in parts { overview.add(part, limit: limit) }
             respond(InspectionAnswers.jobs(overview, registry: registry))
         }
     }

@@ -38,15 +38,15 @@ final class TaskHandler {
         case .stop(let task, let app):
             coordinator.stop(task, app) { answer in
                 switch answer {
-                case .swept(let count): respond(CampaignAnswer.stopped(count))
-                case .unknown: respond(CampaignAnswer.unknownTask)
-                default: respond(.busy)
+                case .found(let count): respond(CampaignAnswer.stopped(count))
+                case .absent: respond(CampaignAnswer.unknownTask)
+                case .unreadable: respond(.busy)
                 }
             }
         case .schedule(let task, let app):
-            coordinator.ask(home: task, .load(task, app)) { respond(CampaignAnswer.schedule($0)) }
+            coordinator.ask(home: task, LoadTask(task, app)) { respond(CampaignAnswer.schedule($0)) }
         case .cancel(let task, let app):
-            coordinator.ask(home: task, .change(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
+            coordinator.ask(home: task, ChangeTask(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
         case .detail(let query): detail(query, respond)
         case .taskReport(let query): report(query, found: [], respond)
         case .groupReport(let query): report(query, respond)
@@ -64,17 +64,15 @@ final class TaskHandler {
 
     /// Creates a task; the permit covers the messages of a broadcast, which follow without another call.
     private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
-        let command = TaskCommand.create(
-            task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
-        coordinator.ask(home: task.record.id, command) { [self] answer in
+        let key = CallKey(high: task.requestKey.0, low: task.requestKey.1)
+        let question = CreateTask(task.record, key: key, digest: task.requestDigest)
+        coordinator.ask(home: task.record.id, question) { [self] answer in
             guard case .created(let id, _) = answer, let group = task.group else {
                 return respond(CampaignAnswer.created(answer, task, durability: durability))
             }
             // A repeated call writes the row again, because the first call may have failed before this step.
-            coordinator.ask(
-                group.bucket.loop(of: owner.partitionCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
-            ) { [self] joined in
-                guard case .done = joined else { return respond(.busy) }
+            owner.ask(JoinGroup(id, group), of: group.bucket) { [self] isJoined in
+                guard isJoined else { return respond(.busy) }
                 respond(CampaignAnswer.created(answer, task, durability: durability))
             }
         }
@@ -82,9 +80,8 @@ final class TaskHandler {
 
     private func list(_ call: ListCall, _ permit: PublishPermit, _ respond: @escaping Respond) {
         coordinator.record(call.task, call.app.key) { [self] answer in
-            guard case .record(let record) = answer else {
-                if case .unknown = answer { return respond(CampaignAnswer.unknownTask) }
-                return respond(.busy)
+            guard let record = answer.value else {
+                return respond(answer.isAbsent ? CampaignAnswer.unknownTask : .busy)
             }
             if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
             switch call.audience {
@@ -168,7 +165,7 @@ final class TaskHandler {
         _ respond: @escaping Respond
     ) {
         let part = targets[start...].prefix(TaskBounds.targetsOfARow)
-        coordinator.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [self] answer in
+        coordinator.ask(home: record.id, ParkTargets(record.id, record.app, part.map(\.cid))) { [self] answer in
             switch answer {
             case .parked where start + part.count < targets.count:
                 park(
@@ -182,7 +179,7 @@ final class TaskHandler {
                 if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
                 sendNow(all, aliases, call, record, permit, respond)
             case .unknown: respond(CampaignAnswer.unknownTask)
-            default: respond(.busy)
+            case .tooLarge, .busy: respond(.busy)
             }
         }
     }
@@ -199,13 +196,13 @@ final class TaskHandler {
     /// A call without a request id skips begin and end, because its devices deduplicate by the task.
     private func carry(
         _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
-        told: @escaping (Carried) -> Void
+        completion: @escaping (Carried) -> Void
     ) {
-        guard key != CallKey(high: 0, low: 0), targets.count <= TaskBounds.callTargets else {
-            return coordinator.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
+        guard key != .none, targets.count <= TaskBounds.callTargets else {
+            return coordinator.fanOut(sending, targets) { completion(.outcomes(sending.task, $0)) }
         }
-        let home = key.bucket.loop(of: owner.partitionCount)
-        coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [self] answer in
+        let question = BeginCall(key, digest: digest, sending.task, targets.map(\.cid))
+        owner.ask(question, of: key.bucket) { [self] answer in
             switch answer {
             case .begun(let task, let cids):
                 var (sending, targets) = (sending, targets)
@@ -220,15 +217,14 @@ final class TaskHandler {
                 }
                 sendOnce(sending, targets) { [self] outcomes in
                     let isWhole = outcomes?.contains { $0.code.isRetryable } == false
-                    coordinator.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
-                        guard let outcomes else { return told(.busy) }
-                        if case .busy = ended, isWhole { return told(.busy) }
-                        told(.outcomes(task, outcomes))
+                    owner.ask(EndCall(key, isWhole ? outcomes : nil), of: key.bucket) { isEnded in
+                        guard let outcomes, isEnded || !isWhole else { return completion(.busy) }
+                        completion(.outcomes(task, outcomes))
                     }
                 }
-            case .ended(let task, let outcomes): told(.outcomes(task, outcomes))
-            case .conflict: told(.conflict)
-            default: told(.busy)
+            case .ended(let task, let outcomes): completion(.outcomes(task, outcomes))
+            case .conflict: completion(.conflict)
+            case .tooLarge, .busy: completion(.busy)
             }
         }
     }
@@ -237,16 +233,17 @@ final class TaskHandler {
     ///
     /// If the first ack wins, the devices are stored first; `nil` if that failed.
     private func sendOnce(
-        _ given: TaskCoordinator.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
+        _ given: TaskCoordinator.Sending, _ targets: [ListTarget],
+        completion: @escaping ([PublishOutcome]?) -> Void
     ) {
         var sending = given
         // A single device needs no such rule.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
-        guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
-        coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) {
-            [self, sending] answer in
-            guard case .done = answer else { return told(nil) }
-            coordinator.fanOut(sending, targets) { told($0) }
+        guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { completion($0) } }
+        coordinator.ask(home: sending.task, KeepSiblings(sending.task, targets.map(\.cid))) {
+            [self, sending] areKept in
+            guard areKept else { return completion(nil) }
+            coordinator.fanOut(sending, targets) { completion($0) }
         }
     }
 
@@ -263,20 +260,20 @@ final class TaskHandler {
         for (place, push) in pushes.enumerated() { carry(push, permit) { gathering.take($0, at: place) } }
     }
 
-    private func carry(_ push: AliasPush, _ permit: PublishPermit, told: @escaping (CampaignAnswer.AliasResult) -> Void)
-    {
+    private func carry(
+        _ push: AliasPush, _ permit: PublishPermit, completion: @escaping (CampaignAnswer.AliasResult) -> Void
+    ) {
         aliases.resolve([push.alias], of: push.app.key) { [self] found in
-            guard let found else { return told(CampaignAnswer.busyResult) }
+            guard let found else { return completion(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
-            guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
+            guard !cids.isEmpty else { return completion(CampaignAnswer.unknownAlias(push.alias.text)) }
             carry(push, to: cids, key: push.key, permit) { [self] result in
-                guard case .conflict = result else { return told(Self.result(result)) }
+                guard case .conflict = result else { return completion(Self.result(result)) }
                 // The id may have been used for another alias, which is a different request.
-                coordinator.ask(push.key.bucket.loop(of: owner.partitionCount), .inspect(.call(push.key))) {
-                    [self] (answer: TaskAnswer) in
-                    guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
-                    guard push.isApart(from: task) else { return told(CampaignAnswer.conflictResult) }
-                    carry(push, to: cids, key: push.ownKey, permit) { told(Self.result($0)) }
+                owner.ask(CallQuery(push.key), of: push.key.bucket) { [self] answer in
+                    guard let task = answer.value else { return completion(CampaignAnswer.busyResult) }
+                    guard push.isApart(from: task) else { return completion(CampaignAnswer.conflictResult) }
+                    carry(push, to: cids, key: push.ownKey, permit) { completion(Self.result($0)) }
                 }
             }
         }
@@ -284,13 +281,13 @@ final class TaskHandler {
 
     private func carry(
         _ push: AliasPush, to cids: [DeviceID], key: CallKey, _ permit: PublishPermit,
-        told: @escaping (Carried) -> Void
+        completion: @escaping (Carried) -> Void
     ) {
         let sending = TaskCoordinator.Sending(
             task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
             permit: permit)
         let targets = cids.map { push.app.target($0, of: push.task) }
-        carry(sending, targets, key: key, digest: push.digest, app: push.app, told: told)
+        carry(sending, targets, key: key, digest: push.digest, app: push.app, completion: completion)
     }
 
     private static func result(_ carried: Carried) -> CampaignAnswer.AliasResult {
@@ -306,23 +303,23 @@ final class TaskHandler {
     /// Looks up the details of each device, in order.
     ///
     /// `nil` for a missing device; `nil` for all if a record cannot be read.
-    private func describe(_ places: [DevicePlace], of app: App, told: @escaping ([DeviceDetail?]?) -> Void) {
+    private func describe(_ places: [DevicePlace], of app: App, completion: @escaping ([DeviceDetail?]?) -> Void) {
         let isTaken = owner.directoryHandler.run(.each(places, .describe), app: app.key) { operation in
-            guard !operation.outcomes.contains(.failed) else { return told(nil) }
-            told(
+            guard !operation.outcomes.contains(.failed) else { return completion(nil) }
+            completion(
                 operation.outcomes.map { outcome in
                     if case .device(let detail) = outcome { detail } else { nil }
                 })
         }
-        if !isTaken { told(nil) }
+        if !isTaken { completion(nil) }
     }
 
     /// Returns the devices whose tags match their condition; `nil` if a record cannot be read.
-    private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
+    private func matching(_ candidates: [TagCandidate], of app: App, completion: @escaping ([DeviceID]?) -> Void) {
         let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
         describe(places, of: app) { details in
-            guard let details else { return told(nil) }
-            told(
+            guard let details else { return completion(nil) }
+            completion(
                 zip(candidates, details).compactMap { candidate, detail in
                     guard let detail, candidate.expression.isTrue(ofTags: detail.tags) else { return nil }
                     return candidate.target.cid
@@ -388,40 +385,27 @@ final class TaskHandler {
     ///
     /// A task without accepted messages has only its row: a list without devices, or a task that was stopped or expired before it
     /// was sent.
-    private func totals(of task: TaskID, _ app: AppKey, told: @escaping (Found<TaskTotals>) -> Void) {
+    private func totals(of task: TaskID, _ app: AppKey, completion: @escaping (Found<TaskTotals>) -> Void) {
         if task.kind == .single {
             let share = LoopShare(index: task.home.loop(of: owner.partitionCount), count: owner.partitionCount)
-            coordinator.ask(home: task, .totals(task, app, share)) { answer in
-                switch answer {
-                case .totals(let totals): told(.found(totals))
-                case .unknown: told(.absent)
-                default: told(.unreadable)
-                }
-            }
-            return
+            return coordinator.ask(home: task, TaskTotalsQuery(task, app, share), completion: completion)
         }
-        coordinator.askAll({ .totals(task, app, $0) }) { [self] answers in
-            var sum = TaskTotals()
-            for answer in answers {
-                guard case .totals(let part) = answer else { return told(.unreadable) }
-                sum.add(part)
-            }
-            guard sum.accepted == 0 else { return told(.found(sum)) }
-            coordinator.ask(home: task, .load(task, app)) { answer in
+        coordinator.totals(of: task, app) { [self] sum in
+            guard let sum else { return completion(.unreadable) }
+            guard sum.accepted == 0 else { return completion(.found(sum)) }
+            coordinator.ask(home: task, LoadTask(task, app)) { answer in
                 switch answer {
-                case .record: told(.found(sum))
-                case .unknown: told(.absent)
-                default: told(.unreadable)
+                case .found: completion(.found(sum))
+                case .absent: completion(.absent)
+                case .unreadable: completion(.unreadable)
                 }
             }
         }
     }
 
     private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
-        let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
-        coordinator.ask(query.place.bucket.loop(of: owner.partitionCount), command) { [self] answer in
-            guard case .group(let all) = answer else { return respond(.busy) }
-            let tasks = all.filter { query.asks(for: $0) }
+        owner.ask(ReadGroup(query.place), of: query.place.bucket) { [self] all in
+            guard let tasks = all?.filter({ query.asks(for: $0) }) else { return respond(.busy) }
             sum(tasks[...], TaskTotals(), query.app) { totals in
                 guard let totals else { return respond(.busy) }
                 respond(ReportAnswer.group(totals, tasks: tasks.count, query))
@@ -430,28 +414,25 @@ final class TaskHandler {
     }
 
     private func sum(
-        _ tasks: ArraySlice<TaskID>, _ sum: TaskTotals, _ app: AppKey, told: @escaping (TaskTotals?) -> Void
+        _ tasks: ArraySlice<TaskID>, _ sum: TaskTotals, _ app: AppKey, completion: @escaping (TaskTotals?) -> Void
     ) {
-        guard let task = tasks.first else { return told(sum) }
+        guard let task = tasks.first else { return completion(sum) }
         totals(of: task, app) { [self] part in
             var next = sum
             switch part {
             case .found(let part): next.add(part)
             case .absent: break
-            case .unreadable: return told(nil)
+            case .unreadable: return completion(nil)
             }
-            self.sum(tasks.dropFirst(), next, app, told: told)
+            self.sum(tasks.dropFirst(), next, app, completion: completion)
         }
     }
 
     private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
         guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
-        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { [self] answers in
-            var sum = DayTotals()
-            for answer in answers {
-                guard case .day(let part) = answer else { return respond(.busy) }
-                sum.add(part)
-            }
+        coordinator.collect({ _ in DayQuery(query.app, day: query.day) }) { [self] parts in
+            guard let parts else { return respond(.busy) }
+            let sum = parts.reduce(into: DayTotals()) { $0.add($1) }
             owner.ask(OnlinePeakRequest(app: query.app, day: query.day), of: Bucket(0)) { online in
                 guard let online else { return respond(.busy) }
                 respond(ReportAnswer.day(sum, online: online, query))

@@ -136,10 +136,9 @@ final class UpstreamHandler {
         let message = UpstreamMessage(
             app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
             task: parcel.upstream.taskID)
-        let home = source.app.home.loop(of: owner.context.partitionCount)
         // In a separate turn, because an answer from this loop itself may come at once.
         owner.host.inNextTurn { [weak self] host in
-            host.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
+            host.feeds.ask(.upstream(message)) { answer in
                 host.context.peers.budget.giveBack(parcel.share)
                 self?.settle(parcel, of: session, Code(answer))
             }
@@ -181,14 +180,14 @@ final class UpstreamHandler {
 }
 
 extension UpstreamHandler.Code {
-    fileprivate init(_ answer: TaskAnswer) {
+    fileprivate init(_ answer: FeedAnswer?) {
         self =
             switch answer {
-            case .feed(.taken): .taken
+            case .taken: .taken
             // `refused(.off)` is included: this gateway serves the feed, but its home has an older configuration.
-            case .feed(.refused(.numberReused)): .numberReused
-            case .feed(.refused(.deviceFull)): .deviceFull
-            case .feed(.refused(.appFull)): .appFull
+            case .refused(.numberReused): .numberReused
+            case .refused(.deviceFull): .deviceFull
+            case .refused(.appFull): .appFull
             default: .busy
             }
     }

@@ -26,7 +26,7 @@ extension EventLoopHost {
     func askAll<Answer: Sendable>(
         _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping ([Answer]) -> Void
     ) {
-        let gathering = Gathering(count: context.hostCount, done: then)
+        let gathering = Gathering(count: context.hostCount, completion: then)
         for target in 0..<context.hostCount { ask(target, work) { gathering.take($0, at: target) } }
     }
 

@@ -2,13 +2,13 @@
 final class Gathering<Answer> {
     private var answers: [Answer?]
     private var missing: Int
-    private var done: (([Answer]) -> Void)?
+    private var completion: (([Answer]) -> Void)?
 
     /// - Parameters:
-    ///   - count: The number of answers. If 0, `done` is called at once.
-    ///   - done: Receives the answers in the order of their places.
-    init(count: Int, done: @escaping ([Answer]) -> Void) {
-        (answers, missing, self.done) = (Array(repeating: nil, count: count), count, done)
+    ///   - count: The number of answers. If 0, `completion` runs at once.
+    ///   - completion: Receives the answers in the order of their places.
+    init(count: Int, completion: @escaping ([Answer]) -> Void) {
+        (answers, missing, self.completion) = (Array(repeating: nil, count: count), count, completion)
         finishIfComplete()
     }
 
@@ -26,8 +26,16 @@ final class Gathering<Answer> {
     var isComplete: Bool { missing == 0 }
 
     private func finishIfComplete() {
-        guard missing == 0, let done else { return }
-        self.done = nil
-        done(answers.compactMap { $0 })
+        guard missing == 0, let completion else { return }
+        self.completion = nil
+        completion(answers.compactMap { $0 })
+    }
+}
+
+extension Collection {
+    /// Returns the values; `nil` if one of them is missing.
+    func allOrNil<Value>() -> [Value]? where Element == Value? {
+        let values = compactMap { $0 }
+        return values.count == count ? values : nil
     }
 }

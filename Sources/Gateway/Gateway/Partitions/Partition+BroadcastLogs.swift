@@ -37,11 +37,11 @@ extension Partition {
     /// Sends this partition's broadcast logs to a partition that has a new owner, or asks it to fetch them.
     func announceBroadcasts(to part: Int) {
         guard isServing else { return }
-        coordinator.ask(number, .liveBroadcasts(share, BroadcastPiece())) { [self] answer in
-            guard case .liveBroadcasts(let logs, let next) = answer else { return }
+        host.ask(LiveBroadcasts(share), of: number) { [self] piece in
+            guard let piece else { return }
             // An empty log is sent, too, because the receiver accepts no registrations of these apps before it has the log.
-            guard next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
-            host.tell(TellBroadcasts(home: number, logs: logs), to: part)
+            guard piece.next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
+            host.tell(TellBroadcasts(home: number, logs: piece.logs), to: part)
         }
     }
 
@@ -74,10 +74,9 @@ extension Partition {
 
     /// Asks a partition for the heads of its apps' logs, and fetches its logs if one of them is ahead.
     func compareBroadcasts(with home: Int) {
-        coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: context.partitionCount))) {
-            [self] answer in
+        host.ask(BroadcastHeads(LoopShare(index: home, count: context.partitionCount)), of: home) { [self] heads in
             // A partition that is moving announces its broadcasts once it is served again.
-            guard isServing, case .liveBroadcasts(let heads, _) = answer else { return }
+            guard isServing, let heads else { return }
             var isBehind = false
             withQuietShard { shard in
                 isBehind = heads.contains { $0.head > shard.broadcastHead(of: $0.app) }
@@ -89,10 +88,10 @@ extension Partition {
 
     // MARK: Learning
 
-    /// Requests a partition's broadcast logs until they are complete; `tried` runs after the first attempt, successful or not.
-    func learnBroadcasts(of home: Int, tried: @escaping () -> Void = {}) {
-        guard learning.updateValue(true, forKey: home) == nil else { return tried() }
-        askForBroadcasts(BroadcastLesson(home: home), tried: tried)
+    /// Requests a partition's broadcast logs until they are complete; `completion` runs after the first attempt, successful or not.
+    func learnBroadcasts(of home: Int, completion: @escaping () -> Void = {}) {
+        guard learning.updateValue(true, forKey: home) == nil else { return completion() }
+        askForBroadcasts(BroadcastLesson(home: home), completion: completion)
     }
 
     private struct BroadcastLesson {
@@ -118,11 +117,11 @@ extension Partition {
     private static let turnMilliseconds: Int64 = 1_000
     private static let turnPause: Int64 = 10
 
-    private func askForBroadcasts(_ lesson: BroadcastLesson, tried: @escaping () -> Void = {}) {
-        guard isServing else { return tried() }
+    private func askForBroadcasts(_ lesson: BroadcastLesson, completion: @escaping () -> Void = {}) {
+        guard isServing else { return completion() }
         let owner = context.cluster?.owner(of: lesson.home) ?? 0
         guard context.cluster?.broadcastTurns.take(owner) ?? true else {
-            return coordinator.later(Self.turnPause) { [self] in askForBroadcasts(lesson, tried: tried) }
+            return coordinator.later(Self.turnPause) { [self] in askForBroadcasts(lesson, completion: completion) }
         }
         var hasTurn = true
         let endTurn: () -> Void = { [context] in
@@ -132,37 +131,37 @@ extension Partition {
         coordinator.later(Self.turnMilliseconds, endTurn)
         if lesson.next == nil { learning[lesson.home] = false }
         let share = LoopShare(index: lesson.home, count: context.partitionCount)
-        coordinator.ask(lesson.home, .liveBroadcasts(share, BroadcastPiece(from: lesson.next))) { [self] answer in
+        host.ask(LiveBroadcasts(share, BroadcastPiece(from: lesson.next)), of: lesson.home) { [self] piece in
             endTurn()
-            guard isServing else { return tried() }
-            learn(answer, in: lesson, tried: tried)
+            guard isServing else { return completion() }
+            learn(piece, in: lesson, completion: completion)
         }
     }
 
-    private func learn(_ answer: TaskAnswer, in lesson: BroadcastLesson, tried: @escaping () -> Void) {
+    private func learn(_ piece: LiveBroadcasts.Logs?, in lesson: BroadcastLesson, completion: @escaping () -> Void) {
         var lesson = lesson
         func again() {
             let later = lesson
             lesson.wait()
             coordinator.later(later.delay) { [self, lesson] in askForBroadcasts(lesson) }
         }
-        guard case .liveBroadcasts(let logs, let next) = answer else {
+        guard let piece else {
             // The partition has no owner, or its owner is unreachable. The owner announces its broadcasts once the partition is
             // served again.
-            tried()
+            completion()
             return again()
         }
-        guard learn(logs, of: lesson.home, isLast: next == nil) else {
-            tried()
+        guard learn(piece.logs, of: lesson.home, isLast: piece.next == nil) else {
+            completion()
             lesson.next = nil
             return again()
         }
-        if let next {
-            if lesson.goOn(at: next) { return askForBroadcasts(lesson, tried: tried) }
-            tried()
+        if let next = piece.next {
+            if lesson.goOn(at: next) { return askForBroadcasts(lesson, completion: completion) }
+            completion()
             return again()
         }
-        tried()
+        completion()
         // A broadcast was announced during the transfer and may be missing from these logs.
         guard learning[lesson.home] ?? false else { return learning[lesson.home] = nil }
         askForBroadcasts(BroadcastLesson(home: lesson.home))

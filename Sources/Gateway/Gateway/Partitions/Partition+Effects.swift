@@ -77,8 +77,8 @@ extension Partition {
             host.answer(.answered(origin, trace))
         case .directoryAnswered(let origin, let reply):
             host.answer(.answered(origin, reply))
-        case .task(let origin, let said):
-            host.answer(.answered(origin, said))
+        case .answered(let origin, let answer):
+            host.answer(.answered(origin, answer))
         case .receiptAnswered(let origin, let said):
             host.answer(.answered(origin, said))
         case .taskDue(let record):

@@ -39,6 +39,34 @@ struct OfferBroadcasts: PartitionRequest {
     func perform(on partition: Partition, _ origin: Origin) { partition.learnBroadcasts(of: home) }
 }
 
+extension ScanBroadcast: PartitionRequest {
+    static let number: UInt8 = 43
+
+    func isValid(in share: LoopShare) -> Bool {
+        record.isValid && record.broadcast != nil && share.isSame(as: self.share) && buckets.lowerBound >= 0
+            && buckets.upperBound <= Bucket.count
+    }
+}
+
+extension AdvanceBroadcast: PartitionRequest {
+    static let number: UInt8 = 44
+    var busy: TaskTransition { .busy }
+    func isValid(in share: LoopShare) -> Bool { share.contains(task.home) && 0...Bucket.count ~= position }
+    static func isValid(_ answer: TaskTransition) -> Bool { answer.isValid }
+}
+
+extension LiveBroadcasts: PartitionRequest {
+    static let number: UInt8 = 45
+    func isValid(in share: LoopShare) -> Bool { share.isSame(as: self.share) }
+    static func isValid(_ answer: Logs?) -> Bool { answer?.logs.allSatisfy(\.isValid) ?? true }
+}
+
+extension BroadcastHeads: PartitionRequest {
+    static let number: UInt8 = 46
+    func isValid(in share: LoopShare) -> Bool { share.isSame(as: self.share) }
+    static func isValid(_ answer: [AppBroadcasts]?) -> Bool { answer?.allSatisfy(\.isValid) ?? true }
+}
+
 extension AppBroadcasts {
     /// Whether the log contains only the app's broadcasts, in ascending order and within its bounds.
     var isValid: Bool {

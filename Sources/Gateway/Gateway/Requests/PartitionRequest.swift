@@ -2,8 +2,9 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-// Each question to a partition has one file in this folder and one entry in `PartitionRequests.types`. The file has the fields,
-// the wire number, the answer of a busy partition, the bounds and the work.
+// Each question to a partition has a type in this folder and one entry in `PartitionRequests.types`. The type has the fields, the
+// wire number, the answer of a busy partition, the bounds and the work. A question to the partition's shard has its fields and its
+// work in Delivery (`ShardQuestion`), and the rest here.
 
 /// A question to one partition, on any gateway of the cluster, with one answer.
 ///
@@ -37,6 +38,20 @@ extension PartitionRequest {
     func home(of partitionCount: Int) -> Int? { nil }
 }
 
+extension PartitionRequest where Self: ShardQuestion {
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard { $0.ask(self, origin: origin, now: partition.now) }
+    }
+}
+
+extension PartitionRequest where Answer: ExpressibleByNilLiteral {
+    var busy: Answer { nil }
+}
+
+extension PartitionRequest where Answer == Bool {
+    var busy: Bool { false }
+}
+
 struct NoAnswer: Codable, Sendable {}
 
 extension PartitionRequest where Answer == NoAnswer {
@@ -46,10 +61,15 @@ extension PartitionRequest where Answer == NoAnswer {
 enum PartitionRequests {
     static let types: [any PartitionRequest.Type] = [
         LeaseCommand.self, SettleJobs.self, ExtendLeases.self, DeviceStatusRequest.self, MessageTraceRequest.self,
-        ReceiptCommand.self, DirectoryCommand.self, TaskCommand.self, LaunchBroadcast.self, TellBroadcasts.self,
-        OfferBroadcasts.self, TaskMessageRequest.self, TestDevicesCall.self, RevokeToken.self, OnlinePointsRequest.self,
+        ReceiptCommand.self, DirectoryCommand.self, LaunchBroadcast.self, TellBroadcasts.self, OfferBroadcasts.self,
+        TaskMessageRequest.self, TestDevicesCall.self, RevokeToken.self, OnlinePointsRequest.self,
         OnlinePeakRequest.self, StartRowsRequest.self, CountRates.self, CountQueues.self, ChangeApp.self,
-        AppNewsRequest.self,
+        AppNewsRequest.self, CreateTask.self, LoadTask.self, ChangeTask.self, ParkTargets.self, ReadTargets.self,
+        SweepTask.self, StopSingle.self, KeepSiblings.self, EndSibling.self, SettleFirstAck.self, BeginCall.self,
+        EndCall.self, JoinGroup.self, ReadGroup.self, TaskTotalsQuery.self, DayQuery.self, FoldableQuery.self,
+        RemoveCounters.self, OnlineQuery.self, ScanBroadcast.self, AdvanceBroadcast.self, LiveBroadcasts.self,
+        BroadcastHeads.self, RecentQuery.self, RequestQuery.self, CallQuery.self, SingleQuery.self,
+        DeviceListQuery.self, JobsQuery.self, ChangeDevice.self, FeedCommand.self,
     ]
 
     private static let byNumber = Dictionary(uniqueKeysWithValues: types.map { ($0.number, $0) })

@@ -79,10 +79,8 @@ extension World {
         log.note(now, "broadcast", Int64(broadcast.index), Int64(broadcast.app))
         broadcasting.asked()
         let home = broadcast.task.id.home
-        let key = (UInt64(home.index) << 52 | UInt64(broadcast.index + 1), UInt64(0xB0AD))
-        ask(
-            loop(of: home), .create(broadcast.task, requestKey: key, requestDigest: 1), Self.routes.create,
-            broadcast.index)
+        let key = CallKey(high: UInt64(home.index) << 52 | UInt64(broadcast.index + 1), low: 0xB0AD)
+        ask(loop(of: home), CreateTask(broadcast.task, key: key, digest: 1), Self.routes.create, broadcast.index)
     }
 
     private func stopSomeBroadcast() {
@@ -99,13 +97,13 @@ extension World {
         faults.note(.broadcastStopped)
         broadcast.isStopped = true
         ask(
-            loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .stop),
+            loop(of: broadcast.task.id.home), ChangeTask(broadcast.task.id, broadcast.task.app, .stop),
             Self.routes.stop, broadcast.index)
     }
 
-    private func ask(_ loop: Loop, _ command: TaskCommand, _ route: UInt64, _ index: Int) {
+    private func ask(_ loop: Loop, _ question: some ShardQuestion, _ route: UInt64, _ index: Int) {
         let now = gatewayNow
-        loop.call { $0.task(command, origin: Origin(route: route, request: UInt64(index)), now: now) }
+        loop.call { $0.ask(question, origin: Origin(route: route, request: UInt64(index)), now: now) }
     }
 
     // MARK: Effects
@@ -171,11 +169,13 @@ extension World {
         let (task, app) = (broadcast.task.id, broadcast.task.app)
         if scan.isSweeping {
             scan.missing = loops.count
-            for loop in loops { ask(loop, .sweep(task, app, share(of: loop)), Self.routes.scan, broadcast.scanRequest) }
+            for loop in loops {
+                ask(loop, SweepTask(task, app, share(of: loop)), Self.routes.scan, broadcast.scanRequest)
+            }
             return
         }
         let end = min(World.bucketCount, scan.position + broadcasting.chance.between(1, 10))
-        let purpose: BroadcastScan.Purpose =
+        let purpose: ScanBroadcast.Purpose =
             switch scan.record.state {
             case .open: broadcast.isDealt ? .deal : .enumerate
             case .ending: .close(.expired)
@@ -189,34 +189,52 @@ extension World {
         for loop in loops {
             ask(
                 loop,
-                .scan(BroadcastScan(record: scan.record, purpose: purpose, buckets: range, share: share(of: loop))),
+                ScanBroadcast(record: scan.record, purpose: purpose, buckets: range, share: share(of: loop)),
                 Self.routes.scan, broadcast.scanRequest)
         }
     }
 
     // MARK: Answers
 
-    func broadcastAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+    func broadcastAnswered(_ origin: Origin, _ answer: Answer?) {
         let broadcast = broadcasting.all[Int(origin.request & 0xFFFF_FFFF)]
-        if origin.route == Self.routes.create { broadcasting.answered() }
-        switch (origin.route, answer) {
-        case (Self.routes.create, .created(let id, _)):
+        switch origin.route {
+        case Self.routes.create: created(broadcast, answer as? CreateTask.Answer)
+        case Self.routes.stop:
+            guard !broadcast.isStopTold else { return }
+            guard let answer else { return broadcast.isStopped = false }
+            if case .changed(let record)? = answer as? TaskTransition, record.state == .stopping {
+                sweepAsCaller(broadcast)
+            }
+        case Self.routes.callersSweep: callerSwept(broadcast, answer)
+        case Self.routes.totals:
+            guard let part = (answer as? Found<TaskTotals>)?.value else { return answeredOtherwise(broadcast, answer) }
+            broadcast.totals.add(part)
+        case Self.routes.state:
+            guard let record = (answer as? Found<TaskRecord>)?.value else {
+                return answeredOtherwise(broadcast, answer)
+            }
+            if record.state == .ended || record.state == .stopped { broadcast.isOver = true }
+        case Self.routes.scan: if Int(origin.request) == broadcast.scanRequest { stepped(broadcast, answer) }
+        default: answeredOtherwise(broadcast, answer)
+        }
+    }
+
+    private func answeredOtherwise(_ broadcast: SimulatedBroadcast, _ answer: Answer?) {
+        fail(.content, "broadcast \(broadcast.index) was answered with \(String(describing: answer))")
+    }
+
+    private func created(_ broadcast: SimulatedBroadcast, _ answer: CreateTask.Answer?) {
+        broadcasting.answered()
+        switch answer {
+        case .created(let id, _):
             if id != broadcast.task.id { fail(.request, "broadcast \(broadcast.index) was made under another id") }
             if broadcast.launched == nil {
                 fail(.beforeSync, "broadcast \(broadcast.index) was answered before it was out")
             }
             broadcast.isCreated = true
-        case (Self.routes.create, .busy), (Self.routes.create, .full): break
-        case (Self.routes.stop, .busy) where !broadcast.isStopTold: broadcast.isStopped = false
-        case (Self.routes.stop, .record(let record)) where record.state == .stopping && !broadcast.isStopTold:
-            sweepAsCaller(broadcast)
-        case (Self.routes.stop, _): break
-        case (Self.routes.callersSweep, _): callerSwept(broadcast, answer)
-        case (Self.routes.totals, .totals(let part)): broadcast.totals.add(part)
-        case (Self.routes.state, .record(let record)):
-            if record.state == .ended || record.state == .stopped { broadcast.isOver = true }
-        case (Self.routes.scan, _): if Int(origin.request) == broadcast.scanRequest { stepped(broadcast, answer) }
-        default: fail(.content, "broadcast \(broadcast.index) was answered with \(answer)")
+        case nil, .full: break
+        case .conflict, .tooLarge, .busy: answeredOtherwise(broadcast, answer)
         }
     }
 
@@ -227,31 +245,34 @@ extension World {
         )
         for loop in loops {
             ask(
-                loop, .sweep(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.callersSweep,
+                loop, SweepTask(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.callersSweep,
                 broadcast.index)
         }
     }
 
-    private func callerSwept(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
+    private func callerSwept(_ broadcast: SimulatedBroadcast, _ answer: Answer?) {
         guard broadcast.callersRun == life, broadcast.callersSweepMissing > 0 else { return }
-        if case .swept = answer {} else { broadcast.hasCallersSweepFailed = true }
+        if answer == nil { broadcast.hasCallersSweepFailed = true }
         broadcast.callersSweepMissing -= 1
         guard broadcast.callersSweepMissing == 0, !broadcast.hasCallersSweepFailed else { return }
         broadcast.isStopTold = true
         ask(
-            loop(of: broadcast.task.id.home), .change(broadcast.task.id, broadcast.task.app, .swept),
+            loop(of: broadcast.task.id.home), ChangeTask(broadcast.task.id, broadcast.task.app, .swept),
             Self.routes.stop, broadcast.index)
     }
 
-    private func stepped(_ broadcast: SimulatedBroadcast, _ answer: TaskAnswer) {
+    private func stepped(_ broadcast: SimulatedBroadcast, _ answer: Answer?) {
         guard let scan = broadcast.scan, scan.life == life else { return }
-        switch answer {
-        case .scanned(_, let found): scan.found += found
-        case .swept, .record: break
-        case .refused:
+        if case .refused? = answer as? TaskTransition {
+            // It was stopped, or has ended, while it was scanned.
             broadcast.scan = nil
             return
-        default: scan.hasFailed = true
+        }
+        if let step = answer as? ScanBroadcast.Step {
+            scan.found += step.devices
+        } else {
+            let isDone = answer is Int || (answer as? TaskTransition)?.isChanged ?? false
+            if !isDone { scan.hasFailed = true }
         }
         scan.missing -= 1
         guard scan.missing <= 0 else { return }
@@ -311,13 +332,13 @@ extension World {
         scan.hasFailed = false
         if scan.isFinishing {
             ask(
-                loop(of: task.home), .change(task, app, scan.record.state == .ending ? .ended : .stopped),
+                loop(of: task.home), ChangeTask(task, app, scan.record.state == .ending ? .ended : .stopped),
                 Self.routes.scan, broadcast.scanRequest)
         } else {
             scan.isAdvancing = true
             let place = scan.position >= World.bucketCount ? Bucket.count : scan.position
             ask(
-                loop(of: task.home), .advance(task, app, position: place, during: scan.record.state),
+                loop(of: task.home), AdvanceBroadcast(task, app, position: place, during: scan.record.state),
                 Self.routes.scan, broadcast.scanRequest)
         }
     }
@@ -349,7 +370,7 @@ extension World {
     func askBroadcastStates() {
         for broadcast in broadcasting.all where broadcast.launched != nil && !broadcast.isOver {
             ask(
-                loop(of: broadcast.task.id.home), .load(broadcast.task.id, broadcast.task.app), Self.routes.state,
+                loop(of: broadcast.task.id.home), LoadTask(broadcast.task.id, broadcast.task.app), Self.routes.state,
                 broadcast.index)
         }
         pass(milliseconds: 30_000)
@@ -359,7 +380,7 @@ extension World {
         for broadcast in broadcasting.all {
             for loop in loops {
                 ask(
-                    loop, .totals(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.totals,
+                    loop, TaskTotalsQuery(broadcast.task.id, broadcast.task.app, share(of: loop)), Self.routes.totals,
                     broadcast.index)
             }
         }

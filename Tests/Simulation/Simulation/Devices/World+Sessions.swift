@@ -260,7 +260,7 @@ extension World {
         case .messageTrace(let origin, let answer): oracle.traced(Int(origin.request), answer.trace)
         case .directoryAnswered(let origin, let reply): directed(Int(origin.request), reply, loop)
         case .receiptAnswered(let origin, let answer): oracle.receiptAnswered(Int(origin.request), answer)
-        case .task(let origin, let answer): taskAnswered(origin, answer)
+        case .answered(let origin, let answer): taskAnswered(origin, answer)
         case .broadcast(let session, let effect):
             guard let link = loop.sessions[session], link.phase == .open else {
                 return fail(.fencing, "a Deliver for a session that is not open")

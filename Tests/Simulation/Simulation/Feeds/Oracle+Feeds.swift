@@ -15,11 +15,11 @@ extension Oracle {
         }
     }
 
-    func upstreamAnswered(_ place: Int, _ number: UInt32, _ answer: TaskAnswer) {
+    func upstreamAnswered(_ place: Int, _ number: UInt32, _ answer: FeedAnswer?) {
         let sender = world.feeds.senders[place]
         let name = "message \(number) of device \(sender.identity.index)"
         switch answer {
-        case .feed(.taken):
+        case .taken:
             guard world.feeds.durableUpstream.contains(.init(cid: sender.identity.cid, number: number)) else {
                 return fail(.beforeSync, "\(name) was taken before it was durable")
             }
@@ -27,22 +27,22 @@ extension Oracle {
             guard number == sender.number, sender.isOpen else { return }
             world.feeds.senders[place].number += 1
             (world.feeds.senders[place].isOpen, world.feeds.senders[place].askedAt) = (false, -1)
-        case .feed(.refused(.deviceFull)), .feed(.refused(.appFull)): world.faults.note(.upstreamHeldBack)
-        case .busy: break
-        default: fail(.refusal, "\(name) was answered with \(answer)")
+        case .refused(.deviceFull), .refused(.appFull): world.faults.note(.upstreamHeldBack)
+        case nil: break
+        default: fail(.refusal, "\(name) was answered with \(String(describing: answer))")
         }
     }
 
-    func feedRead(_ index: Int, after: UInt64?, _ answer: TaskAnswer) {
+    func feedRead(_ index: Int, after: UInt64?, _ answer: FeedAnswer?) {
         let follower = world.feeds.followers[index]
         let name = "\(follower.feed.kind) of app \(follower.app)"
-        guard case .feed(.page(var page)) = answer else {
-            if case .busy = answer { return }
-            if case .feed(.otherHistory) = answer, let after, world.history.number(after) == nil {
+        guard var page = answer?.page else {
+            if answer == nil { return }
+            if answer == .otherHistory, let after, world.history.number(after) == nil {
                 world.feeds.followers[index].cursor = nil
                 return
             }
-            return fail(.refusal, "a page of \(name) was answered with \(answer)")
+            return fail(.refusal, "a page of \(name) was answered with \(String(describing: answer))")
         }
         guard page.missed == 0 else { return fail(.progress, "\(page.missed) items of \(name) went unread") }
         let next = page.next
@@ -70,17 +70,17 @@ extension Oracle {
         world.feeds.followers[index].cursor = next
     }
 
-    func feedAcknowledged(_ index: Int, upTo: UInt64, _ answer: TaskAnswer) {
+    func feedAcknowledged(_ index: Int, upTo: UInt64, _ answer: FeedAnswer?) {
         switch answer {
-        case .feed(.acknowledged(let state)):
+        case .acknowledged(let state):
             guard let number = world.history.number(upTo) else {
                 return fail(.sequence, "an ack of another history was taken")
             }
             if state.acked < upTo { fail(.books, "an ack up to \(upTo) left \(state.acked)") }
             world.feeds.followers[index].acked = max(world.feeds.followers[index].acked, number)
-        case .busy: break
-        case .feed(.otherHistory) where world.history.number(upTo) == nil: world.feeds.followers[index].cursor = nil
-        default: fail(.refusal, "an ack of a feed was answered with \(answer)")
+        case nil: break
+        case .otherHistory where world.history.number(upTo) == nil: world.feeds.followers[index].cursor = nil
+        default: fail(.refusal, "an ack of a feed was answered with \(String(describing: answer))")
         }
     }
 

@@ -59,13 +59,13 @@ extension World {
         eventCount += 1
         let loop = loop(of: ask.command.feed.home)
         log.note(now, "feed command", Int64(number), Int64(loop.index))
-        loop.shard.task(
-            .feed(ask.command), origin: Origin(route: Self.feedRoute, request: UInt64(number)), now: gatewayNow)
+        loop.shard.ask(
+            ask.command, origin: Origin(route: Self.feedRoute, request: UInt64(number)), now: gatewayNow)
         loop.perform()
     }
 
-    /// Called while effects are performed: the consequences follow after a short delay.
-    func feedAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+    /// Within the performing of effects: what follows from it comes a little later.
+    func feedAnswered(_ origin: Origin, _ answer: FeedAnswer?) {
         let number = Int(origin.request)
         let ask = feeds.asks[number]
         guard ask.life == life else { return fail(.beforeSync, "a feed answered for a process that has died") }
@@ -81,13 +81,13 @@ extension World {
             oracle.feedAcknowledged(index, upTo: upTo, answer)
         case .append(let batch):
             switch answer {
-            case .feed(.taken):
-                // Another gateway's answer may get lost. The batch is then sent a second time.
+            case .taken:
+                // The answer of another gateway may get lost: the batch comes a second time.
                 let isLost = !isHealing && feeds.chance.perMille(80)
                 if isLost { faults.note(.feedAnswerLost) }
                 queue.add(.feed(.told(batch, isTold: !isLost)), at: now + (isLost ? 1_000 : mailbox()))
-            case .busy: queue.add(.feed(.told(batch, isTold: false)), at: now + 1_000)
-            default: fail(.refusal, "events were answered with \(answer)")
+            case nil: queue.add(.feed(.told(batch, isTold: false)), at: now + 1_000)
+            default: fail(.refusal, "events were answered with \(String(describing: answer))")
             }
         }
     }

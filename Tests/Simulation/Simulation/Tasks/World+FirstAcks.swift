@@ -65,13 +65,13 @@ extension World {
         guard isUp else { return }
         task.calls.append(attempts)
         ask(
-            task.id.home, .keepSiblings(task.id, task.records.map(\.identity.cid)), Self.routes.keep,
+            task.id.home, KeepSiblings(task.id, task.records.map(\.identity.cid)), Self.routes.keep,
             task.index | (task.calls.count - 1) << 32)
     }
 
-    private func ask(_ bucket: Bucket, _ command: TaskCommand, _ route: UInt64, _ request: Int) {
+    private func ask(_ bucket: Bucket, _ question: some ShardQuestion, _ route: UInt64, _ request: Int) {
         let loop = loop(of: bucket)
-        loop.shard.task(command, origin: Origin(route: route, request: UInt64(request)), now: gatewayNow)
+        loop.shard.ask(question, origin: Origin(route: route, request: UInt64(request)), now: gatewayNow)
         loop.perform()
     }
 
@@ -95,42 +95,43 @@ extension World {
     func endSiblings(_ win: Int) {
         eventCount += 1
         let task = firstAcks.wins[win].task
-        ask(task.id.home, .targets(task.id, from: 0), Self.routes.targets, win)
+        ask(task.id.home, ReadTargets(task.id, from: 0), Self.routes.targets, win)
     }
 
     func endSibling(_ win: Int, _ record: Record) {
         eventCount += 1
         let (first, identity) = (firstAcks.wins[win].first, record.identity)
+        let device = DeviceAddress(app: first.app, bucket: identity.bucket, cid: identity.cid)
         ask(
-            identity.bucket,
-            .endSibling(first.task, first.app, cid: identity.cid, bucket: identity.bucket, digest: record.digest),
-            Self.routes.end, win | record.index << 32)
+            identity.bucket, EndSibling(first.task, device, digest: record.digest), Self.routes.end,
+            win | record.index << 32)
     }
 
     func settleFirstAck(_ win: Int) {
         guard let bucket = firstAcks.wins[win].first.message.bucket else { return }
-        ask(bucket, .settleFirstAck(firstAcks.wins[win].first), Self.routes.settle, win)
+        ask(bucket, SettleFirstAck(firstAcks.wins[win].first), Self.routes.settle, win)
     }
 
-    func firstAckAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+    func firstAckAnswered(_ origin: Origin, _ answer: Answer?) {
         let number = Int(origin.request & 0xFFFF_FFFF)
         switch (origin.route, answer) {
-        case (Self.routes.keep, .done):
+        case (Self.routes.keep, true as Bool):
             for attempt in tasks[number].calls[Int(origin.request >> 32)] {
                 queue.add(.submit(record: attempt.index, life: life), at: now + mailbox())
             }
-        case (Self.routes.targets, .targets(let cids, _)):
+        case (Self.routes.targets, let page as ReadTargets.Page):
             let (task, first) = (firstAcks.wins[number].task, firstAcks.wins[number].first)
-            guard cids == task.records.map(\.identity.cid) else {
-                return fail(.content, "task \(task.index) was kept with \(cids.count) devices, not with its own")
+            guard page.devices == task.records.map(\.identity.cid) else {
+                return fail(
+                    .content, "task \(task.index) was kept with \(page.devices.count) devices, not with its own")
             }
             let siblings = task.records.filter { $0.digest != first.message.low }
             firstAcks.wins[number].missing = siblings.count
             for sibling in siblings {
                 queue.add(.endSibling(win: number, record: sibling.index, life: life), at: now + mailbox())
             }
-        case (Self.routes.end, .swept), (Self.routes.end, .busy):
-            if case .busy = answer {
+        case (Self.routes.end, let count):
+            if count == nil {
                 firstAcks.wins[number].isWhole = false
             } else {
                 oracle.siblingEnded(records[Int(origin.request >> 32)])
@@ -139,9 +140,9 @@ extension World {
             // Unfinished work stays pending: the shard reports the ack again.
             guard firstAcks.wins[number].missing == 0, firstAcks.wins[number].isWhole else { return }
             queue.add(.settleFirstAck(win: number, life: life), at: now + mailbox())
-        case (Self.routes.settle, .done): break
-        case (_, .busy): break
-        default: fail(.content, "a question about a first ack was answered with \(answer)")
+        case (Self.routes.settle, true as Bool): break
+        case (_, nil): break
+        default: fail(.content, "a question about a first ack was answered with \(String(describing: answer))")
         }
     }
 }

@@ -60,16 +60,16 @@ extension World {
                 records().filter { $0.identity.bucket.loop(of: count) == index }
             }
             rare.reports.append(report)
-            loop.shard.task(
-                .totals(task, app, share(of: loop)),
+            loop.shard.ask(
+                TaskTotalsQuery(task, app, share(of: loop)),
                 origin: Origin(route: Self.reportRoute, request: UInt64(rare.reports.count - 1)), now: gatewayNow)
             loop.perform()
         }
     }
 
-    func reportAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+    func reportAnswered(_ origin: Origin, _ answer: Answer?) {
         let report = rare.reports[Int(origin.request)]
-        guard case .totals(let totals) = answer, report.life == life else { return }
+        guard let totals = (answer as? Found<TaskTotals>)?.value, report.life == life else { return }
         if let text = report.fault(of: totals) { fail(.books, text) }
     }
 }

@@ -64,8 +64,8 @@ extension World {
         (task.sweepsMissing, task.sweepLife, task.hasSweepFailed) = (loops.count, life, false)
         for record in task.records { record.mayBeRevoked = true }
         for loop in loops {
-            loop.shard.task(
-                .sweep(task.id, plan.apps[task.app].key, share(of: loop)),
+            loop.shard.ask(
+                SweepTask(task.id, plan.apps[task.app].key, share(of: loop)),
                 origin: Origin(route: 11, request: UInt64(task.index)), now: gatewayNow)
             loop.perform()
         }
@@ -94,22 +94,22 @@ extension World {
     /// Returns the record under which a message of this record is found; for a list it is the first attempt.
     private func first(of record: Record) -> Record { records[Int(record.digest & 0xFFFF_FFFF)] }
 
-    func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+    /// An answer to a question; `nil`: busy.
+    typealias Answer = any Codable & Sendable
+
+    func taskAnswered(_ origin: Origin, _ answer: Answer?) {
         if origin.route == Self.reportRoute { return reportAnswered(origin, answer) }
-        if origin.route == Self.feedRoute { return feedAnswered(origin, answer) }
+        if origin.route == Self.feedRoute { return feedAnswered(origin, answer as? FeedAnswer) }
         if origin.route > 20 { return broadcastAnswered(origin, answer) }
         if origin.route > 12 { return firstAckAnswered(origin, answer) }
         let task = tasks[Int(origin.request & 0xFFFF_FFFF)]
-        switch answer {
-        case .totals(let totals): oracle.total(task, totals)
-        case .swept, .busy:
-            guard task.sweepLife == life else { return }
-            if case .busy = answer { task.hasSweepFailed = true }
-            task.sweepsMissing -= 1
-            guard task.sweepsMissing == 0, !task.hasSweepFailed else { return }
-            oracle.stopped(task)
-        default: fail(.content, "a task was answered with something else")
-        }
+        if let totals = (answer as? Found<TaskTotals>)?.value { return oracle.total(task, totals) }
+        guard answer == nil || answer is Int else { return fail(.content, "a task was answered with something else") }
+        guard task.sweepLife == life else { return }
+        if answer == nil { task.hasSweepFailed = true }
+        task.sweepsMissing -= 1
+        guard task.sweepsMissing == 0, !task.hasSweepFailed else { return }
+        oracle.stopped(task)
     }
 
     func share(of loop: Loop) -> LoopShare {
@@ -119,8 +119,8 @@ extension World {
     func askTotals() {
         for task in tasks {
             for loop in loops {
-                loop.shard.task(
-                    .totals(task.id, plan.apps[task.app].key, share(of: loop)),
+                loop.shard.ask(
+                    TaskTotalsQuery(task.id, plan.apps[task.app].key, share(of: loop)),
                     origin: Origin(route: 12, request: UInt64(task.index)), now: gatewayNow)
                 loop.perform()
             }

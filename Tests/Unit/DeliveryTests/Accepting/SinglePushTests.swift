@@ -35,15 +35,11 @@ struct SinglePushTests {
         return harness.outcomes[origin.request]
     }
 
-    private func ask(_ command: TaskCommand) -> TaskAnswer? {
-        let request = UInt64(harness.taskAnswers.count + 1) << 51
-        harness.shard.task(command, origin: Origin(route: 2, request: request), now: harness.now)
-        harness.flush()
-        return harness.taskAnswers[request]
-    }
-
     private func pending(_ task: TaskID, _ app: AppKey = DeliveryHarness.app) -> Int? {
-        guard case .totals(let totals)? = ask(.totals(task, app, LoopShare(index: 0, count: 1, bucketCount: 4))) else {
+        guard
+            case .found(let totals)? = harness.ask(
+                TaskTotalsQuery(task, app, LoopShare(index: 0, count: 1, bucketCount: 4)))
+        else {
             return nil
         }
         return totals.pending
@@ -79,9 +75,9 @@ struct SinglePushTests {
         let push = try #require(send(phone))
         if crashes { harness.crash() }
         if isStop {
-            guard case .unknown? = ask(.stopSingle(push.task, DeliveryHarness.otherApp)),
-                case .swept(1)? = ask(.stopSingle(push.task, DeliveryHarness.app)),
-                case .swept(0)? = ask(.stopSingle(push.task, DeliveryHarness.app))
+            guard case .absent? = harness.ask(StopSingle(push.task, DeliveryHarness.otherApp)),
+                case .found(1)? = harness.ask(StopSingle(push.task, DeliveryHarness.app)),
+                case .found(0)? = harness.ask(StopSingle(push.task, DeliveryHarness.app))
             else {
                 Issue.record("the stop did not find the message")
                 return

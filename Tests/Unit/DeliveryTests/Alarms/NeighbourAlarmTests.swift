@@ -49,7 +49,7 @@ struct NeighbourAlarmTests {
         // The device disconnects silently, so that the live message's deadline passes.
         let live = harness.publish(harness.register(token: "aa", app: app), app: app).message
         let record = broadcasts.record(scheduleAt: harness.now + 45_000, app: app)
-        broadcasts.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        broadcasts.ask(CreateTask(record, key: .none, digest: 0))
         return Deadlines(
             expiring: expiring, retried: retried, lapsing: lapsing, live: live, scheduled: record.id)
     }

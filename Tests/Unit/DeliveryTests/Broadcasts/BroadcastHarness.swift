@@ -7,7 +7,6 @@ import Wire
 final class BroadcastHarness {
     let harness: DeliveryHarness
     private var nextTask: UInt64 = 0
-    private var nextRequest: UInt64 = 1 << 40
     static let whole = LoopShare(index: 0, count: 1)
 
     init(_ harness: DeliveryHarness = DeliveryHarness()) { self.harness = harness }
@@ -49,11 +48,11 @@ final class BroadcastHarness {
     }
 
     @discardableResult
-    func ask(_ command: TaskCommand) -> TaskAnswer? {
-        nextRequest += 1
-        harness.shard.task(command, origin: Origin(route: 3, request: nextRequest), now: harness.now)
-        harness.flush()
-        return harness.taskAnswers[nextRequest]
+    func ask<Question: ShardQuestion>(_ question: Question) -> Question.Answer? { harness.ask(question) }
+
+    @discardableResult
+    func ask<Question: ShardQuestion, Value>(_ question: Question) -> Value? where Question.Answer == Value? {
+        harness.ask(question)
     }
 
     /// Creates a broadcast and lets it reach the devices that it reaches at once.
@@ -66,7 +65,7 @@ final class BroadcastHarness {
         let record = record(
             payload, to: audience, strategy: strategy, timeToLive: timeToLive, vendor: vendor, speed: speed,
             collapseKey: collapseKey, carriesAll: carriesAll)
-        ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        ask(CreateTask(record, key: .none, digest: 0))
         return record
     }
 
@@ -77,26 +76,26 @@ final class BroadcastHarness {
         for record in due {
             switch record.state {
             case .open:
-                ask(.scan(scan(record, .enumerate)))
-                ask(.advance(record.id, record.app, position: Bucket.count, during: .open))
+                ask(scan(record, .enumerate))
+                ask(AdvanceBroadcast(record.id, record.app, position: Bucket.count, during: .open))
             case .ending:
-                ask(.scan(scan(record, .close(.expired))))
+                ask(scan(record, .close(.expired)))
                 finish(record, .ended)
             case .stopping:
-                ask(.sweep(record.id, record.app, Self.whole))
-                ask(.scan(scan(record, .close(.revoked))))
+                ask(SweepTask(record.id, record.app, Self.whole))
+                ask(scan(record, .close(.revoked)))
                 finish(record, .stopped)
             default: break
             }
         }
     }
 
-    func scan(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose) -> BroadcastScan {
-        BroadcastScan(record: record, purpose: purpose, buckets: 0..<Bucket.count, share: Self.whole)
+    func scan(_ record: TaskRecord, _ purpose: ScanBroadcast.Purpose) -> ScanBroadcast {
+        ScanBroadcast(record: record, purpose: purpose, buckets: 0..<Bucket.count, share: Self.whole)
     }
 
     private func finish(_ record: TaskRecord, _ change: TaskChange) {
-        ask(.change(record.id, record.app, change))
+        ask(ChangeTask(record.id, record.app, change))
         harness.shard.forgetBroadcast(record.id, record.app)
     }
 
@@ -112,7 +111,9 @@ final class BroadcastHarness {
     }
 
     func totals(_ record: TaskRecord) -> TaskTotals {
-        guard case .totals(let totals)? = ask(.totals(record.id, record.app, Self.whole)) else { return TaskTotals() }
+        guard case .found(let totals)? = ask(TaskTotalsQuery(record.id, record.app, Self.whole)) else {
+            return TaskTotals()
+        }
         return totals
     }
 

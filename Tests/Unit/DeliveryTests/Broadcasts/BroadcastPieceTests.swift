@@ -33,13 +33,12 @@ struct BroadcastPieceTests {
         }
     }
 
-    private typealias Piece = (logs: [AppBroadcasts], next: BroadcastPlace?)
+    private typealias Piece = LiveBroadcasts.Logs
 
     private func ask(_ world: BroadcastHarness, _ start: BroadcastPlace?, _ byteCount: Int) throws -> Piece {
         let piece = BroadcastPiece(from: start, byteCount: byteCount)
-        guard case .liveBroadcasts(let logs, let next)? = world.ask(.liveBroadcasts(BroadcastHarness.whole, piece))
-        else { throw Unanswered() }
-        return (logs, next)
+        guard let found = world.ask(LiveBroadcasts(BroadcastHarness.whole, piece)) else { throw Unanswered() }
+        return found
     }
 
     private struct Unanswered: Error {}
@@ -61,7 +60,8 @@ struct BroadcastPieceTests {
         for byteCount in [-1, 0, 1, size, 3 * size, 20 * size, BroadcastPiece.byteLimit, .max] {
             var last: UInt64 = 0
             let pieces = try all(world, byteCount)
-            for (logs, next) in pieces {
+            for piece in pieces {
+                let (logs, next) = (piece.logs, piece.next)
                 let log = try #require(logs.first)
                 #expect(logs.count == 1 && log.head == 40)
                 let bounds = try #require(log.bounds)
@@ -84,8 +84,8 @@ struct BroadcastPieceTests {
         for _ in 0..<80 { world.send(String(repeating: "x", count: 4_000)) }
         let pieces = try all(world, .max)
         #expect(pieces.count >= 3)
-        for (logs, _) in pieces {
-            #expect(logs.flatMap(\.records).reduce(0) { $0 + TaskRow.byteCount($1) } <= BroadcastPiece.byteLimit)
+        for piece in pieces {
+            #expect(piece.logs.flatMap(\.records).reduce(0) { $0 + TaskRow.byteCount($1) } <= BroadcastPiece.byteLimit)
         }
     }
 
@@ -117,10 +117,10 @@ struct BroadcastPieceTests {
         let harness = learner.harness
         learner.learn([], isLast: true)
         let phone = harness.register()
-        for (logs, next) in try all(world, .max) { learner.learn(logs, isLast: next == nil) }
+        for piece in try all(world, .max) { learner.learn(piece.logs, isLast: piece.next == nil) }
         #expect(harness.takeDelivered().map(\.payload) == ["1", "2", "3"])
         for step in 4...9 { world.send("\(step)") }
-        for (logs, next) in try all(world, 1) { #expect(learner.learn(logs, isLast: next == nil)) }
+        for piece in try all(world, 1) { #expect(learner.learn(piece.logs, isLast: piece.next == nil)) }
         #expect(harness.takeDelivered().map(\.payload) == (4...9).map { "\($0)" })
         learner.world.acknowledge(phone, 9)
     }
@@ -136,7 +136,7 @@ struct BroadcastPieceTests {
         #expect(!learner.learn(pieces[3].logs, isLast: true))
         #expect(!learner.isKnown && learner.harness.statistics.liveBroadcasts == 1)
         #expect(learner.harness.shard.broadcastHead(of: DeliveryHarness.app) == 1)
-        for (logs, next) in pieces { #expect(learner.learn(logs, isLast: next == nil)) }
+        for piece in pieces { #expect(learner.learn(piece.logs, isLast: piece.next == nil)) }
         #expect(learner.isKnown && learner.harness.statistics.liveBroadcasts == 4)
     }
 
@@ -145,14 +145,14 @@ struct BroadcastPieceTests {
         let world = BroadcastHarness()
         let records = (1...6).map { world.send("\($0)") }
         let learner = Learner()
-        for (logs, next) in try all(world, 1) { learner.learn(logs, isLast: next == nil) }
+        for piece in try all(world, 1) { learner.learn(piece.logs, isLast: piece.next == nil) }
         for index in [1, 4, 5] { world.harness.shard.forgetBroadcast(records[index].id, records[index].app) }
         let pieces = try all(world, 1)
         // Number 2 is closed: the first piece covers 1 and 2.
         #expect(pieces.first?.logs.first?.bounds?.through == 2)
         learner.learn(pieces[0].logs, isLast: false)
         #expect(learner.harness.statistics.liveBroadcasts == 5)
-        for (logs, next) in pieces.dropFirst() { learner.learn(logs, isLast: next == nil) }
+        for piece in pieces.dropFirst() { learner.learn(piece.logs, isLast: piece.next == nil) }
         #expect(learner.harness.statistics.liveBroadcasts == 3)
     }
 }

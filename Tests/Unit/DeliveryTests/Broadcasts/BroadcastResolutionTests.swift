@@ -110,8 +110,8 @@ struct BroadcastResolutionTests {
             now: harness.now)
         harness.connect(&phone, flushing: false)
         let new = world.record("new", collapseKey: "k")
-        harness.shard.task(
-            .create(new, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 901), now: harness.now
+        harness.shard.ask(
+            CreateTask(new, key: .none, digest: 0), origin: Origin(route: 3, request: 901), now: harness.now
         )
         harness.flush()
         harness.store.cool()
@@ -144,17 +144,17 @@ struct BroadcastResolutionTests {
             harness.disconnect(phone, announced: false)
             harness.connect(&phone, state: .background)
         }
-        world.ask(.change(first.id, first.app, .stop))
-        // The sweep has started and its rows are being read.
-        harness.shard.task(
-            .sweep(first.id, first.app, BroadcastHarness.whole), origin: Origin(route: 3, request: 900),
+        world.ask(ChangeTask(first.id, first.app, .stop))
+        // The sweep has begun and its rows are being read.
+        harness.shard.ask(
+            SweepTask(first.id, first.app, BroadcastHarness.whole), origin: Origin(route: 3, request: 900),
             now: harness.now)
         var update = DeviceUpdate()
         update.applicationState = .foreground
         harness.shard.update(phone.session, update, now: harness.now)
         let second = world.record("second")
-        harness.shard.task(
-            .create(second, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 901),
+        harness.shard.ask(
+            CreateTask(second, key: .none, digest: 0), origin: Origin(route: 3, request: 901),
             now: harness.now)
         for _ in 0..<4 {
             harness.store.sync()
@@ -164,7 +164,7 @@ struct BroadcastResolutionTests {
         if crashes { harness.crash() }
         harness.connect(&phone, flushing: false) { $0.positions = [StreamPosition(stream: 1, sequence: 2)] }
         harness.flush()
-        world.ask(.sweep(first.id, first.app, BroadcastHarness.whole))
+        world.ask(SweepTask(first.id, first.app, BroadcastHarness.whole))
         return (first, phone, world.totals(first))
     }
 

@@ -11,8 +11,8 @@ struct BroadcastTaskTests {
 
     init() { world = BroadcastHarness() }
 
-    private static func key(_ number: UInt64) -> (UInt64, UInt64) {
-        (UInt64(DeliveryHarness.app.home.index) << 52 | number, 5)
+    private static func key(_ number: UInt64) -> CallKey {
+        CallKey(high: UInt64(DeliveryHarness.app.home.index) << 52 | number, low: 5)
     }
 
     @Test("a request creates its broadcast once; another body under its id is a conflict", arguments: [false, true])
@@ -21,20 +21,20 @@ struct BroadcastTaskTests {
         let record = world.record()
         guard
             case .created(let id, false)? = world.ask(
-                .create(record, requestKey: Self.key(1), requestDigest: 1))
+                CreateTask(record, key: Self.key(1), digest: 1))
         else {
             Issue.record("not created")
             return
         }
         if crashes { harness.crash() }
         let again = world.record()
-        guard case .created(let same, true)? = world.ask(.create(again, requestKey: Self.key(1), requestDigest: 1))
+        guard case .created(let same, true)? = world.ask(CreateTask(again, key: Self.key(1), digest: 1))
         else {
             Issue.record("not repeated")
             return
         }
         #expect(id == same && harness.launched.count == 1)
-        guard case .conflict? = world.ask(.create(again, requestKey: Self.key(1), requestDigest: 2)) else {
+        guard case .conflict? = world.ask(CreateTask(again, key: Self.key(1), digest: 2)) else {
             Issue.record("no conflict")
             return
         }
@@ -55,14 +55,14 @@ struct BroadcastTaskTests {
     func scheduled() {
         var phone = harness.register()
         let record = world.record(scheduleAt: harness.now + 120_000)
-        world.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
+        world.ask(CreateTask(record, key: .none, digest: 0))
         #expect(harness.launched.isEmpty)
         harness.crash()
         harness.connect(&phone)
         let later = harness.register()
         world.advance(120_000)
         #expect(Set(harness.takeDelivered().map(\.session)) == [phone.session, later.session])
-        guard case .record(let row)? = world.ask(.load(record.id, record.app)) else { return }
+        guard case .found(let row)? = world.ask(LoadTask(record.id, record.app)) else { return }
         #expect(row.state == .open && row.firedAt > 0 && row.broadcast?.expiresAt == row.firedAt + 7_200_000)
     }
 
@@ -70,8 +70,8 @@ struct BroadcastTaskTests {
     func cancelled() {
         _ = harness.register()
         let record = world.record(scheduleAt: harness.now + 120_000)
-        world.ask(.create(record, requestKey: (0, 0), requestDigest: 0))
-        world.ask(.change(record.id, record.app, .cancel))
+        world.ask(CreateTask(record, key: .none, digest: 0))
+        world.ask(ChangeTask(record.id, record.app, .cancel))
         world.advance(200_000)
         #expect(harness.launched.isEmpty && harness.delivered.isEmpty)
     }
@@ -86,15 +86,15 @@ struct BroadcastTaskTests {
         world.acknowledge(here, 1)
         world.enumerate()
         #expect(harness.hasDueJobs)
-        world.ask(.change(record.id, record.app, .stop))
+        world.ask(ChangeTask(record.id, record.app, .stop))
         world.advance(1_000)
         #expect(harness.hasDueJobs, "the home leaves what is pending to the caller that counts it")
-        guard case .swept(let count)? = world.ask(.sweep(record.id, record.app, BroadcastHarness.whole)) else {
+        guard let count = world.ask(SweepTask(record.id, record.app, BroadcastHarness.whole)) else {
             Issue.record("not swept")
             return
         }
         #expect(count == 2 && !harness.hasDueJobs)
-        world.ask(.change(record.id, record.app, .swept))
+        world.ask(ChangeTask(record.id, record.app, .swept))
         _ = harness.takeDelivered()
         harness.connect(&away)
         harness.connect(&never)
@@ -110,10 +110,9 @@ struct BroadcastTaskTests {
     @Test("a shard that learns of stopped broadcasts before their home has closed them sends none of them")
     func stoppedIsToldAsStopped() throws {
         let record = world.send()
-        world.ask(.change(record.id, record.app, .stop))
-        world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
-        guard case .liveBroadcasts(let logs, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole, BroadcastPiece()))
-        else {
+        world.ask(ChangeTask(record.id, record.app, .stop))
+        world.ask(SweepTask(record.id, record.app, BroadcastHarness.whole))
+        guard let logs = world.ask(LiveBroadcasts(BroadcastHarness.whole))?.logs else {
             Issue.record("no logs")
             return
         }
@@ -132,9 +131,7 @@ struct BroadcastTaskTests {
     @Test("an announcement that is older than the stop or repeated after it sends nothing")
     func stopOvertakesWord() throws {
         let record = world.send()
-        guard
-            case .liveBroadcasts(let before, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole, BroadcastPiece()))
-        else {
+        guard let before = world.ask(LiveBroadcasts(BroadcastHarness.whole))?.logs else {
             Issue.record("no logs")
             return
         }
@@ -145,7 +142,7 @@ struct BroadcastTaskTests {
             let other = BroadcastHarness()
             var phone = other.harness.register()
             other.harness.disconnect(phone)
-            if isSweptFirst { other.ask(.sweep(record.id, record.app, BroadcastHarness.whole)) }
+            if isSweptFirst { other.ask(SweepTask(record.id, record.app, BroadcastHarness.whole)) }
             other.harness.shard.learn(before, of: home, loopCount: 2, now: other.harness.now)
             if !isSweptFirst { other.harness.shard.learn(stopped, of: home, loopCount: 2, now: other.harness.now) }
             other.harness.connect(&phone)
@@ -164,10 +161,8 @@ struct BroadcastTaskTests {
         // Two of the three buckets with devices are scanned, and the position is stored.
         for buckets in [0..<1, 1..<2] {
             world.ask(
-                .scan(
-                    BroadcastScan(
-                        record: due, purpose: .enumerate, buckets: buckets, share: BroadcastHarness.whole)))
-            world.ask(.advance(record.id, record.app, position: buckets.upperBound, during: .open))
+                ScanBroadcast(record: due, purpose: .enumerate, buckets: buckets, share: BroadcastHarness.whole))
+            world.ask(AdvanceBroadcast(record.id, record.app, position: buckets.upperBound, during: .open))
         }
         let first = harness.lease()
         #expect(first.count == 4)
@@ -198,7 +193,7 @@ struct BroadcastTaskTests {
         harness.disconnect(phone)
         let record = world.send()
         harness.advance(10_100)
-        for _ in 0..<3 { world.ask(.scan(world.scan(harness.dueTasks[0], .enumerate))) }
+        for _ in 0..<3 { world.ask(world.scan(harness.dueTasks[0], .enumerate)) }
         #expect(harness.lease().count == 1 && world.totals(record).accepted == 1)
     }
 
@@ -223,7 +218,7 @@ struct BroadcastTaskTests {
         let world = BroadcastHarness(DeliveryHarness(limits: limits))
         world.send()
         world.send()
-        guard case .full? = world.ask(.create(world.record(), requestKey: (0, 0), requestDigest: 0)) else {
+        guard case .full? = world.ask(CreateTask(world.record(), key: .none, digest: 0)) else {
             Issue.record("a third one was taken")
             return
         }
@@ -236,7 +231,7 @@ struct BroadcastTaskTests {
         let world = BroadcastHarness(DeliveryHarness(limits: limits))
         let record = world.record()
         let home = UInt64(DeliveryHarness.app.home.index) << 52
-        let create = TaskCommand.create(record, requestKey: (home | 1, 1), requestDigest: 5)
+        let create = CreateTask(record, key: CallKey(high: home | 1, low: 1), digest: 5)
         guard case .created(let first, isRepeat: false)? = world.ask(create),
             case .created(let second, isRepeat: true)? = world.ask(create)
         else {
@@ -244,7 +239,8 @@ struct BroadcastTaskTests {
             return
         }
         #expect(first == second)
-        guard case .full? = world.ask(.create(world.record(), requestKey: (home | 2, 1), requestDigest: 5)) else {
+        guard case .full? = world.ask(CreateTask(world.record(), key: CallKey(high: home | 2, low: 1), digest: 5))
+        else {
             Issue.record("a second one was taken")
             return
         }
@@ -257,8 +253,8 @@ struct BroadcastTaskTests {
         world.send(speed: 1)
         _ = harness.takeDelivered()
         world.ask(
-            .create(
-                world.record("theirs", app: DeliveryHarness.otherApp), requestKey: (0, 0), requestDigest: 0))
+            CreateTask(
+                world.record("theirs", app: DeliveryHarness.otherApp), key: .none, digest: 0))
         for _ in 0..<5 { harness.advance(20) }
         #expect(harness.takeDelivered().contains { $0.session == other.session && $0.payload == "theirs" })
     }

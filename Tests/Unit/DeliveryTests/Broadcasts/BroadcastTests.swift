@@ -30,11 +30,11 @@ struct BroadcastTests {
     func durable() {
         _ = harness.register()
         let record = world.record()
-        harness.shard.task(
-            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 1),
+        harness.shard.ask(
+            CreateTask(record, key: .none, digest: 0), origin: Origin(route: 3, request: 1),
             now: harness.now)
         harness.drain()
-        #expect(harness.launched.isEmpty && harness.taskAnswers[1] == nil)
+        #expect(harness.launched.isEmpty && harness.answers[1] == nil)
         harness.store.sync()
         harness.drain()
         #expect(harness.launched.count == 1 && harness.delivered.isEmpty, "the ledger row is not synced yet")
@@ -268,7 +268,7 @@ struct BroadcastTests {
         #expect(world.imbalance([record]) == nil)
         #expect(harness.rowCount(.broadcast) == 1, "only the head is left")
         #expect(harness.statistics.liveBroadcasts == 0)
-        guard case .record(let ended)? = world.ask(.load(record.id, record.app)) else { return }
+        guard case .found(let ended)? = world.ask(LoadTask(record.id, record.app)) else { return }
         #expect(ended.state == .ended)
     }
 
@@ -329,7 +329,7 @@ struct BroadcastTests {
         #expect(harness.dueTasks.map(\.id) == [record.id])
         harness.letTimePass(5)
         let late = harness.register(token: "t")
-        guard case .scanned(_, let found)? = world.ask(.scan(world.scan(harness.dueTasks[0], .deal))) else {
+        guard let found = world.ask(world.scan(harness.dueTasks[0], .deal))?.devices else {
             Issue.record("not scanned")
             return
         }
@@ -356,9 +356,9 @@ struct BroadcastTests {
 
     private func end(_ record: TaskRecord, by state: FinalState) {
         guard state == .revoked else { return world.advance(30_000) }
-        world.ask(.change(record.id, record.app, .stop))
-        world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
-        world.ask(.change(record.id, record.app, .swept))
+        world.ask(ChangeTask(record.id, record.app, .stop))
+        world.ask(SweepTask(record.id, record.app, BroadcastHarness.whole))
+        world.ask(ChangeTask(record.id, record.app, .swept))
         world.advance(1_000)
     }
 

@@ -38,13 +38,13 @@ struct BroadcastWeatherTests {
         harness.crash()
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
-        guard case .scanned(3, _)? = world.ask(.scan(world.scan(due, .enumerate))) else {
+        guard world.ask(world.scan(due, .enumerate))?.count == 3 else {
             Issue.record("one damaged row holds up the scan")
             return
         }
         #expect(Set(harness.lease().map(\.cid)) == Set([phones[0], phones[2], phones[3]].map(\.cid)))
         #expect(harness.logs.contains { "\($0.name)" == "damagedRow" }, "\(harness.logs.map(\.name))")
-        guard case .scanned? = world.ask(.scan(world.scan(due, .close(.expired)))) else {
+        guard world.ask(world.scan(due, .close(.expired))) != nil else {
             Issue.record("one damaged row holds up the close")
             return
         }
@@ -60,12 +60,12 @@ struct BroadcastWeatherTests {
         harness.advance(10_100)
         let due = try #require(harness.dueTasks.first)
         harness.store.readsFailFrom = harness.store.readCount + 2
-        guard case .busy? = world.ask(.scan(world.scan(due, .enumerate))) else {
+        guard world.harness.isBusy(world.scan(due, .enumerate)) else {
             Issue.record("a device that could not be read was passed over")
             return
         }
         harness.store.readsFailFrom = .max
-        guard case .scanned(1, _)? = world.ask(.scan(world.scan(due, .enumerate))) else {
+        guard world.ask(world.scan(due, .enumerate))?.count == 1 else {
             Issue.record("not scanned")
             return
         }
@@ -96,8 +96,8 @@ struct BroadcastWeatherTests {
         let away = harness.register(token: "t")
         harness.disconnect(away)
         let record = world.record()
-        harness.shard.task(
-            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 1),
+        harness.shard.ask(
+            CreateTask(record, key: .none, digest: 0), origin: Origin(route: 3, request: 1),
             now: harness.now)
         harness.store.acceptsWrites = false
         harness.flush()
@@ -107,7 +107,7 @@ struct BroadcastWeatherTests {
         for _ in 0..<10 { harness.advance(20) }
         #expect(harness.delivered.isEmpty && world.totals(record).accepted == 0)
         var launched = try #require(harness.launched.first)
-        guard case .busy? = world.ask(.scan(world.scan(launched, .enumerate))) else {
+        guard world.harness.isBusy(world.scan(launched, .enumerate)) else {
             Issue.record("rows were written that the store does not want")
             return
         }
@@ -132,8 +132,8 @@ struct BroadcastWeatherTests {
         update.applicationState = .foreground
         update.badge = 3
         harness.shard.update(phone.session, update, now: harness.now)
-        harness.shard.task(
-            .scan(world.scan(due, .enumerate)), origin: Origin(route: 3, request: 2), now: harness.now)
+        harness.shard.ask(
+            world.scan(due, .enumerate), origin: Origin(route: 3, request: 2), now: harness.now)
         while harness.store.waitingReadCount > 0 { harness.store.deliverReplies() }
         let first = harness.store.committedTicket + 1
         #expect(harness.store.waitingBatchCount == 2, "the update's and the message's")

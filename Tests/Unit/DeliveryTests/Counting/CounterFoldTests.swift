@@ -229,19 +229,16 @@ struct CounterFoldTests {
             limits: harness.limits, apps: harness.apps + Self.settings, store: store, verifier: SecretAsProof(),
             encoder: TestFrames(), queueEpoch: 7, counters: start, now: harness.now)
         let world = BroadcastHarness(harness)
-        for command in [TaskCommand.day(Self.apps[0], day: last), .foldable(today: last)] {
-            guard case .busy? = world.ask(command) else {
-                Issue.record("a count without the days that may be folded")
-                continue
-            }
-        }
+        let isSilent =
+            harness.isBusy(DayQuery(Self.apps[0], day: last)) && harness.isBusy(FoldableQuery(today: last))
+        #expect(isSilent, "a count without the days that may be folded")
         harness.shard.learnFold(process.fold.folded, now: harness.now)
         // Requested twice, because two answers may arrive.
         harness.shard.learnFold(process.fold.folded, now: harness.now)
         var folded = 0
         for app in Self.apps {
             for day in first...last {
-                guard case .day(let totals)? = world.ask(.day(app, day: day)) else {
+                guard let totals = world.ask(DayQuery(app, day: day)) else {
                     Issue.record("no counts")
                     continue
                 }
@@ -254,8 +251,8 @@ struct CounterFoldTests {
         #expect(Int(harness.statistics.pending) == books.pending - folded)
         let queued = harness.shard.statistics(of: Self.apps).reduce(0) { $0 + Int($1.queuedMessages) }
         #expect(queued == books.pending - folded)
-        // The rows of folded days are set to zero, so that they are removed.
-        guard case .foldable(let rows)? = world.ask(.foldable(today: last)) else {
+        // The rows of folded days are given as zeros, so that they are removed.
+        guard let rows = world.ask(FoldableQuery(today: last)) else {
             Issue.record("nothing to fold")
             return
         }
@@ -283,7 +280,7 @@ struct CounterFoldTests {
         // Two days later a constantly busy loop gets the request before its timer runs.
         let later = Self.noon(today + 1)
         for box in yesterday.shards {
-            box.shard.task(.foldable(today: today + 1), origin: .none, now: later)
+            box.shard.ask(FoldableQuery(today: today + 1), origin: .none, now: later)
         }
         var process = yesterday
         let change = process.fold.change(
@@ -294,7 +291,7 @@ struct CounterFoldTests {
         store.sync()
         process.shards[0].shard.takeFold(change.days, now: later)
         for box in process.shards {
-            box.shard.task(.removeCounters(change.removed, box.share, isCounted: true), origin: .none, now: later)
+            box.shard.ask(RemoveCounters(change.removed, box.share, isCounted: true), origin: .none, now: later)
         }
         for box in process.shards { box.shard.advance(to: later + 1_000) }
         check("after the fold, and the timer")
@@ -328,8 +325,8 @@ struct CounterFoldTests {
         store.sync()
         process.shards[0].shard.takeFold(change.days, now: Self.noon(today))
         for box in process.shards {
-            box.shard.task(
-                .removeCounters(change.removed, box.share, isCounted: true), origin: .none, now: Self.noon(today))
+            box.shard.ask(
+                RemoveCounters(change.removed, box.share, isCounted: true), origin: .none, now: Self.noon(today))
         }
         check(process, "folded")
         // A partition moves, and its new shard knows that these days are folded.

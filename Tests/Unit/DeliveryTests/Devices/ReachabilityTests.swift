@@ -277,12 +277,12 @@ import Wire
     func connectedCounts() {
         let harness = DeliveryHarness()
         var phones = (0..<3).map { _ in harness.register() }
-        #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
-        // A second session replaces the first.
+        #expect(harness.ask(OnlineQuery()) == [DeliveryHarness.app: 3])
+        // A second session takes the place of the first.
         harness.connect(&phones[0])
-        #expect(harness.shard.onlineCounts() == [DeliveryHarness.app: 3])
+        #expect(harness.ask(OnlineQuery()) == [DeliveryHarness.app: 3])
         for phone in phones { harness.disconnect(phone) }
         harness.disconnect(phones[0])
-        #expect(harness.shard.onlineCounts().isEmpty)
+        #expect(harness.ask(OnlineQuery()) == [:])
     }
 }

@@ -22,7 +22,6 @@ struct FeedModelTests {
         var devices: [Device]
         var cursor: UInt64 = 0
         var acked: UInt64 = 0
-        var request: UInt64 = 1 << 51
         let feed = FeedName(DeliveryHarness.app, .upstream)
 
         init(seed: UInt64) {
@@ -35,10 +34,9 @@ struct FeedModelTests {
         }
 
         mutating func ask(_ command: FeedCommand) -> UInt64 {
-            request += 1
-            harness.shard.task(.feed(command), origin: Origin(route: 2, request: request), now: harness.now)
+            let number = harness.begin(command)
             harness.drain()
-            return request
+            return number
         }
 
         mutating func send(_ place: Int) {
@@ -53,11 +51,11 @@ struct FeedModelTests {
         /// Processes all answers received so far.
         mutating func collect() {
             for place in devices.indices {
-                guard let asked = devices[place].asked, let answer = harness.taskAnswers[asked] else { continue }
+                guard let asked = devices[place].asked, let answer = harness.answers[asked] else { continue }
                 devices[place].asked = nil
-                switch answer {
-                case .feed(.taken): devices[place].number += 1
-                case .feed(.refused(.deviceFull)), .feed(.refused(.appFull)), .busy: break
+                switch answer as? FeedAnswer {
+                case .taken: devices[place].number += 1
+                case .refused(.deviceFull), .refused(.appFull), nil: break
                 default: Issue.record("\(answer)")
                 }
             }
@@ -74,8 +72,8 @@ struct FeedModelTests {
             let asked = ask(.read(FeedRead(feed, after: cursor, limit: 7, waitMilliseconds: 0)))
             harness.flush()
             collect()
-            guard case .feed(.page(let page))? = harness.taskAnswers[asked] else {
-                Issue.record("no page: \(String(describing: harness.taskAnswers[asked]))")
+            guard case .page(let page)? = harness.answer(asked, as: FeedAnswer.self) else {
+                Issue.record("no page: \(String(describing: harness.answers[asked]))")
                 return
             }
             #expect(page.missed == 0 && (page.items.isEmpty || page.first == cursor + 1))
@@ -95,7 +93,7 @@ struct FeedModelTests {
             let asked = ask(.acknowledge(feed, upTo: cursor))
             harness.flush()
             collect()
-            guard case .feed(.acknowledged(let state))? = harness.taskAnswers[asked] else {
+            guard case .acknowledged(let state)? = harness.answer(asked, as: FeedAnswer.self) else {
                 Issue.record("not acked")
                 return
             }

@@ -18,32 +18,26 @@ struct FeedTests {
     }
 
     private static func begin(_ harness: DeliveryHarness, _ command: FeedCommand) -> UInt64 {
-        let request = UInt64.random(in: 1 << 51...1 << 60)
-        harness.shard.task(.feed(command), origin: Origin(route: 2, request: request), now: harness.now)
+        let number = harness.begin(command)
         harness.drain()
-        return request
+        return number
     }
 
-    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> TaskAnswer? {
-        let request = begin(harness, command)
-        harness.flush()
-        return harness.taskAnswers[request]
-    }
+    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> FeedAnswer? { harness.ask(command) }
 
     private static func send(
         _ harness: DeliveryHarness, _ request: UInt32, _ text: String = "up", cid: DeviceID = cid
     ) -> FeedAnswer? {
         let message = UpstreamMessage(
             app: DeliveryHarness.app, cid: cid, request: request, payload: Array(text.utf8))
-        guard case .feed(let answer)? = ask(harness, .upstream(message)) else { return nil }
-        return answer
+        return ask(harness, .upstream(message))
     }
 
     private static func page(
         _ harness: DeliveryHarness, after: UInt64? = nil, limit: Int = 100, of feed: FeedName = upstream
     ) throws -> FeedPage {
         let read = FeedRead(feed, after: after, limit: limit, waitMilliseconds: 0)
-        guard case .feed(.page(let page))? = ask(harness, .read(read)) else { throw Wrong() }
+        guard case .page(let page)? = ask(harness, .read(read)) else { throw Wrong() }
         return page
     }
 
@@ -126,7 +120,7 @@ struct FeedTests {
         harness.shard.reload(apps: harness.apps)
         for settings in harness.apps.suffix(2) {
             let message = UpstreamMessage(app: settings.key, cid: Self.cid, request: 1, payload: [1])
-            guard case .feed(.taken)? = Self.ask(harness, .upstream(message)) else {
+            guard case .taken? = Self.ask(harness, .upstream(message)) else {
                 Issue.record("a message was not taken")
                 continue
             }
@@ -154,7 +148,7 @@ struct FeedTests {
         var grown: [Int] = []
         for second in 0..<2_500 {
             let before = count()
-            if case .busy? = ask(harness, .state(name)) {} else { Issue.record("the call was answered otherwise") }
+            #expect(harness.isBusy(FeedCommand.state(name)))
             watch(harness, calls: 1, every: 1_000)
             if count() > before { grown.append(second) }
         }
@@ -215,8 +209,8 @@ struct FeedTests {
         Self.watch(harness, calls: 100, every: 1_000)
         #expect(Self.items(harness, all[40].key) == 1)
         #expect(harness.statistics.damagedRows == 5 && logged() == 5)
-        // A request for the feed does not cause another read.
-        guard case .busy? = Self.ask(harness, .state(name)) else { throw Wrong() }
+        // Who asks for the feed meanwhile has no look of his own.
+        #expect(harness.isBusy(FeedCommand.state(name)))
         #expect(harness.statistics.damagedRows == 5)
     }
 
@@ -244,7 +238,7 @@ struct FeedTests {
         let read = Self.begin(harness, .read(FeedRead(Self.upstream, after: 1, limit: 1, waitMilliseconds: 0)))
         harness.store.deliverReplies()
         harness.drain()
-        #expect(harness.taskAnswers[taken] == nil && harness.taskAnswers[read] == nil)
+        #expect(harness.answers[taken] == nil && harness.answers[read] == nil)
         harness.crash()
         #expect(try Self.page(harness).items.count == 1)
         #expect(Self.send(harness, 2, "again") == .taken)
@@ -278,7 +272,7 @@ struct FeedTests {
         let harness = Self.harness()
         for number in 1...5 as ClosedRange<UInt32> { #expect(Self.send(harness, number, "\(number)") == .taken) }
         #expect(harness.rowCount(.feed) == 6)
-        guard case .feed(.acknowledged(let state))? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 3)) else {
+        guard case .acknowledged(let state)? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 3)) else {
             throw Wrong()
         }
         #expect(state.acked == 3 && state.last == 5)
@@ -289,9 +283,9 @@ struct FeedTests {
         // An older ack changes nothing.
         #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
         #expect(try Self.page(harness).first == 4)
-        guard case .feed(.beyond(5))? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 6)) else { throw Wrong() }
+        guard case .beyond(5)? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 6)) else { throw Wrong() }
         let beyond = FeedRead(Self.upstream, after: 9, limit: 1, waitMilliseconds: 0)
-        guard case .feed(.beyond(5))? = Self.ask(harness, .read(beyond)) else { throw Wrong() }
+        guard case .beyond(5)? = Self.ask(harness, .read(beyond)) else { throw Wrong() }
     }
 
     @Test("a device and an app are bounded in count and bytes, and an ack makes room")
@@ -345,7 +339,7 @@ struct FeedTests {
         let harness = Self.harness { $0.count = 10 }
         for number in 1...25 as ClosedRange<Int64> {
             let item = FeedItem(.online, at: harness.now, cid: DeviceID(high: 1, low: UInt64(number)))
-            guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, [item], lost: 0)) else { throw Wrong() }
+            guard case .taken? = Self.ask(harness, .append(Self.events, [item], lost: 0)) else { throw Wrong() }
         }
         harness.flush()
         let page = try Self.page(harness, of: Self.events)
@@ -357,8 +351,8 @@ struct FeedTests {
     func lost() throws {
         let harness = Self.harness()
         let items = (1...3).map { FeedItem(.expired, at: harness.now, cid: DeviceID(high: 2, low: UInt64($0))) }
-        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
-        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 4)) else { throw Wrong() }
+        guard case .taken? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
+        guard case .taken? = Self.ask(harness, .append(Self.events, items, lost: 4)) else { throw Wrong() }
         let first = try Self.page(harness, of: Self.events)
         #expect(first.next == 3 && first.missed == 0)
         let second = try Self.page(harness, after: first.next, of: Self.events)
@@ -369,7 +363,7 @@ struct FeedTests {
     func chunks() throws {
         let harness = Self.harness()
         let items = (1...700).map { FeedItem(.delivered, at: harness.now, cid: DeviceID(high: 2, low: UInt64($0))) }
-        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
+        guard case .taken? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
         #expect(harness.rowCount(.feed) < 5)
         var cursor: UInt64 = 0
         var found: [UInt64] = []
@@ -389,23 +383,23 @@ struct FeedTests {
         let read = FeedCommand.read(FeedRead(Self.upstream, after: nil, limit: 10, waitMilliseconds: 20_000))
         let first = Self.begin(harness, read)
         harness.flush()
-        #expect(harness.taskAnswers[first] == nil)
+        #expect(harness.answers[first] == nil)
         #expect(Self.send(harness, 1, "now") == .taken)
-        guard case .feed(.page(let page))? = harness.taskAnswers[first] else { throw Wrong() }
+        guard case .page(let page)? = harness.answer(first, as: FeedAnswer.self) else { throw Wrong() }
         #expect(Self.texts(page) == ["now"])
         #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
 
         let second = Self.begin(harness, read)
         harness.advance(19_000)
-        #expect(harness.taskAnswers[second] == nil)
+        #expect(harness.answers[second] == nil)
         harness.advance(1_500)
-        guard case .feed(.page(let empty))? = harness.taskAnswers[second] else { throw Wrong() }
+        guard case .page(let empty)? = harness.answer(second, as: FeedAnswer.self) else { throw Wrong() }
         #expect(empty.isEmpty && empty.next == 1)
 
         let third = Self.begin(harness, read)
         harness.flush()
         harness.shard.abandon(now: harness.now)
         harness.drain()
-        guard case .busy? = harness.taskAnswers[third] else { throw Wrong() }
+        #expect(harness.isBusy(third))
     }
 }

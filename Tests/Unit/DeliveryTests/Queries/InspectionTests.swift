@@ -9,26 +9,19 @@ struct InspectionTests {
     private static let whole = LoopShare(index: 0, count: 1)
     private static let key: (UInt64, UInt64) = (0xAB_CDEF_0123, 0x77)
 
-    private func ask(_ inspection: Inspection) -> TaskAnswer? {
-        let request = UInt64.random(in: 1 << 51...1 << 60)
-        harness.shard.task(.inspect(inspection), origin: Origin(route: 2, request: request), now: harness.now)
-        harness.flush()
-        return harness.taskAnswers[request]
-    }
-
     private func address(_ phone: Phone, _ app: AppKey = DeliveryHarness.app) -> DeviceAddress {
         DeviceAddress(app: app, bucket: phone.bucket, cid: phone.cid)
     }
 
     private func recent(_ phone: Phone, limit: Int = 20) throws -> RecentMessages {
-        guard case .inspected(.recent(let recent))? = ask(.recent(address(phone), limit: limit)) else {
+        guard case .found(let recent)? = harness.ask(RecentQuery(address(phone), limit: limit)) else {
             throw Wrong()
         }
         return recent
     }
 
     private func change(_ phone: Phone, _ change: DeviceChange) throws -> DeviceChangeResult {
-        guard case .inspected(.changed(let result))? = ask(.change(address(phone), change)) else { throw Wrong() }
+        guard case .found(let result)? = harness.ask(ChangeDevice(address(phone), change)) else { throw Wrong() }
         return result
     }
 
@@ -58,7 +51,7 @@ struct InspectionTests {
         harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 6)] }
         let some = try recent(phone, limit: 2)
         #expect(some.traces.map(\.message) == [outcomes[5].message, outcomes[4].message] && some.isCut)
-        guard case .unknown? = ask(.recent(address(phone, DeliveryHarness.otherApp), limit: 1)) else {
+        guard case .absent? = harness.ask(RecentQuery(address(phone, DeliveryHarness.otherApp), limit: 1)) else {
             Issue.record("another app's device")
             return
         }
@@ -85,19 +78,17 @@ struct InspectionTests {
         for isCold in [false, true] {
             if isCold { harness.crash() }
             guard
-                case .inspected(.requests(let found, let refusals))? = ask(
-                    .requests(DeliveryHarness.app, [key], tasks: [], Self.whole)),
-                case .inspected(.requests(let others, _))? = ask(
-                    .requests(DeliveryHarness.otherApp, [key], tasks: [], Self.whole)),
-                case .inspected(.single(let message, let cid))? = ask(.single(outcome.task, DeliveryHarness.app))
+                let own = harness.ask(RequestQuery(DeliveryHarness.app, [key], tasks: [], Self.whole)),
+                let others = harness.ask(RequestQuery(DeliveryHarness.otherApp, [key], tasks: [], Self.whole)),
+                case .found(let cid)? = harness.ask(SingleQuery(outcome.task, DeliveryHarness.app))
             else {
                 Issue.record("no answer")
                 return
             }
-            #expect(found.map(\.message) == [outcome.message] && refusals.isEmpty && others.isEmpty)
-            #expect(message == outcome.message && cid == phone.cid)
+            #expect(own.outcomes.map(\.message) == [outcome.message] && own.refusals.isEmpty)
+            #expect(others.outcomes.isEmpty && cid == phone.cid)
         }
-        guard case .unknown? = ask(.single(outcome.task, DeliveryHarness.otherApp)) else {
+        guard case .absent? = harness.ask(SingleQuery(outcome.task, DeliveryHarness.otherApp)) else {
             Issue.record("another app's task")
             return
         }
@@ -112,14 +103,12 @@ struct InspectionTests {
         #expect(outcome.code == .noToken)
         _ = harness.publish(phone, strategy: .vendorOnly, vendor: false)
         guard
-            case .inspected(.requests(let found, let refused))? = ask(
-                .requests(DeliveryHarness.app, [key], tasks: [], Self.whole)),
-            case .inspected(.requests(_, let ofTask))? = ask(
-                .requests(DeliveryHarness.app, [], tasks: [outcome.task], Self.whole)),
-            case .inspected(.requests(_, let ofOther))? = ask(
-                .requests(DeliveryHarness.otherApp, [key], tasks: [], Self.whole))
+            let own = harness.ask(RequestQuery(DeliveryHarness.app, [key], tasks: [], Self.whole)),
+            let ofTask = harness.ask(RequestQuery(DeliveryHarness.app, [], tasks: [outcome.task], Self.whole)),
+            let ofOther = harness.ask(RequestQuery(DeliveryHarness.otherApp, [key], tasks: [], Self.whole))
         else { throw Wrong() }
-        #expect(found.isEmpty && refused.map(\.reason) == [.noToken] && refused == ofTask && ofOther.isEmpty)
+        #expect(own.outcomes.isEmpty && own.refusals.map(\.reason) == [.noToken])
+        #expect(own.refusals == ofTask.refusals && ofOther.refusals.isEmpty)
         #expect(try recent(phone).refusals.map(\.reason) == [.noContent, .noToken])
         _ = harness.ask(.setBlacklisted(phone.cid, true), phone.bucket)
         #expect(harness.publish(phone).code == .ignored)
@@ -127,11 +116,8 @@ struct InspectionTests {
         // The oldest entries make room.
         for _ in 0..<1_100 { _ = harness.publish(phone) }
         #expect(try recent(phone, limit: 500).refusals.count == 500)
-        guard
-            case .inspected(.requests(_, let late))? = ask(
-                .requests(DeliveryHarness.app, [key], tasks: [], Self.whole))
-        else { throw Wrong() }
-        #expect(late.isEmpty)
+        let late = harness.ask(RequestQuery(DeliveryHarness.app, [key], tasks: [], Self.whole))
+        #expect(late?.refusals.isEmpty == true)
     }
 
     @Test(
@@ -202,7 +188,7 @@ struct InspectionTests {
         #expect(try change(phone, .disconnect).count == 0)
         #expect(harness.status(phone)?.isConnected == false)
         #expect(harness.finalState(outcome.message) == nil)
-        guard case .unknown? = ask(.change(address(phone, DeliveryHarness.otherApp), .disconnect)) else {
+        guard case .absent? = harness.ask(ChangeDevice(address(phone, DeliveryHarness.otherApp), .disconnect)) else {
             throw Wrong()
         }
     }
@@ -214,8 +200,8 @@ struct InspectionTests {
         harness.crash()
         var (found, start): ([DeviceAddress], DeviceCursor?) = ([], nil)
         while true {
-            let page = Inspection.devices(DeliveryHarness.app, after: start, limit: 5, Self.whole)
-            guard case .inspected(.devices(let some))? = ask(page) else { throw Wrong() }
+            let page = DeviceListQuery(DeliveryHarness.app, after: start, limit: 5, Self.whole)
+            guard let some = harness.ask(page) else { throw Wrong() }
             found += some
             guard some.count == 5, let last = some.last else { break }
             start = DeviceCursor(last)
@@ -225,8 +211,8 @@ struct InspectionTests {
             harness.letTimePass(1)
             _ = harness.publish(phone)
         }
-        guard case .inspected(.jobs(let overview))? = ask(.jobs(apps: [DeliveryHarness.app], limit: 2)),
-            case .inspected(.jobs(let none))? = ask(.jobs(apps: [DeliveryHarness.otherApp], limit: 2))
+        guard let overview = harness.ask(JobsQuery(apps: [DeliveryHarness.app], limit: 2)),
+            let none = harness.ask(JobsQuery(apps: [DeliveryHarness.otherApp], limit: 2))
         else { throw Wrong() }
         #expect(overview.queues.map(\.dueCount) == [3] && overview.queues.map(\.heldCount) == [0])
         #expect(overview.jobs.map(\.cid) == phones.prefix(2).map(\.cid))

@@ -31,15 +31,8 @@ struct ReportTests {
         harness.flush()
     }
 
-    private func ask(_ command: TaskCommand) -> TaskAnswer? {
-        let request = UInt64(harness.taskAnswers.count + 1) << 51
-        harness.shard.task(command, origin: Origin(route: 2, request: request), now: harness.now)
-        harness.flush()
-        return harness.taskAnswers[request]
-    }
-
     private func totals(_ task: TaskID) -> TaskTotals {
-        guard case .totals(let totals)? = ask(.totals(task, DeliveryHarness.app, Self.whole)) else {
+        guard case .found(let totals)? = harness.ask(TaskTotalsQuery(task, DeliveryHarness.app, Self.whole)) else {
             Issue.record("no totals")
             return TaskTotals()
         }
@@ -47,7 +40,7 @@ struct ReportTests {
     }
 
     private func day(_ day: GatewayTime) -> DayTotals {
-        guard case .day(let totals)? = ask(.day(DeliveryHarness.app, day: UInt32(day / 86_400_000))) else {
+        guard let totals = harness.ask(DayQuery(DeliveryHarness.app, day: UInt32(day / 86_400_000))) else {
             Issue.record("no totals")
             return DayTotals()
         }
@@ -57,7 +50,7 @@ struct ReportTests {
     @Test("a loop whose day has not started has nothing to fold, because it may still count for earlier days")
     func foldableAtMidnight() {
         let today = UInt32(harness.now / 86_400_000)
-        guard case .foldable? = ask(.foldable(today: today)), case .busy? = ask(.foldable(today: today + 1)) else {
+        guard harness.ask(FoldableQuery(today: today)) != nil, harness.isBusy(FoldableQuery(today: today + 1)) else {
             Issue.record("a day was given that can change, or none")
             return
         }
@@ -149,7 +142,7 @@ struct ReportTests {
             #expect(sum.live.received == (isEnded ? 1 : 0) && sum.all.received == 1)
         }
         harness.store.readsFailFrom = 0
-        guard case .busy? = ask(.totals(single, DeliveryHarness.app, Self.whole)) else {
+        guard harness.isBusy(TaskTotalsQuery(single, DeliveryHarness.app, Self.whole)) else {
             Issue.record("a report without its reads")
             return
         }

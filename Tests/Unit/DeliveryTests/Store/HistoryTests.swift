@@ -365,13 +365,7 @@ struct HistoryTests {
         DeliveryHarness { ($0.upstream, $0.events) = (FeedLimits(), FeedLimits()) }
     }
 
-    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> FeedAnswer? {
-        let request = UInt64.random(in: 1 << 51...1 << 60)
-        harness.shard.task(.feed(command), origin: Origin(route: 2, request: request), now: harness.now)
-        harness.flush()
-        guard case .feed(let answer)? = harness.taskAnswers[request] else { return nil }
-        return answer
-    }
+    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> FeedAnswer? { harness.ask(command) }
 
     private static func send(_ harness: DeliveryHarness, _ numbers: ClosedRange<UInt32>, _ text: String) {
         for number in numbers {

@@ -144,28 +144,21 @@ import Wire
         let record = TaskRecord(
             id: TaskID(high: 1 << 56, low: 1), app: DeliveryHarness.app, state: .open, createdAt: 1, validUntil: .max,
             content: content)
-        harness.shard.task(
-            .create(record, requestKey: (0, 0), requestDigest: 0), origin: Origin(route: 3, request: 77),
+        harness.shard.ask(
+            CreateTask(record, key: .none, digest: 0), origin: Origin(route: 3, request: 77),
             now: harness.now)
         harness.flush()
-        guard case .tooLarge? = harness.taskAnswers[77] else {
-            Issue.record("\(String(describing: harness.taskAnswers[77]))")
+        guard case .tooLarge? = harness.answer(77, as: CreateTask.Answer.self) else {
+            Issue.record("\(String(describing: harness.answers[77]))")
             return
         }
         let cids = [DeviceID](repeating: DeviceID(high: 1, low: 1), count: TaskBounds.targetsOfARow + 1)
-        harness.shard.task(
-            .park(record.id, DeliveryHarness.app, cids), origin: Origin(route: 3, request: 78), now: harness.now)
-        harness.shard.task(
-            .begin(CallKey(high: 1, low: 1), digest: 1, record.id, cids), origin: Origin(route: 3, request: 79),
-            now: harness.now)
-        harness.shard.task(
-            .keepSiblings(record.id, cids), origin: Origin(route: 3, request: 80), now: harness.now)
-        harness.flush()
-        for request in UInt64(78)...80 {
-            guard case .tooLarge? = harness.taskAnswers[request] else {
-                Issue.record("\(request): \(String(describing: harness.taskAnswers[request]))")
-                return
-            }
+        guard case .tooLarge? = harness.ask(ParkTargets(record.id, DeliveryHarness.app, cids)),
+            case .tooLarge? = harness.ask(BeginCall(CallKey(high: 1, low: 1), digest: 1, record.id, cids)),
+            case false? = harness.ask(KeepSiblings(record.id, cids))
+        else {
+            Issue.record("accepted")
+            return
         }
         #expect(harness.store.violations == [])
     }

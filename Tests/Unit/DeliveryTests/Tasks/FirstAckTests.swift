@@ -155,14 +155,14 @@ struct FirstAckTests {
     @Test("the siblings are stored once, whatever a repeated call contains")
     func kept() {
         let cids = [DeviceID(high: 1, low: 2), DeviceID(high: 3, low: 4)]
-        guard case .done? = ask(.keepSiblings(Self.task, cids)),
-            case .done? = ask(.keepSiblings(Self.task, [DeviceID(high: 5, low: 6)]))
+        guard case true? = harness.ask(KeepSiblings(Self.task, cids)),
+            case true? = harness.ask(KeepSiblings(Self.task, [DeviceID(high: 5, low: 6)]))
         else {
             Issue.record("not kept")
             return
         }
         harness.crash()
-        guard case .targets(cids, nil)? = ask(.targets(Self.task, from: 0)) else {
+        guard let page = harness.ask(ReadTargets(Self.task, from: 0)), page.devices == cids, page.next == nil else {
             Issue.record("not told again")
             return
         }
@@ -175,15 +175,14 @@ struct FirstAckTests {
     /// Ends the siblings as the gateway does after a first ack.
     private func endSiblings(of first: FirstAck, _ phones: [Phone], settles: Bool = true) {
         for phone in phones where digest(phone) != first.message.low {
-            let command = TaskCommand.endSibling(
-                first.task, first.app, cid: phone.cid, bucket: phone.bucket, digest: digest(phone))
-            guard case .swept? = ask(command) else {
+            let device = DeviceAddress(app: first.app, bucket: phone.bucket, cid: phone.cid)
+            guard harness.ask(EndSibling(first.task, device, digest: digest(phone))) != nil else {
                 Issue.record("not ended")
                 continue
             }
         }
         guard settles else { return }
-        guard case .done? = ask(.settleFirstAck(first)) else {
+        guard case true? = harness.ask(SettleFirstAck(first)) else {
             Issue.record("not settled")
             return
         }
@@ -212,16 +211,9 @@ struct FirstAckTests {
         return request
     }
 
-    private func ask(_ command: TaskCommand) -> TaskAnswer? {
-        let request = UInt64.random(in: 1 << 51...1 << 60)
-        harness.shard.task(command, origin: Origin(route: 2, request: request), now: harness.now)
-        harness.flush()
-        return harness.taskAnswers[request]
-    }
-
     private func totals() -> TaskTotals {
         let share = LoopShare(index: 0, count: 1, bucketCount: 4)
-        guard case .totals(let totals)? = ask(.totals(Self.task, DeliveryHarness.app, share)) else {
+        guard case .found(let totals)? = harness.ask(TaskTotalsQuery(Self.task, DeliveryHarness.app, share)) else {
             Issue.record("no totals")
             return TaskTotals()
         }

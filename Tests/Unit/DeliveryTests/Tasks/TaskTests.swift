@@ -108,7 +108,7 @@ struct TaskTests {
         harness.acknowledge(seen, 1)
         harness.flush()
         if isCold { harness.crash() }
-        guard case .swept(let count)? = ask(.sweep(Self.task, DeliveryHarness.app, Self.whole)) else {
+        guard let count = harness.ask(SweepTask(Self.task, DeliveryHarness.app, Self.whole)) else {
             Issue.record("not swept")
             return
         }
@@ -139,13 +139,13 @@ struct TaskTests {
     @Test("a scheduled task is due at its time, again if its work is not reported, and after a restart")
     func schedule() {
         let record = record(.scheduled, at: harness.now + 120_000)
-        guard case .created? = ask(.create(record, requestKey: (0, 0), requestDigest: 0)) else {
+        guard case .created? = harness.ask(CreateTask(record, key: .none, digest: 0)) else {
             Issue.record("not created")
             return
         }
         let cids = (0..<3).map { DeviceID(high: 5, low: UInt64($0)) }
-        for cid in cids { _ = ask(.park(Self.task, DeliveryHarness.app, [cid])) }
-        guard case .record(let kept)? = ask(.load(Self.task, DeliveryHarness.app)) else { return }
+        for cid in cids { _ = harness.ask(ParkTargets(Self.task, DeliveryHarness.app, [cid])) }
+        guard case .found(let kept)? = harness.ask(LoadTask(Self.task, DeliveryHarness.app)) else { return }
         #expect(kept == record)
         harness.advance(119_000)
         #expect(harness.dueTasks.isEmpty)
@@ -155,21 +155,21 @@ struct TaskTests {
         var found: [DeviceID] = []
         var next: UInt64? = 0
         while let place = next {
-            guard case .targets(let page, let following)? = ask(.targets(Self.task, from: place)) else { break }
-            found += page
-            next = following
+            guard let page = harness.ask(ReadTargets(Self.task, from: place)) else { break }
+            found += page.devices
+            next = page.next
         }
         #expect(found == cids)
         harness.advance(61_000)
         #expect(harness.dueTasks.count == 2, "nobody said that it was sent")
-        guard case .refused(.running)? = ask(.change(Self.task, DeliveryHarness.app, .cancel)) else {
+        guard case .refused(.running)? = harness.ask(ChangeTask(Self.task, DeliveryHarness.app, .cancel)) else {
             Issue.record("cancelled while it runs")
             return
         }
-        _ = ask(.change(Self.task, DeliveryHarness.app, .sent))
+        _ = harness.ask(ChangeTask(Self.task, DeliveryHarness.app, .sent))
         harness.advance(120_000)
         #expect(harness.dueTasks.count == 2)
-        guard case .refused(.open)? = ask(.park(Self.task, DeliveryHarness.app, cids)) else {
+        guard case .refused(.open)? = harness.ask(ParkTargets(Self.task, DeliveryHarness.app, cids)) else {
             Issue.record("parked after its time")
             return
         }
@@ -177,24 +177,24 @@ struct TaskTests {
 
     @Test("a schedule can be deleted until its last minute")
     func cancel() {
-        _ = ask(.create(record(.scheduled, at: harness.now + 120_000), requestKey: (0, 0), requestDigest: 0))
+        _ = harness.ask(CreateTask(record(.scheduled, at: harness.now + 120_000), key: .none, digest: 0))
         harness.advance(61_000)
-        guard case .refused(.scheduled)? = ask(.change(Self.task, DeliveryHarness.app, .cancel)) else {
+        guard case .refused(.scheduled)? = harness.ask(ChangeTask(Self.task, DeliveryHarness.app, .cancel)) else {
             Issue.record("deleted in its last minute")
             return
         }
         let other = TaskID(kind: .list, month: 1, day: 1, home: Bucket(1), random: (1, 1))
         var second = record(.scheduled, at: harness.now + 120_000)
         second.id = other
-        _ = ask(.create(second, requestKey: (0, 0), requestDigest: 0))
-        guard case .record(let cancelled)? = ask(.change(other, DeliveryHarness.app, .cancel)) else {
+        _ = harness.ask(CreateTask(second, key: .none, digest: 0))
+        guard case .changed(let cancelled)? = harness.ask(ChangeTask(other, DeliveryHarness.app, .cancel)) else {
             Issue.record("not deleted")
             return
         }
         #expect(cancelled.state == .cancelled)
         harness.advance(200_000)
         #expect(harness.dueTasks.map(\.id) == [Self.task])
-        guard case .unknown? = ask(.load(other, DeliveryHarness.otherApp)) else {
+        guard case .absent? = harness.ask(LoadTask(other, DeliveryHarness.otherApp)) else {
             Issue.record("another app sees it")
             return
         }
@@ -202,12 +202,12 @@ struct TaskTests {
 
     @Test("an interrupted stop is resumed")
     func resumedStop() {
-        _ = ask(.create(record(.open, at: 0), requestKey: (0, 0), requestDigest: 0))
-        _ = ask(.change(Self.task, DeliveryHarness.app, .stop))
+        _ = harness.ask(CreateTask(record(.open, at: 0), key: .none, digest: 0))
+        _ = harness.ask(ChangeTask(Self.task, DeliveryHarness.app, .stop))
         harness.crash()
         harness.advance(61_000)
         #expect(harness.dueTasks.map(\.state) == [.stopping])
-        _ = ask(.change(Self.task, DeliveryHarness.app, .stopped))
+        _ = harness.ask(ChangeTask(Self.task, DeliveryHarness.app, .stopped))
         harness.advance(200_000)
         #expect(harness.dueTasks.count == 1)
     }
@@ -215,15 +215,15 @@ struct TaskTests {
     @Test("a requested task is created once; another body under its id is a conflict")
     func requestedTask() {
         var record = record(.open, at: 0)
-        let key: (UInt64, UInt64) = (UInt64(Self.task.home.index) << 52, 5)
-        _ = ask(.create(record, requestKey: key, requestDigest: 1))
+        let key = CallKey(high: UInt64(Self.task.home.index) << 52, low: 5)
+        _ = harness.ask(CreateTask(record, key: key, digest: 1))
         record.id = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 78))
-        guard case .created(let id, true)? = ask(.create(record, requestKey: key, requestDigest: 1)) else {
+        guard case .created(let id, true)? = harness.ask(CreateTask(record, key: key, digest: 1)) else {
             Issue.record("made twice")
             return
         }
         #expect(id == Self.task)
-        guard case .conflict? = ask(.create(record, requestKey: key, requestDigest: 2)) else {
+        guard case .conflict? = harness.ask(CreateTask(record, key: key, digest: 2)) else {
             Issue.record("no conflict")
             return
         }
@@ -234,36 +234,36 @@ struct TaskTests {
         let key = CallKey(high: 1 << 52, low: 3)
         let cids = [DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
         let other = TaskID(kind: .list, month: 1, day: 1, home: Bucket(0), random: (0, 5))
-        guard case .begun(Self.task, cids)? = ask(.begin(key, digest: 1, Self.task, cids)) else {
+        guard case .begun(Self.task, cids)? = harness.ask(BeginCall(key, digest: 1, Self.task, cids)) else {
             Issue.record("not begun")
             return
         }
-        let waiting = submit(.begin(key, digest: 1, other, []))
-        #expect(harness.taskAnswers[waiting] == nil)
-        guard case .conflict? = ask(.begin(key, digest: 2, other, [])) else {
+        let waiting = submit(BeginCall(key, digest: 1, other, []))
+        #expect(harness.answers[waiting] == nil)
+        guard case .conflict? = harness.ask(BeginCall(key, digest: 2, other, [])) else {
             Issue.record("no conflict")
             return
         }
         harness.crash()
-        guard case .begun(Self.task, cids)? = ask(.begin(key, digest: 1, other, [])) else {
+        guard case .begun(Self.task, cids)? = harness.ask(BeginCall(key, digest: 1, other, [])) else {
             Issue.record("not begun again with the same ids")
             return
         }
-        let second = submit(.begin(key, digest: 1, other, []))
+        let second = submit(BeginCall(key, digest: 1, other, []))
         let outcomes = cids.map { PublishOutcome(code: .accepted, cid: $0, task: Self.task) }
-        _ = ask(.end(key, outcomes))
-        guard case .ended(Self.task, let told)? = harness.taskAnswers[second] else {
+        _ = harness.ask(EndCall(key, outcomes))
+        guard case .ended(Self.task, let told)? = harness.answer(second, as: CallStart.self) else {
             Issue.record("who waited was not told")
             return
         }
         #expect(told.map(\.cid) == cids && told.allSatisfy(\.isRepeat))
         harness.crash()
-        guard case .ended(Self.task, let kept)? = ask(.begin(key, digest: 1, other, [])) else {
+        guard case .ended(Self.task, let kept)? = harness.ask(BeginCall(key, digest: 1, other, [])) else {
             Issue.record("the answer was not kept")
             return
         }
         #expect(kept.map(\.cid) == cids)
-        guard case .conflict? = ask(.begin(key, digest: 9, other, [])) else {
+        guard case .conflict? = harness.ask(BeginCall(key, digest: 9, other, [])) else {
             Issue.record("no conflict after the end")
             return
         }
@@ -274,29 +274,31 @@ struct TaskTests {
         let key = CallKey(high: 1 << 52, low: 3)
         let cids = [DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
         let other = TaskID(kind: .list, month: 1, day: 1, home: Bucket(0), random: (0, 5))
-        // The answer is lost with a link, so the runner never reports the end of the call.
-        _ = ask(.begin(key, digest: 1, Self.task, cids))
-        let (second, third) = (submit(.begin(key, digest: 1, other, [])), submit(.begin(key, digest: 1, other, [])))
+        // Its answer is lost with a link: the runner never says that the call ended.
+        _ = harness.ask(BeginCall(key, digest: 1, Self.task, cids))
+        let (second, third) = (
+            submit(BeginCall(key, digest: 1, other, [])), submit(BeginCall(key, digest: 1, other, []))
+        )
         harness.advance(9_000)
-        #expect(harness.taskAnswers[second] == nil && harness.taskAnswers[third] == nil)
+        #expect(harness.answers[second] == nil && harness.answers[third] == nil)
         harness.advance(1_500)
         harness.flush()
-        guard case .begun(Self.task, cids)? = harness.taskAnswers[second] else {
+        guard case .begun(Self.task, cids)? = harness.answer(second, as: CallStart.self) else {
             Issue.record("the repetition waits")
             return
         }
-        #expect(harness.taskAnswers[third] == nil)
-        _ = ask(.end(key, cids.map { PublishOutcome(code: .accepted, cid: $0, task: Self.task) }))
-        guard case .ended(Self.task, _)? = harness.taskAnswers[third] else {
+        #expect(harness.answers[third] == nil)
+        _ = harness.ask(EndCall(key, cids.map { PublishOutcome(code: .accepted, cid: $0, task: Self.task) }))
+        guard case .ended(Self.task, _)? = harness.answer(third, as: CallStart.self) else {
             Issue.record("who waited was not told")
             return
         }
         let lost = CallKey(high: 1 << 52, low: 4)
-        _ = ask(.begin(lost, digest: 1, Self.task, cids))
-        let waiting = submit(.begin(lost, digest: 1, other, []))
+        _ = harness.ask(BeginCall(lost, digest: 1, Self.task, cids))
+        let waiting = submit(BeginCall(lost, digest: 1, other, []))
         harness.shard.abandon(now: harness.now)
         harness.drain()
-        guard case .busy? = harness.taskAnswers[waiting] else {
+        guard harness.isBusy(waiting) else {
             Issue.record("a part that left keeps a caller waiting")
             return
         }
@@ -359,17 +361,14 @@ struct TaskTests {
         return request
     }
 
-    private func submit(_ command: TaskCommand) -> UInt64 {
-        let request = UInt64.random(in: 1 << 51...1 << 60)
-        harness.shard.task(command, origin: Origin(route: 2, request: request), now: harness.now)
+    private func submit(_ question: some ShardQuestion) -> UInt64 {
+        let number = harness.begin(question)
         harness.flush()
-        return request
+        return number
     }
 
-    private func ask(_ command: TaskCommand) -> TaskAnswer? { harness.taskAnswers[submit(command)] }
-
     private func totals() -> TaskTotals {
-        guard case .totals(let totals)? = ask(.totals(Self.task, DeliveryHarness.app, Self.whole)) else {
+        guard case .found(let totals)? = harness.ask(TaskTotalsQuery(Self.task, DeliveryHarness.app, Self.whole)) else {
             Issue.record("no totals")
             return TaskTotals()
         }
@@ -378,7 +377,7 @@ struct TaskTests {
 
     private func dayTotals(_ day: UInt32? = nil) -> DayTotals {
         let day = day ?? UInt32(harness.now / 86_400_000)
-        guard case .day(let totals)? = ask(.day(DeliveryHarness.app, day: day)) else { return DayTotals() }
+        guard let totals = harness.ask(DayQuery(DeliveryHarness.app, day: day)) else { return DayTotals() }
         return totals
     }
 

@@ -132,12 +132,7 @@ struct LinkCodecTests {
             Set(LinkSamples.answers.map { ObjectIdentifier($0.type) }) == Set(questions.map { ObjectIdentifier($0) }))
         #expect(
             Set(LinkSamples.directorySteps.map { LinkSamples.StepCase($0) }) == Set(LinkSamples.StepCase.allCases))
-        #expect(
-            Set(LinkSamples.taskCommands.map { LinkSamples.CommandCase($0) }) == Set(LinkSamples.CommandCase.allCases))
         #expect(Set(LinkSamples.replies.map { LinkSamples.ReplyCase($0) }) == Set(LinkSamples.ReplyCase.allCases))
-        #expect(
-            Set(LinkSamples.taskAnswers.map { LinkSamples.TaskAnswerCase($0) })
-                == Set(LinkSamples.TaskAnswerCase.allCases))
     }
 
     @Test("an answer of the wrong form is rejected")
@@ -146,7 +141,7 @@ struct LinkCodecTests {
         let read = jobs.withUnsafeBytes { LinkCodec.answer(to: DirectoryCommand.self, $0) }
         #expect(read == nil)
         var questions = LinkQuestions()
-        let message = LoopMessage.request(LinkSamples.taskCommands[0], LinkSamples.origin(.request))
+        let message = LoopMessage.request(LinkSamples.shardQuestions[0], LinkSamples.origin(.request))
         for question in Self.encoded(message).1.questions { questions.add(question) }
         #expect(questions.take(LinkSamples.origin(.request, 2)) == nil && questions.count == 1)
     }
@@ -256,7 +251,7 @@ struct LinkCodecTests {
         var forever = record
         forever.content = MessageContent(
             strategy: .liveOnly, timeToLive: .max, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
-        func task(_ command: TaskCommand) -> LoopMessage { .request(command, .none) }
+        func task(_ request: some PartitionRequest) -> LoopMessage { .request(request, .none) }
         let unsound: [LoopMessage] = [
             .request(
                 DeviceStatusRequest(
@@ -266,13 +261,13 @@ struct LinkCodecTests {
                 LeaseCommand(
                     origin: .none, channel: .apns, apps: nil, limit: 1 << 40, leaseMilliseconds: 1, leaseID: (1, 1)),
                 .none),
-            task(.create(late, requestKey: (0, 0), requestDigest: 0)),
-            task(.create(forever, requestKey: (0, 0), requestDigest: 0)),
-            task(.create(record, requestKey: (0, 1), requestDigest: 0)),
-            task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0))),
+            task(CreateTask(late, key: .none, digest: 0)),
+            task(CreateTask(forever, key: .none, digest: 0)),
+            task(CreateTask(record, key: CallKey(high: 0, low: 1), digest: 0)),
+            task(SweepTask(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0))),
             // Part 0 counts.
             .request(CountRates(reports: [LinkSamples.report]), .none), .request(CountQueues(queues: []), .none),
-            task(.advance(record.id, record.app, position: 4_097, during: .open)),
+            task(AdvanceBroadcast(record.id, record.app, position: 4_097, during: .open)),
             .request(
                 DirectoryCommand(
                     origin: .none, app: LinkSamples.app, bucket: LinkSamples.bucket,

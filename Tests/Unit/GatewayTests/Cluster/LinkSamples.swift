@@ -156,7 +156,7 @@ enum LinkSamples {
                 let isCount = if case .count = step { true } else { false }
                 return DirectoryCommand(
                     origin: .none, app: app, bucket: isCount ? Bucket(UInt16(part)) : bucket, step: step)
-            } + taskCommands.map { $0 as any PartitionRequest }
+            } + shardQuestions
     }
 
     /// Requests without an answer.
@@ -225,43 +225,7 @@ enum LinkSamples {
         ]
     }
 
-    enum CommandCase: CaseIterable {
-        case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
-            stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts, broadcastHeads, inspect, feed
-
-        init(_ command: TaskCommand) {
-            switch command {
-            case .create: self = .create
-            case .load: self = .load
-            case .change: self = .change
-            case .park: self = .park
-            case .targets: self = .targets
-            case .scan: self = .scan
-            case .advance: self = .advance
-            case .sweep: self = .sweep
-            case .totals: self = .totals
-            case .day: self = .day
-            case .foldable: self = .foldable
-            case .removeCounters: self = .removeCounters
-            case .online: self = .online
-            case .stopSingle: self = .stopSingle
-            case .keepSiblings: self = .keepSiblings
-            case .endSibling: self = .endSibling
-            case .settleFirstAck: self = .settleFirstAck
-            case .begin: self = .begin
-            case .end: self = .end
-            case .joinGroup: self = .joinGroup
-            case .group: self = .group
-            case .liveBroadcasts: self = .liveBroadcasts
-            case .broadcastHeads: self = .broadcastHeads
-            case .inspect: self = .inspect
-            case .feed: self = .feed
-            }
-        }
-    }
-
-    /// The feed's home is in the partition.
+    /// Its home is in the part.
     static var feed: FeedName { FeedName(AppKey(0x1230_0000_0000_0001), .upstream) }
 
     static var feedItem: FeedItem {
@@ -282,37 +246,55 @@ enum LinkSamples {
         return state
     }
 
-    static var taskCommands: [TaskCommand] {
-        let call = CallKey(high: UInt64(bucket.index) << 52, low: 8)
-        return [
-            .create(record, requestKey: (call.high, call.low), requestDigest: 3),
-            .create(record, requestKey: (0, 0), requestDigest: 0), .load(task, app), .change(task, app, .cancel),
-            .park(task, app, [cid, .none]), .targets(task, from: .max),
-            .scan(BroadcastScan(record: broadcast, purpose: .close(.expired), buckets: 16..<32, share: share)),
-            .scan(BroadcastScan(record: broadcast, purpose: .enumerate, buckets: 0..<4_096, share: share)),
-            .scan(BroadcastScan(record: broadcast, purpose: .deal, buckets: 5..<5, share: share)),
-            .advance(task, app, position: 4_096, during: .ending), .sweep(task, app, share),
-            .totals(task, app, share), .day(app, day: 20_000), .foldable(today: 20_001),
-            .removeCounters([CounterDay(app: app, day: 3)], share, isCounted: false),
-            .removeCounters([CounterDay(app: app, day: 4)], share, isCounted: true), .online,
-            .stopSingle(task, app),
-            .keepSiblings(task, [cid]), .endSibling(task, app, cid: cid, bucket: bucket, digest: 5),
-            .settleFirstAck(FirstAck(task: task, app: app, message: message)),
-            .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
-            .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
-            .liveBroadcasts(share, BroadcastPiece()),
-            .liveBroadcasts(share, BroadcastPiece(from: BroadcastPlace(app: app, number: 7), byteCount: 9)),
-            .broadcastHeads(share), .inspect(.recent(address, limit: 500)),
-            .inspect(.requests(app, [call], tasks: [task], share)), .inspect(.call(call)), .inspect(.single(task, app)),
-            .inspect(.devices(app, after: DeviceCursor(address), limit: 1, share)),
-            .inspect(.devices(app, after: nil, limit: 2, share)), .inspect(.jobs(apps: [app], limit: 3)),
-            .inspect(.jobs(apps: nil, limit: 4)), .inspect(.change(address, .purge)),
-            .feed(.upstream(UpstreamMessage(app: feed.app, cid: cid, request: 1, payload: [2], task: task))),
-            .feed(.append(FeedName(feed.app, .events), [feedItem], lost: 2)),
-            .feed(.read(FeedRead(feed, after: 1, limit: 2, waitMilliseconds: 3))),
-            .feed(.read(FeedRead(feed, after: nil, limit: 2, waitMilliseconds: 0))),
-            .feed(.acknowledge(feed, upTo: 4)), .feed(.state(feed)),
+    static var shardQuestions: [any PartitionRequest] { taskQuestions + reportQuestions + inspections + feedCommands }
+
+    static var call: CallKey { CallKey(high: UInt64(bucket.index) << 52, low: 8) }
+
+    private static var taskQuestions: [any PartitionRequest] {
+        [
+            CreateTask(record, key: call, digest: 3), CreateTask(record, key: .none, digest: 0), LoadTask(task, app),
+            ChangeTask(task, app, .cancel), ParkTargets(task, app, [cid, .none]), ReadTargets(task, from: .max),
+            SweepTask(task, app, share), StopSingle(task, app), KeepSiblings(task, [cid]),
+            EndSibling(task, address, digest: 5),
+            SettleFirstAck(FirstAck(task: task, app: app, message: message)),
+            BeginCall(call, digest: 6, task, [cid]), EndCall(call, [outcome(.accepted)]), EndCall(call, nil),
+            JoinGroup(task, GroupPlace(bucket: bucket, owner: (7, 8))),
+            ReadGroup(GroupPlace(bucket: bucket, owner: (9, .max))),
+            ScanBroadcast(record: broadcast, purpose: .close(.expired), buckets: 16..<32, share: share),
+            ScanBroadcast(record: broadcast, purpose: .enumerate, buckets: 0..<4_096, share: share),
+            ScanBroadcast(record: broadcast, purpose: .deal, buckets: 5..<5, share: share),
+            AdvanceBroadcast(task, app, position: 4_096, during: .ending), LiveBroadcasts(share),
+            LiveBroadcasts(share, BroadcastPiece(from: BroadcastPlace(app: app, number: 7), byteCount: 9)),
+            BroadcastHeads(share),
         ]
+    }
+
+    private static var reportQuestions: [any PartitionRequest] {
+        [
+            TaskTotalsQuery(task, app, share), DayQuery(app, day: 20_000), FoldableQuery(today: 20_001),
+            RemoveCounters([CounterDay(app: app, day: 3)], share, isCounted: false),
+            RemoveCounters([CounterDay(app: app, day: 4)], share, isCounted: true), OnlineQuery(),
+        ]
+    }
+
+    private static var inspections: [any PartitionRequest] {
+        [
+            RecentQuery(address, limit: 500), RequestQuery(app, [call], tasks: [task], share), CallQuery(call),
+            SingleQuery(task, app), DeviceListQuery(app, after: DeviceCursor(address), limit: 1, share),
+            DeviceListQuery(app, after: nil, limit: 2, share), JobsQuery(apps: [app], limit: 3),
+            JobsQuery(apps: nil, limit: 4), ChangeDevice(address, .purge),
+        ]
+    }
+
+    private static var feedCommands: [any PartitionRequest] {
+        let commands: [FeedCommand] = [
+            .upstream(UpstreamMessage(app: feed.app, cid: cid, request: 1, payload: [2], task: task)),
+            .append(FeedName(feed.app, .events), [feedItem], lost: 2),
+            .read(FeedRead(feed, after: 1, limit: 2, waitMilliseconds: 3)),
+            .read(FeedRead(feed, after: nil, limit: 2, waitMilliseconds: 0)), .acknowledge(feed, upTo: 4),
+            .state(feed),
+        ]
+        return commands
     }
 
     static var address: DeviceAddress { DeviceAddress(app: app, bucket: bucket, cid: cid) }
@@ -413,8 +395,7 @@ enum LinkSamples {
             (ReceiptCommand.self, ReceiptAnswer.clockSkew(serverTime: time)),
             (ReceiptCommand.self, ReceiptAnswer.busy),
         ]
-        return rare + replies.map { (DirectoryCommand.self, $0) } + taskAnswers.map { (TaskCommand.self, $0) }
-            + gatewayAnswers
+        return rare + replies.map { (DirectoryCommand.self, $0) } + shardAnswers + gatewayAnswers
     }
 
     static var job: Job {
@@ -493,39 +474,6 @@ enum LinkSamples {
         ]
     }
 
-    enum TaskAnswerCase: CaseIterable {
-        case created, conflict, unknown, busy, record, refused, parked, targets, swept, scanned, full, tooLarge, totals,
-            day, foldable, online, begun, ended, done, group, liveBroadcasts, inspected, feed
-
-        init(_ answer: TaskAnswer) {
-            switch answer {
-            case .created: self = .created
-            case .conflict: self = .conflict
-            case .unknown: self = .unknown
-            case .busy: self = .busy
-            case .record: self = .record
-            case .refused: self = .refused
-            case .parked: self = .parked
-            case .targets: self = .targets
-            case .swept: self = .swept
-            case .scanned: self = .scanned
-            case .full: self = .full
-            case .tooLarge: self = .tooLarge
-            case .totals: self = .totals
-            case .day: self = .day
-            case .foldable: self = .foldable
-            case .online: self = .online
-            case .begun: self = .begun
-            case .ended: self = .ended
-            case .done: self = .done
-            case .group: self = .group
-            case .liveBroadcasts: self = .liveBroadcasts
-            case .inspected: self = .inspected
-            case .feed: self = .feed
-            }
-        }
-    }
-
     static var refusal: RefusedPublish {
         RefusedPublish(
             time: time, reason: .queueFull, app: app, cid: cid, task: task, request: CallKey(high: 1, low: 2))
@@ -541,28 +489,66 @@ enum LinkSamples {
             ])
     }
 
-    static var taskAnswers: [TaskAnswer] {
+    static var totals: TaskTotals {
         var totals = TaskTotals()
         (totals.accepted, totals.failures, totals.actions) = (5, ["BadToken": 2], [3: 4])
         totals[.delivered] = 3
         (totals.live.sent, totals.vendor.shown, totals.all.clicked) = (1, 2, 3)
+        return totals
+    }
+
+    /// An answer of each case to each question to a shard.
+    static var shardAnswers: [Answered] {
+        func each<Request: PartitionRequest>(_ type: Request.Type, _ answers: [Request.Answer]) -> [Answered] {
+            answers.map { (type, $0) }
+        }
         var day = DayTotals()
         (day.messages, day.registered, day.active, day.accumulated) = (totals, 6, 7, 8)
         var counters = CountersRow(app: app, day: 20_000)
         (counters.accepted, counters.extra[.sent]) = (9, 10)
-        return [
-            .created(task, isRepeat: true), .conflict, .unknown, .busy, .record(record), .record(broadcast),
-            .refused(.stopped), .parked, .targets([cid], next: 5), .targets([], next: nil), .swept(6),
-            .scanned(7, [cid]), .full, .tooLarge, .totals(totals), .day(day), .foldable([counters]),
-            .online([app: 11]), .begun(task, [cid]), .ended(task, [outcome(.queueFull)]), .done, .group([task]),
-            .liveBroadcasts([AppBroadcasts(app: app, head: 9, records: [broadcast])]),
-            .liveBroadcasts([broadcastPiece], next: BroadcastPlace(app: app, number: 10)),
-            .inspected(.recent(RecentMessages(traces: [trace], refusals: [refusal], isCut: true))),
-            .inspected(.requests([outcome(.accepted)], [refusal])), .inspected(.call(task)),
-            .inspected(.single(message, cid)), .inspected(.devices([address])),
-            .inspected(.changed(DeviceChangeResult(count: 1, leftCount: 2))), .inspected(.jobs(overview)),
-            .feed(.taken), .feed(.refused(.deviceFull)), .feed(.page(feedPage)), .feed(.acknowledged(feedState)),
-            .feed(.state(feedState)), .feed(.beyond(9)),
+        let transitions: [TaskTransition] = [
+            .changed(record), .changed(broadcast), .refused(.stopped), .unknown, .busy,
         ]
+        let tasks =
+            each(CreateTask.self, [.created(task, isRepeat: true), .conflict, .full, .tooLarge, .busy])
+            + each(LoadTask.self, [.found(record), .found(broadcast), .absent, .unreadable])
+            + each(ChangeTask.self, transitions) + each(AdvanceBroadcast.self, transitions)
+            + each(ParkTargets.self, [.parked, .refused(.open), .unknown, .tooLarge, .busy])
+            + each(ReadTargets.self, [.init(devices: [cid], next: 5), .init(devices: [], next: nil), nil])
+            + each(SweepTask.self, [6, nil]) + each(StopSingle.self, [.found(1), .absent, .unreadable])
+            + each(KeepSiblings.self, [true, false]) + each(EndSibling.self, [1, nil])
+            + each(SettleFirstAck.self, [true, false])
+            + each(
+                BeginCall.self,
+                [.begun(task, [cid]), .ended(task, [outcome(.queueFull)]), .conflict, .tooLarge, .busy])
+            + each(EndCall.self, [true, false]) + each(JoinGroup.self, [true, false])
+            + each(ReadGroup.self, [[task], nil])
+        let broadcasts =
+            each(ScanBroadcast.self, [.init(count: 7, devices: [cid]), nil])
+            + each(
+                LiveBroadcasts.self,
+                [
+                    .init(logs: [AppBroadcasts(app: app, head: 9, records: [broadcast])]),
+                    .init(logs: [broadcastPiece], next: BroadcastPlace(app: app, number: 10)), nil,
+                ])
+            + each(BroadcastHeads.self, [[AppBroadcasts(app: app, head: 9, records: [])], nil])
+        let reports =
+            each(TaskTotalsQuery.self, [.found(totals), .absent, .unreadable]) + each(DayQuery.self, [day, nil])
+            + each(FoldableQuery.self, [[counters], nil]) + each(RemoveCounters.self, [true, false])
+            + each(OnlineQuery.self, [[app: 11], nil])
+        let inspections =
+            each(
+                RecentQuery.self, [.found(RecentMessages(traces: [trace], refusals: [refusal], isCut: true)), .absent])
+            + each(RequestQuery.self, [.init(outcomes: [outcome(.accepted)], refusals: [refusal]), nil])
+            + each(CallQuery.self, [.found(task), .absent]) + each(SingleQuery.self, [.found(cid), .absent])
+            + each(DeviceListQuery.self, [[address], nil]) + each(JobsQuery.self, [overview, nil])
+            + each(ChangeDevice.self, [.found(DeviceChangeResult(count: 1, leftCount: 2)), .absent])
+        let feeds = each(
+            FeedCommand.self,
+            [
+                .taken, .refused(.deviceFull), .page(feedPage), .acknowledged(feedState), .state(feedState), .beyond(9),
+                .otherHistory, nil,
+            ])
+        return tasks + broadcasts + reports + inspections + feeds
     }
 }

@@ -25,6 +25,20 @@ public struct Origin: Hashable, Sendable, Codable {
     public static let none = Origin(route: .max, request: 0)
 }
 
+/// Encodes a pair of words, because the compiler cannot encode tuples.
+@propertyWrapper
+package struct Words: Codable, Sendable {
+    private var first: UInt64
+    private var second: UInt64
+
+    package init(wrappedValue: (UInt64, UInt64)) { (first, second) = wrappedValue }
+
+    package var wrappedValue: (UInt64, UInt64) {
+        get { (first, second) }
+        set { (first, second) = newValue }
+    }
+}
+
 /// A vendor's content, rendered once per task.
 ///
 /// For APNs: the JSON body with two holes, and the headers.
@@ -170,7 +184,7 @@ package protocol ProofVerifier: AnyObject {
     func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName
 }
 
-package struct LeaseCommand: Sendable {
+package struct LeaseCommand: Sendable, Codable {
     package var origin: Origin
     package var channel: VendorChannel
     /// The apps that the credential may access; `nil`: all.
@@ -178,7 +192,7 @@ package struct LeaseCommand: Sendable {
     package var limit: Int
     package var leaseMilliseconds: Int64
     /// 128 random bits: the leaseId of each job of this lease.
-    package var leaseID: (UInt64, UInt64)
+    @Words package var leaseID: (UInt64, UInt64)
     package init(
         origin: Origin, channel: VendorChannel, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64,
         leaseID: (UInt64, UInt64)
@@ -188,14 +202,14 @@ package struct LeaseCommand: Sendable {
     }
 }
 
-package struct JobResult: Sendable {
+package struct JobResult: Sendable, Codable {
     /// The outcome of a job; after `unsent` the lease does not count as an attempt because the vendor never got the job.
     package enum Outcome: UInt8, Sendable, CaseIterable, Codable {
         case accepted = 1, retry, rejected, badToken, unsent
     }
     static let reasonByteCount = 64
     package var job: MessageID
-    package var leaseID: (UInt64, UInt64)
+    @Words package var leaseID: (UInt64, UInt64)
     package var outcome: Outcome
     /// The vendor's reason; the shard keeps up to `reasonByteCount`.
     package var reason: String

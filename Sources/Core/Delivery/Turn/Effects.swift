@@ -150,10 +150,10 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     }
 }
 
-package struct Job: Sendable {
+package struct Job: Sendable, Codable {
     package var channel: VendorChannel
     package var message: MessageID  // Also the job's id.
-    package var leaseID: (UInt64, UInt64)
+    @Words package var leaseID: (UInt64, UInt64)
     package var leasedUntil: GatewayTime
     package var task: TaskID
     package var app: AppKey

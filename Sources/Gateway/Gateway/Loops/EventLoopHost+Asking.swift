@@ -3,30 +3,30 @@ internal import EventLoops
 // Questions between the hosts of one process, such as for metrics. No other file submits work to a loop and waits for its result.
 // A closure cannot be sent to another gateway; use a `PartitionRequest` for that.
 extension EventLoopHost {
-    /// Runs `work` on a loop, then `then` with its result on this loop; each runs in a separate turn.
+    /// Runs `work` on a loop, then `completion` with its result on this loop; each runs in a separate turn.
     func ask<Answer: Sendable>(
-        _ target: Int, _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping (Answer) -> Void
+        _ target: Int, _ work: @escaping @Sendable (EventLoopHost) -> Answer, completion: @escaping (Answer) -> Void
     ) {
-        ask(target, waiting: { member, reply in reply(work(member)) }, then: then)
+        ask(target, waiting: { member, reply in reply(work(member)) }, completion: completion)
     }
 
     /// Runs `work` on a loop for a result that comes later; `work` keeps `reply` and calls it once.
     func ask<Answer: Sendable>(
         _ target: Int,
         waiting work: @escaping @Sendable (EventLoopHost, _ reply: @escaping @Sendable (Answer) -> Void) -> Void,
-        then: @escaping (Answer) -> Void
+        completion: @escaping (Answer) -> Void
     ) {
-        let (asker, bound) = (loop, LoopBound(then, on: loop))
+        let (asker, bound) = (loop, LoopBound(completion, on: loop))
         context.hosts[target].submit { member in
             work(member) { answer in asker.submit { bound.wrapped(answer) } }
         }
     }
 
-    /// Runs `work` on every host, this one included; `then` receives all results in the order of the hosts.
+    /// Runs `work` on every host, this one included; `completion` receives all results in the order of the hosts.
     func askAll<Answer: Sendable>(
-        _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping ([Answer]) -> Void
+        _ work: @escaping @Sendable (EventLoopHost) -> Answer, completion: @escaping ([Answer]) -> Void
     ) {
-        let gathering = Gathering(count: context.hostCount, completion: then)
+        let gathering = Gathering(count: context.hostCount, completion: completion)
         for target in 0..<context.hostCount { ask(target, work) { gathering.take($0, at: target) } }
     }
 

@@ -75,24 +75,7 @@ struct ExtendLeases: PartitionRequest {
     }
 }
 
-struct ExtendItem: Sendable {
+struct ExtendItem: Sendable, Codable {
     var job: MessageID
-    var leaseID: (UInt64, UInt64)
-}
-
-extension ExtendItem: Codable {
-    private enum Key: String, CodingKey { case job, lease }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: Key.self)
-        try container.encode(job, forKey: .job)
-        try container.encode(WordPair(leaseID), forKey: .lease)
-    }
-
-    init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: Key.self)
-        self.init(
-            job: try container.decode(MessageID.self, forKey: .job),
-            leaseID: try container.decode(WordPair.self, forKey: .lease).words)
-    }
+    @Words var leaseID: (UInt64, UInt64)
 }

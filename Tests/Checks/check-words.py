@@ -64,8 +64,8 @@ LIMITS = {
     ("Sources", "messages"): (0.3, 0.3, 0.1, 0.2, 0, 0, 0),
     ("docs", "pages"): (0.1, 0.5, 0.1, 0.2, 3.5, 0, 0),
     ("deploy", "comments"): (0.1, 0.5, 0.1, 0.2, 2, 0, 0),
-    ("Tests", "comments"): (8.6, 5.9, 2.7, 3.2, 1.6, 0, 0),
-    ("Tests", "messages"): (2.2, 3.5, 1.5, 0.6, 0, 0, 0),
+    ("Tests", "comments"): (0.3, 0.5, 0.1, 0.2, 1, 0, 0),
+    ("Tests", "messages"): (0.5, 1, 0.7, 0.2, 0, 0, 0),
 }
 # The folders and files of each group.
 GROUPS = {

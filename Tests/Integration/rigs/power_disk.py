@@ -6,10 +6,10 @@ from that. The choice is one that the rules allow:
 
 - data of a file since its last sync: each page or sector as at any moment since that sync; or none of it; or all of it;
   or the writes up to some moment; the same for its length;
-- names, by `ext4`: one journal for all of them, so they are there up to some moment and not beyond it; the sync of a
-  file or a folder includes everything up to its own last change, its creation or new name included;
-- names, by `posix`: a name is certainly on the disk only if its folder was synced; others may be there or not, in any
-  order, except that changes of one file, or under one name, keep their order.
+- names, by `ext4`: one journal has all of them, so the changes up to some moment are there. The sync of a file or folder
+  includes everything up to its own last change, and its creation or new name;
+- names, by `posix`: only a sync of its folder makes a name certain. Other names may be there, in any order. The changes
+  of one file, or under one name, keep their order.
 """
 
 import bisect

@@ -41,6 +41,30 @@ export async function call(path, options) {
   return answer;
 }
 
+/** Returns the answer, or `null` if the gateway has no such object or the name cannot be one. */
+export async function find(path) {
+  try {
+    return await call(path);
+  } catch (error) {
+    if (error.status === 404 || error.status === 400) return null;
+    throw error;
+  }
+}
+
+/** Returns the results of `work` for all items, in their order; at most `width` run at a time. */
+export async function eachOf(items, work, width = 6) {
+  const results = new Array(items.length);
+  let next = 0;
+  const lane = async () => {
+    while (next < items.length) {
+      const index = next++;
+      results[index] = await work(items[index]);
+    }
+  };
+  await Promise.all(Array.from({length: Math.min(width, items.length)}, lane));
+  return results;
+}
+
 /** Returns status and JSON of an answer whose status is meaningful, such as `/readyz`. */
 export async function look(path) {
   const response = await ask(path);

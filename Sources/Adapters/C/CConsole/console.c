@@ -69,6 +69,9 @@ static const unsigned char device_client_script[] = {
 static const unsigned char frames_script[] = {
 #embed "assets/frames.js"
 };
+static const unsigned char settings_script[] = {
+#embed "assets/settings.js"
+};
 static const unsigned char api_description[] = {
 #embed "assets/openapi.yaml"
 };
@@ -100,6 +103,7 @@ static const struct longwire_console_file files[] = {
     {"device.js", SCRIPT, device_script, sizeof device_script},
     {"deviceclient.js", SCRIPT, device_client_script, sizeof device_client_script},
     {"frames.js", SCRIPT, frames_script, sizeof frames_script},
+    {"settings.js", SCRIPT, settings_script, sizeof settings_script},
     {"openapi.yaml", "application/yaml;charset=utf-8", api_description, sizeof api_description},
 };
 static const size_t file_count = sizeof files / sizeof files[0];

@@ -1,14 +1,17 @@
 // The apps: their state, and actions on apps created through the admin API.
 
 import {call, path, text} from "./api.js";
-import {badge, card, code, facts, field, fill, h, table} from "./dom.js";
+import {badge, card, code, facts, field, fill, h, patch, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {PAUSE, SPAN, history, sum} from "./metrics.js";
 import {plot} from "./plot.js";
+import {editor} from "./settings.js";
 import {bytes, compact, duration, number, t, tWord, time} from "./texts.js";
 
 const DAY = 86_400;
 const SECRETS = ["appSecret", "masterSecret"];
+
+export const title = ([app]) => app ? t("appTitle", app) : t("apps");
 
 export function show(body, [app]) {
   // Three separate areas, so that messages do not replace each other: new secrets, results of actions, and refresh errors.
@@ -44,7 +47,7 @@ function all({kept, said, trouble, content, stopped}) {
   const list = h("div"), form = h("div");
   const look = async () => {
     const [{apps}] = await Promise.all([call("/v1/apps"), readMetrics()]);
-    if (!stopped()) fill(list, card(null, table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("feedUpstream"), t("feedEvents")],
+    if (!stopped()) patch(list, card(null, table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("feedUpstream"), t("feedEvents")],
       apps.map(app => [appLink(app.appId), stateBadge(app), t(`${app.source}App`), ...["connected_devices", "upstream", "events"].map((what, index) =>
         compact(sum(history.last, index ? "longwire_app_feed_items" : "longwire_app_connected_devices", {app: app.appId, ...(index && {type: what})})))]),
       t("appsEmpty"))));
@@ -60,21 +63,19 @@ function all({kept, said, trouble, content, stopped}) {
 
 function creation({kept, said, look, close}) {
   const id = h("input", {required: true, pattern: "[A-Za-z0-9_.\\-]{1,64}", maxlength: 64, spellcheck: "false", autocomplete: "off"});
-  const topic = h("input", {spellcheck: "false", autocomplete: "off", placeholder: "com.example.app"});
-  const settings = settingsField({});
+  const settings = editor({});
   return card(t("appNew"), h("form", {onsubmit: async event => {
     event.preventDefault();
-    const wanted = read(settings);
+    const wanted = settings.read();
     if (!wanted) return;
     const body = {...wanted, appId: id.value.trim()};
-    if (topic.value.trim()) body.apns = {...body.apns, topic: topic.value.trim()};
     await act(said, {to: "/v1/apps", body, button: event.submitter, done: answer => {
       close();
       if (answer.created) { fill(said); keep(kept, answer, t("appCreated", answer.appId)); }
       else fill(said, h("p", {class: "done", role: "status"}, t("appWasThere", answer.appId)));
       look();
     }});
-  }}, field(t("appId"), id, t("appIdHint")), field(t("apnsTopic"), topic, t("apnsTopicHint")), field(t("appSettings"), settings, t("appSettingsHint")),
+  }}, field(t("appId"), id, t("appIdHint")), settings.element,
   h("p", {class: "buttons"}, h("button", {class: "main"}, t("appMake")), h("button", {type: "button", onclick: close}, t("cancel")))));
 }
 
@@ -87,7 +88,7 @@ function one(app, {kept, said, trouble, content, figures, stopped}) {
     }
     await follow(async () => {
       const [page] = await Promise.all([call(address), readMetrics()]);
-      if (!stopped()) fill(figures, quotas(page), plots(app));
+      if (!stopped()) patch(figures, quotas(page), plots(app));
     }, {trouble, stopped});
   })();
 }
@@ -122,19 +123,19 @@ function states(page, tools) {
 }
 
 function change(page, tools) {
-  const settings = settingsField(page.settings);
+  const settings = editor(page.settings, t("appSettingsOf", page.appId));
   return card(t("appSettings"), h("form", {onsubmit: async event => {
     event.preventDefault();
-    const wanted = read(settings);
+    const wanted = settings.read();
     if (!wanted) return;
-    const body = patch(page.settings, wanted);
+    const body = mergePatch(page.settings, wanted);
     if (Object.keys(body).length === 0) return fill(tools.said, h("p", {class: "quiet", role: "status"}, t("appUnchanged")));
     if (!await confirm(t("appChangeSure", page.appId, JSON.stringify(body)))) return;
     await act(tools.said, {to: tools.address, method: "PATCH", body, button: event.submitter, done: answer => {
       tools.render(answer);
       fill(tools.said, h("p", {class: "done", role: "status"}, t("appChanged")));
     }});
-  }}, field(t("appSettingsOf", page.appId), settings, t("appSettingsHint")), h("button", {class: "main"}, t("appChange"))));
+  }}, settings.element, h("button", {class: "main"}, t("appChange"))));
 }
 
 function rotation(page, tools) {
@@ -165,15 +166,15 @@ function quotas({quotas: uses}) {
 }
 
 function plots(app) {
-  const options = {span: SPAN, now: Date.now()};
+  const options = {unit: "count", span: SPAN, now: history.pages.at(-1).time};
   const lines = (metric, ...names) => names.map(([name, type]) => ({name: t(name), points: history.gauge(metric, {app, ...(type && {type})})}));
   return h("div", {class: "plots"},
-    plot(t("plotFeeds"), lines("longwire_app_feed_items", ["feedUpstream", "upstream"], ["feedEvents", "events"]), {...options, format: compact}),
-    plot(t("plotFeedWait"), lines("longwire_app_feed_oldest_seconds", ["feedUpstreamWait", "upstream"], ["feedEventsWait", "events"]), {...options, format: duration}),
-    plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), {...options, format: compact}),
+    plot(t("plotFeeds"), lines("longwire_app_feed_items", ["feedUpstream", "upstream"], ["feedEvents", "events"]), options),
+    plot(t("plotFeedWait"), lines("longwire_app_feed_oldest_seconds", ["feedUpstreamWait", "upstream"], ["feedEventsWait", "events"]), {...options, unit: "duration"}),
+    plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), options),
     plot(t("plotStored"), ["queued", "stored"].map(what => ({
       name: t(`${what}Bytes`), points: history.gauge(`longwire_app_${what}_bytes`, {app}),
-    })), {...options, format: bytes}));
+    })), {...options, unit: "bytes"}));
 }
 
 const readMetrics = async () => history.read(await text("/metrics"), Date.now());
@@ -206,25 +207,14 @@ function copier(secret) {
   return button;
 }
 
-const settingsField = settings => h("textarea", {spellcheck: "false", class: "code", rows: "8", oninput: event => event.target.setCustomValidity("")}, JSON.stringify(settings, null, 2));
-
-/** Returns the typed object, or `null` after reporting an error at the field. */
-function read(area) {
-  let value;
-  try { value = JSON.parse(area.value); } catch (error) { value = error; }
-  const isObject = value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Error);
-  area.setCustomValidity(isObject ? "" : t("notJSON", value instanceof Error ? value.message : ""));
-  return area.reportValidity() ? value : null;
-}
-
 /** Returns the JSON merge patch (RFC 7396) from `before` to `after`: a missing key becomes null. */
-export function patch(before, after) {
+export function mergePatch(before, after) {
   const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
   const changes = {};
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
     if (!(key in after)) changes[key] = null;
     else if (isObject(before[key]) && isObject(after[key])) {
-      const inner = patch(before[key], after[key]);
+      const inner = mergePatch(before[key], after[key]);
       if (Object.keys(inner).length > 0) changes[key] = inner;
     } else if (JSON.stringify(before[key]) !== JSON.stringify(after[key])) changes[key] = after[key];
   }

@@ -1,12 +1,12 @@
 // The gateways of a cluster, their partitions, and an operator's actions to drain a gateway or undo that.
 
 import {call} from "./api.js";
-import {badge, card, code, facts, fill, h, table} from "./dom.js";
+import {badge, card, code, facts, fill, h, patch, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {duration, number, t} from "./texts.js";
 
 export function show(body) {
-  let isOver = false;
+  let isOver = false, isTroubled = false;
   const said = h("div", {"aria-live": "polite"}), content = h("div");
   fill(body, said, content);
   const wish = async (node, undo) => {
@@ -20,12 +20,18 @@ export function show(body) {
   async function look() {
     try {
       const cluster = await call("/v1/cluster");
-      if (!isOver) fill(content, view(cluster, wish));
+      if (isOver) return false;
+      patch(content, view(cluster, wish));
+      if (isTroubled) fill(said);
+      isTroubled = false;
       return true;
     } catch (error) {
       if (isOver) return false;
       if (error.status === 404) fill(content, card(null, h("p", {class: "quiet"}, t("clusterNone"))));
-      else fill(said, explain(error));
+      else {
+        fill(said, explain(error));
+        isTroubled = true;
+      }
       return error.status === 0 || error.status === 503;
     }
   }

@@ -1,20 +1,23 @@
 import {text} from "./api.js";
-import {badge, card, facts, fill, h, table} from "./dom.js";
+import {badge, card, facts, fill, h, patch, table} from "./dom.js";
 import {explain} from "./faults.js";
 import {byLabel, parse, sum} from "./metrics.js";
 import {compact, number, t} from "./texts.js";
 
 export function show(body) {
   let isOver = false;
+  const said = h("div", {"aria-live": "polite"}), content = h("div");
+  fill(body, said, content);
   async function round() {
     if (isOver) return;
     if (!document.hidden) {
       try {
         const metrics = parse(await text("/metrics"));
         if (isOver) return;
-        fill(body, view(metrics));
+        fill(said);
+        patch(content, view(metrics));
       } catch (error) {
-        if (!isOver) fill(body, explain(error));
+        if (!isOver) fill(said, explain(error));
       }
     }
     if (!isOver) setTimeout(round, 3_000);

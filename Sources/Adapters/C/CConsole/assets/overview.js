@@ -1,6 +1,6 @@
 import {call, look, text} from "./api.js";
 import {appLink, stateBadge} from "./apps.js";
-import {badge, card, fill, h, table} from "./dom.js";
+import {badge, card, fill, h, patch, table} from "./dom.js";
 import {PAUSE, SPAN, byLabel, history, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
 import {compact, duration, number, t, tWord} from "./texts.js";
@@ -36,11 +36,11 @@ function render(content, readiness, list, findings) {
   const [now, before] = [history.last, history.before];
   const last = points => (points.length ? points.at(-1)[1] : null);
   const word = readiness.answer?.status ?? "–";
-  const options = {format: compact, span: SPAN, now: Date.now()};
-  const times = {...options, format: duration};
+  const options = {unit: "count", span: SPAN, now: history.pages.at(-1).time};
+  const [times, rates] = [{...options, unit: "duration"}, {...options, unit: "rate"}];
   const p99 = quantile(now, before, "longwire_http_request_seconds", 0.99);
   const accepted = history.rate("longwire_messages_accepted_total");
-  fill(content,
+  patch(content,
     h("div", {class: "tiles"},
       tile(t("state"), badge(readiness.status === 200 ? "good" : "bad", t(word)), t("uptime", duration(sum(now, "longwire_uptime_seconds")))),
       tile(t("sessions"), compact(sum(now, "longwire_sessions", {role: "device"})), t("reachable", compact(sum(now, "longwire_devices_reachable")))),
@@ -56,7 +56,7 @@ function render(content, readiness, list, findings) {
         {name: t("live"), points: history.rate("longwire_messages_ended_total", {state: "delivered"})},
         {name: t("offline"), points: history.rate("longwire_messages_ended_total", {state: "deliveredOffline"})},
         {name: t("vendor"), points: history.rate("longwire_handoff_results_total", {outcome: "accepted"})},
-      ], options),
+      ], rates),
       plot(t("plotTimes"), [
         {name: t("httpTime"), points: history.quantile("longwire_http_request_seconds", 0.99)},
         {name: t("commitTime"), points: history.quantile("longwire_store_group_commit_seconds", 0.99)},
@@ -99,7 +99,7 @@ function attention(readiness, findings) {
   };
   const rate = (name, labels) => { const points = history.rate(name, labels); return points.length ? points.at(-1)[1] : 0; };
   const advice = [];
-  const say = (kind, sentence) => advice.push(h("p", {class: `advice ${kind}`}, sentence));
+  const say = (kind, sentence) => advice.push(h("p", {key: sentence, class: `advice ${kind}`}, sentence));
   for (const {name, severity, subject, text, advice} of findings) {
     say(severity === "problem" ? "bad" : "", t("finding", tWord("finding", name), subject ?? "", text[0].toUpperCase() + text.slice(1), advice));
   }

@@ -34,13 +34,11 @@ def made(page, app, **typed):
     """Creates an app through the form; returns the values displayed once."""
     page.go("#/apps")
     page.click("p.buttons button.main")
-    page.type("form input", app)
+    page.type("main form input", app)
     if "topic" in typed:
-        page.type("form .field:nth-of-type(2) input", typed["topic"])
-    if "settings" in typed:
-        page.type("form textarea", typed["settings"])
-    page.click("form button.main")
-    page.shows("Keep them now", "[role=status]")
+        page.type("input[data-path='apns.topic']", typed["topic"])
+    page.click("main form button.main")
+    page.shows("Store these secrets now", "[role=status]")
     return facts(page, "[role=status]")
 
 
@@ -58,35 +56,37 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
     phone = longwire_client.Device("127.0.0.1", gateway.device, app)
     phone.register(shown["appSecret"])
     page.click(f"a[href='#/apps/{app}']")
+    assert page.find("input[data-path='apns.topic']").get_attribute("value") == "com.example.shop"
+    page.click("input[value=json]")
     assert '"com.example.shop"' in page.find("textarea").get_attribute("value")
     # No page displays a secret again.
     assert not any(shown[name] in page.driver.page_source for name in ("appSecret", "masterSecret"))
 
     # Invalid JSON is reported at the field, and a refusal by the gateway in the gateway's text.
     page.type("textarea", "{queue")
-    page.click("form button.main")
-    assert "no JSON object" in page.driver.execute_script("return document.querySelector('textarea').validationMessage")
+    page.click("main form button.main")
+    assert "Not a JSON object" in page.driver.execute_script("return document.querySelector('textarea').validationMessage")
     page.type("textarea", '{"apns":{"topic":"com.example.shop"},"queue":{"messages":0}}')
-    do(page, "form button.main")
+    do(page, "main form button.main")
     page.shows("queue.messages: 0 is not allowed")
     page.type("textarea", '{"queue":{"messages":500}}')
-    page.click("form button.main")
-    # The dialog shows exactly the change: missing keys return to their defaults.
+    page.click("main form button.main")
+    # The question names the change and nothing else: what is missing goes back to its default.
     page.shows('{"apns":null,"queue":{"messages":500}}', "dialog")
     page.click("dialog button")
     assert gateway.admin_call("GET", f"/v1/apps/{app}")["settings"] == {"apns": {"topic": "com.example.shop"}}, "cancelled"
-    do(page, "form button.main")
-    page.shows("has its new settings")
+    do(page, "main form button.main")
+    page.shows("new settings are in effect")
     assert gateway.admin_call("GET", f"/v1/apps/{app}")["settings"] == {"queue": {"messages": 500}}
-    page.click("form button.main")
-    page.shows("Nothing was changed")
+    page.click("main form button.main")
+    page.shows("No changes")
 
-    # A new secret beside the old one, displayed once.
-    do(page, "form.row button.main")
-    page.shows("Keep them now", "[role=status]")
+    # A new secret beside the old one, shown once.
+    do(page, "main form.row button.main")
+    page.shows("Store these secrets now", "[role=status]")
     new = facts(page, "[role=status]")["appSecret"]
     assert new != shown["appSecret"]
-    page.shows("an older one holds until")
+    page.shows("1 older, valid until")
     second = longwire_client.Device("127.0.0.1", gateway.device, app)
     second.register(new)
     second.close()
@@ -132,7 +132,7 @@ def test_an_app_of_the_file_says_where_it_changes(page, gateway):
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")
     page.go("#/apps/demo")
-    page.shows("stands in the configuration file")
+    page.shows("is defined in the configuration file")
     assert page.all("main form") == [] and page.all("main button") == []
     page.go("#/apps/nobody")
     page.shows("no such app")
@@ -164,7 +164,7 @@ def test_the_quotas_of_an_app_and_what_is_used_of_them(page, gateway, app):
     second.register(secret)
     page.until(lambda: rows()["devices"][0] == "2", "the second device")
     page.until(lambda: reached() == ["2"], "the limit that is reached")
-    page.shows("On disk at this gateway, by counts")
+    page.shows("Disk use of this gateway (estimate)")
     page.click(".foot button[lang='zh-CN']")
     page.shows("磁盘字节")
     for device in (phone, second):
@@ -179,13 +179,13 @@ def test_a_session_with_too_few_rights_sees_why(page, gateway, app):
     page.find(".tiles")
     page.go(f"#/apps/{app}")
     do(page, "p.buttons button.danger")
-    page.shows("This credential may not do that: credential sender lacks the permission admin")
-    do(page, "form.row button.main")
+    page.shows("This credential lacks a permission: credential sender lacks the permission admin")
+    do(page, "main form.row button.main")
     page.shows("lacks the permission admin")
     page.go("#/apps")
     page.click("p.buttons button.main")
-    page.type("form input", "another")
-    page.click("form button.main")
+    page.type("main form input", "another")
+    page.click("main form button.main")
     page.shows("lacks the permission admin")
     assert {one["appId"]: one["state"] for one in gateway.admin_call("GET", "/v1/apps")["apps"]} == {"demo": "enabled", app: "enabled"}
 
@@ -203,9 +203,9 @@ def test_a_credential_for_some_apps_sees_those_alone(driver):
         page.shows("quiet", "table")
         assert "demo" not in page.text("table")
         page.click("p.buttons button.main")
-        page.type("form input", "mine")
-        page.click("form button.main")
-        page.shows("changes of apps need one for all apps")
+        page.type("main form input", "mine")
+        page.click("main form button.main")
+        page.shows("who changes apps must be for all")
         page.go("#/apps/demo")
         page.shows("not one of this credential's")
         assert page.complaints() == []

@@ -51,9 +51,9 @@ def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
     eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the acks")
     assert kept(page)["positions"]["0"] == 2
     page.go(f"#/send/demo/{cid}")
-    page.click("form button.main")
+    page.click("main form button.main")
     page.click("dialog button.danger")
-    page.shows("It went over the device's connection.")
+    page.shows("Sent over the device's connection.")
     page.click("a[href='#/device/demo']")
     page.until(lambda: [row[0] for row in rows(page)] == ["3", "2", "1"], "the third, which came while another page was shown")
 
@@ -139,9 +139,9 @@ def test_it_comes_back_after_the_gateway_was_away(driver, own_gateway):
     page.find(".tiles")
     cid = become_device(page)
     gateway.kill()
-    page.shows("comes back by itself", ".facts")
+    page.shows("reconnecting", ".facts")
     gateway.start()
-    page.until(lambda: "comes back" not in page.text(".facts") and "connected" in page.text(".facts"), "the device again")
+    page.until(lambda: "reconnecting" not in page.text(".facts") and "connected" in page.text(".facts"), "the device again")
     gateway.push(cid, "after the crash")
     page.until(lambda: [row[1] for row in rows(page)] == ["after the crash"], "the message")
     page.click("button.danger")
@@ -154,7 +154,7 @@ def test_it_comes_back_after_the_gateway_was_away(driver, own_gateway):
 def test_a_page_that_the_browser_does_not_trust_says_so(page):
     page.driver.execute_script("Object.defineProperty(Crypto.prototype, 'subtle', {get() { return undefined; }})")
     page.go("#/device")
-    page.shows("only on a page that it trusts")
+    page.shows("only on a secure page")
 
 
 # The codec compared with protobuf's own

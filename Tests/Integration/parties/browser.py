@@ -7,6 +7,7 @@ import tempfile
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 WAIT = 20
@@ -51,6 +52,15 @@ class Page:
         element = self.find(selector)
         element.clear()
         element.send_keys(text)
+
+    def search(self, name):
+        """Looks a name up by keyboard, from wherever the page's focus is outside fields."""
+        self.find("form.find")
+        self.driver.execute_script("document.activeElement.blur()")
+        self.driver.switch_to.active_element.send_keys("/")
+        box = self.driver.switch_to.active_element
+        assert box.get_attribute("id") == "find", "the key leads to the search box"
+        box.send_keys(name, Keys.ENTER)
 
     def sign_in(self, token):
         self.type(".sign-in input", token)

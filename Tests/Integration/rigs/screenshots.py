@@ -43,9 +43,9 @@ def made_app(page, picture, app):
     """Shows a new app with its secrets, which are displayed once; their gateway ends with the script."""
     page.go("#/apps")
     page.click("p.buttons button.main")
-    page.type("form input", app)
+    page.type("main form input", app)
     page.screenshot(picture.with_name(picture.name.replace("made", "form")))
-    page.click("form button.main")
+    page.click("main form button.main")
     page.find("[role=status] .advice")
     page.screenshot(picture)
 
@@ -64,7 +64,7 @@ def own_device(page, gateway, folder, name):
     page.find("main input[type=password]")
     page.screenshot(folder / f"{name}-own-device-form.png")
     page.type("main input[type=password]", gateway.app["appSecret"])
-    page.click("form button.main")
+    page.click("main form button.main")
     cid = page.find(".facts code").text
     page.until(lambda: gateway.view(cid)["connected"], "the device")
     gateway.push(cid, '{"hello":"world"}')
@@ -126,10 +126,10 @@ def main(folder):
                     app = gateway.app["appId"]
                     for what, place, wait in (
                         ("apps", "apps", "tbody"), ("app", "apps/shop", "polyline"), ("app-of-the-file", f"apps/{app}", ".below"),
-                        ("device", f"devices/{app}/{lost.cid}", ".facts"), ("device-asked", "devices", "input"),
+                        ("device", f"devices/{app}/{lost.cid}", ".facts"), ("devices", f"devices/{app}", "tbody"),
                         ("device-unknown", f"devices/{app}/{'0' * 32}", ".problem"),
                         ("message", f"messages/{message['msgId']}", ".steps"), ("task", f"tasks/{app}/{news['data']['taskid']}", "tbody"),
-                        ("request", f"tasks/{app}/news-of-the-day", "tbody"), ("alias", f"tasks/{app}/lost_phone", "#content li"),
+                        ("request", f"tasks/{app}/news-of-the-day", "tbody"), ("alias", f"tasks/{app}/lost_phone", "tbody"),
                         ("handoff", "handoff", ".tiles"), ("cluster", "cluster", ".card"), ("send", f"send/{app}/{live.cid}", "textarea"),
                     ):
                         page.go("#/" + place)

@@ -208,7 +208,7 @@ def visit(driver, address, secrets, cid, message, section, picture, push):
     title = page.text("h1")
     assert title in section, f"the page's own title, {title}, is the one that README names"
     page.type("main input[type=password]", secrets["appSecret"])
-    page.click("form button.main")
+    page.click("main form button.main")
     own = page.find(".facts code").text
     page.find(".facts .badge.good")
     push(own)

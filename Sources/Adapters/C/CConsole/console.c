@@ -69,6 +69,9 @@ static const unsigned char device_client_script[] = {
 static const unsigned char frames_script[] = {
 #embed "assets/frames.js"
 };
+static const unsigned char find_script[] = {
+#embed "assets/find.js"
+};
 static const unsigned char settings_script[] = {
 #embed "assets/settings.js"
 };
@@ -103,6 +106,7 @@ static const struct longwire_console_file files[] = {
     {"device.js", SCRIPT, device_script, sizeof device_script},
     {"deviceclient.js", SCRIPT, device_client_script, sizeof device_client_script},
     {"frames.js", SCRIPT, frames_script, sizeof frames_script},
+    {"find.js", SCRIPT, find_script, sizeof find_script},
     {"settings.js", SCRIPT, settings_script, sizeof settings_script},
     {"openapi.yaml", "application/yaml;charset=utf-8", api_description, sizeof api_description},
 };

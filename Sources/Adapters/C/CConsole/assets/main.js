@@ -12,11 +12,16 @@ import * as handoff from "./handoff.js";
 import * as cluster from "./cluster.js";
 import * as send from "./send.js";
 import * as device from "./device.js";
+import * as find from "./find.js";
 
 // Without inherited members, because an address may contain any name.
-const PAGES = {__proto__: null, overview, apps, devices, messages, tasks, handoff, cluster, send, device};
+const PAGES = {__proto__: null, overview, apps, devices, handoff, cluster, send, device, messages, tasks, find};
+// The search box leads to the other pages.
+const MENU = ["overview", "apps", "devices", "handoff", "cluster", "send", "device"];
 const THEME = "longwire.theme";
 let stop = () => {};
+// The page's content and the entries of the menu, while a reader is signed in.
+let content = null, entries = [];
 
 /** Returns a decoded part of an address, or the part itself if its percent encoding is invalid. */
 const decoded = text => {
@@ -41,19 +46,27 @@ function switchTheme() {
 }
 
 const controls = () => [
-  h("button", {class: "small", onclick: () => { setLanguage(!isChinese()); show(); }, lang: isChinese() ? "en" : "zh-CN"}, t("language")),
+  h("button", {class: "small", onclick: switchLanguage, lang: isChinese() ? "en" : "zh-CN"}, t("language")),
   h("button", {class: "small", onclick: switchTheme, title: t("theme"), "aria-label": t("theme")}, "◐"),
 ];
+
+function switchLanguage() {
+  setLanguage(!isChinese());
+  show();
+  document.querySelector("button[lang]").focus();
+}
 
 const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg", alt: ""}), "Longwire");
 
 export function leave(reason) {
   device.leave();
+  devices.leave();
   signOut();
   show(reason);
 }
 
 function showSignIn(reason) {
+  content = null;
   const input = h("input", {type: "password", autocomplete: "off", spellcheck: "false", required: true});
   const said = h("div", {}, reason && problem(reason));
   const form = h("form", {onsubmit: async event => {
@@ -65,32 +78,53 @@ function showSignIn(reason) {
     fill(said, problem(status === 0 ? t("noAnswer") : t("signedOut")));
     input.focus();
   }}, field(t("tokenLabel"), input, t("tokenHint")), h("button", {class: "main"}, t("signIn")));
-  fill(document.body, h("main", {class: "sign-in"}, brand(), said, form, h("p", {class: "foot"}, controls())));
+  document.title = `${t("signIn")} – Longwire`;
+  fill(document.body, h("main", {class: "sign-in"}, brand(), h("h1", {}, t("signInTitle")), said, form, h("p", {class: "foot"}, controls())));
   input.focus();
 }
 
+/** Shows the whole window: the sign-in, or the frame with the page of the address. */
 function show(reason) {
   stop();
   stop = () => {};
   document.documentElement.lang = isChinese() ? "zh-CN" : "en";
   if (!token()) return showSignIn(reason);
   const {name, rest} = place();
-  document.title = `${t(name)} – Longwire`;
-  const content = h("main", {id: "content", tabindex: "-1"}, h("h1", {}, t(name)));
+  const skipped = content = h("main", {id: "content", tabindex: "-1"});
+  entries = MENU.map(page => h("a", {href: `#/${page}`}, t(page)));
   fill(document.body,
-    h("a", {class: "skip", href: "#content", onclick: event => { event.preventDefault(); content.focus(); }}, t("skip")),
+    h("a", {class: "skip", href: "#content", onclick: event => { event.preventDefault(); skipped.focus(); }}, t("skip")),
     h("div", {class: "frame"},
       h("header", {class: "side"}, brand(),
-        h("nav", {"aria-label": t("console")}, Object.keys(PAGES).map(page =>
-          h("a", {href: `#/${page}`, "aria-current": page === name ? "page" : null}, t(page)))),
+        h("nav", {"aria-label": t("console")}, entries),
         h("div", {class: "foot"}, controls(), h("button", {class: "small", onclick: () => leave()}, t("signOut")))),
+      find.box(name === "find" ? rest[0] : ""),
       content));
+  turn();
+}
+
+/** Shows the page of the address within the frame. */
+function turn() {
+  stop();
+  stop = () => {};
+  const {name, rest} = place();
+  const title = PAGES[name].title?.(rest) ?? t(name);
+  document.title = `${title} – Longwire`;
+  MENU.forEach((page, index) => {
+    if (page === name) entries[index].setAttribute("aria-current", "page"); else entries[index].removeAttribute("aria-current");
+  });
   const body = h("div");
-  content.append(body);
+  fill(content, h("h1", {tabindex: "-1"}, title), body);
   stop = PAGES[name].show(body, rest) ?? (() => {});
 }
 
-addEventListener("hashchange", () => show());
+addEventListener("hashchange", () => {
+  if (!token() || !content) return show();
+  turn();
+  scrollTo(0, 0);
+  // The link that was followed may have gone with its page. The keyboard then continues at the new one.
+  if (document.activeElement === document.body) content.querySelector("h1").focus();
+});
 addEventListener("longwire-signed-out", () => leave(t("signedOut")));
 applyTheme();
 show();

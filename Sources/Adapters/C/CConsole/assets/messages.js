@@ -1,37 +1,37 @@
 import {call, path} from "./api.js";
-import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
+import {badge, card, code, facts, fill, h, patch, problem} from "./dom.js";
 import {explain} from "./faults.js";
+import {ask} from "./find.js";
 import {clock, number, t, tWord, time} from "./texts.js";
 
 const GOOD = new Set(["acked", "vendorAccepted", "opened", "shown"]);
 const BAD = new Set(["timedOut", "leaseLapsed", "vendorRejected", "badToken", "exhausted", "vendorRetry", "unsent"]);
 const REACHED = new Set(["delivered", "deliveredOffline", "opened", "handedOff"]);
 
+export const title = ([message]) => message ? t("messageOne") : t("messages");
+
 export function show(body, [message]) {
+  if (!message) return ask(body);
   let isOver = false;
-  const found = h("div", {"aria-live": "polite"});
-  const input = h("input", {value: message ?? "", required: true, pattern: "[0-9a-fA-F]{32}", spellcheck: "false", autocomplete: "off"});
-  fill(body, card(null, h("form", {class: "row", onsubmit: event => {
-    event.preventDefault();
-    location.hash = `#/messages/${encodeURIComponent(input.value.trim().toLowerCase())}`;
-  }}, field(t("msgId"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
-  if (!message) input.focus();
+  const said = h("div", {"aria-live": "polite"}), content = h("div");
+  fill(body, said, content);
   // The page is refreshed until the message reaches its final state.
   async function round() {
     let isEnded = true;
     try {
       const trace = await call(path("v1", "messages", message));
       if (isOver) return;
-      fill(found, view(trace));
+      fill(said);
+      patch(content, view(trace));
       isEnded = trace.state !== "pending";
     } catch (error) {
       if (isOver) return;
-      fill(found, error.status === 404 ? problem(t("messageUnknown")) : explain(error));
+      fill(said, error.status === 404 ? problem(t("messageUnknown")) : explain(error));
       isEnded = error.status !== 0 && error.status !== 503;
     }
     if (!isEnded && !isOver) setTimeout(round, 2_000);
   }
-  if (message) round();
+  round();
   return () => { isOver = true; };
 }
 

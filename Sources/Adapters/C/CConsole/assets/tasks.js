@@ -1,55 +1,60 @@
 // The result of a publish: a task with its report, or another object with the given name.
 
-import {call, path} from "./api.js";
-import {search} from "./choice.js";
-import {badge, card, code, facts, fill, h, problem, table} from "./dom.js";
+import {eachOf, find, path} from "./api.js";
+import {deviceTable} from "./devices.js";
+import {badge, card, code, facts, fill, h, patch, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
+import {ask} from "./find.js";
 import {messageBadge} from "./messages.js";
 import {number, t, tWord, time} from "./texts.js";
 
 const ROUND = 3_000;
+const TASK = /^RAS[SLA]_/;
 const FINAL = new Set(["stopped", "cancelled", "ended"]);
 
-export const show = (body, [app, name]) => search(body, {
-  page: "tasks", asked: [app, name], label: t("taskName"), hint: t("taskNameHint"), properties: {maxlength: 128},
-  // An unfinished task is refreshed while the page is visible.
-  look: async function round(found, isOver) {
-    const view = await look(app, name);
-    if (isOver()) return;
-    fill(found, view.element);
-    const again = async () => {
-      if (isOver()) return;
-      if (document.hidden) return setTimeout(again, ROUND);
-      try {
-        await round(found, isOver);
-      } catch (error) {
-        if (!isOver()) fill(found, explain(error));
-      }
-    };
-    if (view.goesOn) setTimeout(again, ROUND);
-  },
-});
+export const title = ([, name]) => !name ? t("tasks") : TASK.test(name) ? t("task") : t("findResult");
 
-/** Returns the answer to a call, or null if the object does not exist. */
-async function find(...segments) {
-  try {
-    return await call(path("v1", "apps", ...segments));
-  } catch (error) {
-    if (error.status === 404 || error.status === 400) return null;
-    throw error;
+export function show(body, [app, name]) {
+  if (!name) return ask(body);
+  let isOver = false;
+  const said = h("div", {"aria-live": "polite"}), content = h("div");
+  fill(body, said, content);
+  // An unfinished task is refreshed while the page is visible.
+  async function round() {
+    if (isOver) return;
+    let goesOn = true;
+    if (!document.hidden) {
+      try {
+        const view = await look(app, name);
+        if (isOver) return;
+        goesOn = view.goesOn;
+        fill(said);
+        patch(content, view.element);
+      } catch (error) {
+        if (isOver) return;
+        fill(said, explain(error));
+        goesOn = error.status === 0 || error.status === 503;
+      }
+    }
+    if (goesOn) setTimeout(round, ROUND);
   }
+  round();
+  return () => { isOver = true; };
 }
+
+/** Returns the object of the app, or null if it does not exist. */
+const findIn = (...segments) => find(path("v1", "apps", ...segments));
 
 /** Tries the kinds of objects that the name may have, as `longwire trace` does. */
 async function look(app, name) {
-  if (/^RAS[SLA]_/.test(name)) {
-    const task = await find(app, "tasks", name);
+  if (TASK.test(name)) {
+    const task = await findIn(app, "tasks", name);
     if (task) return task.msgId ? {element: toMessage(task)} : {element: taskView(task), goesOn: !FINAL.has(task.task)};
   } else {
-    const request = await find(app, "requests", name);
+    const request = await findIn(app, "requests", name);
     if (request && request.messages.length + request.tasks.length + request.refusals.length > 0) return {element: requestView(app, request)};
-    const alias = await find(app, "aliases", name);
-    if (alias && alias.devices.length > 0) return {element: aliasView(app, alias)};
+    const alias = await findIn(app, "aliases", name);
+    if (alias && alias.devices.length > 0) return {element: await aliasView(app, alias)};
   }
   return {element: problem(t("taskUnknown"))};
 }
@@ -95,8 +100,9 @@ function requestView(app, request) {
   ];
 }
 
-function aliasView(app, alias) {
-  return card(t("aliasDevices", alias.alias), h("ul", {}, alias.devices.map(cid => h("li", {}, deviceLink(app, cid)))));
+async function aliasView(app, {alias, devices}) {
+  const views = await eachOf(devices, cid => findIn(app, "devices", cid));
+  return card(t("aliasDevices", alias), deviceTable(views.filter(view => view), t("aliasDevices", alias)));
 }
 
 export function refusals(list) {

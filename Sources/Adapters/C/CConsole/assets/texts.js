@@ -185,8 +185,6 @@ const TEXTS = {
   recentMessages: ["Recent messages", "最近的消息"],
   recentEmpty: ["No message is queued, and none ended in the last day.", "队列为空，最近一天也没有结束的消息。"],
 
-  taskName: ["Task, request id or alias", "任务 ID、请求 ID 或别名"],
-  taskNameHint: ["A taskId begins with RASS_, RASL_ or RASA_", "taskId 以 RASS_、RASL_ 或 RASA_ 开头"],
   taskUnknown: ["This app has no such task, request or alias. Requests are kept for one day.",
     "该应用没有此任务、请求或别名。请求记录保留一天。"],
   singlePush: ["Push to one device", "单推"],

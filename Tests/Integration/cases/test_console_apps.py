@@ -1,5 +1,8 @@
 """The console's app pages: creating, changing and deleting apps, with the permissions of the admin API."""
 
+import base64
+import json
+import pathlib
 import re
 
 import longwire_client
@@ -12,6 +15,7 @@ from longwire_client import Closed, pb
 from selenium.webdriver.common.keys import Keys
 
 DISABLED = 203
+OPERATIONS = pathlib.Path(__file__).resolve().parents[3] / "docs/use/Operations.md"
 
 
 @pytest.fixture
@@ -126,6 +130,102 @@ def test_new_secrets_stay_until_the_reader_closes_them(page, gateway, app):
     assert facts(page, "[role=status]") == shown
     page.click("button.close")
     page.until(lambda: not page.all("[role=status]"), "the end of the secrets")
+
+
+def setting(page, path):
+    """The field of a setting, whose section is opened."""
+    field = page.find(f"[data-path='{path}']")
+    page.driver.execute_script("arguments[0].closest('details').open = true", field)
+    return field
+
+
+def save(page, change):
+    """Saves the form; the question names this change."""
+    page.click("main form button.main")
+    page.shows(change, "dialog")
+    page.click("dialog button.danger")
+    page.shows("new settings are in effect")
+
+
+def test_the_settings_are_a_form_with_the_json_as_the_expert_view(page, gateway, app):
+    def held():
+        return gateway.admin_call("GET", f"/v1/apps/{app}")["settings"]
+    first = {"queue": {"messages": 500, "overflow": "reject"}, "events": {"webhook": {
+        "url": "http://127.0.0.1:9/", "secret": "whsec_" + base64.b64encode(bytes(24)).decode()}}}
+    gateway.admin_call("POST", "/v1/apps", {"appId": app, **first})
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/apps/{app}")
+    assert setting(page, "queue.messages").get_attribute("value") == "500"
+    # Only the sections with settings, and the first, are open.
+    assert page.driver.execute_script("return [...document.querySelectorAll('details')].map(one => one.open)") == [
+        True, True, False, False, False, True]
+    assert setting(page, "events").is_selected() and not setting(page, "upstream").is_selected()
+    page.click("main form button.main")
+    page.shows("No changes")
+
+    setting(page, "queue.messages").clear()
+    setting(page, "queue.bytes").send_keys("100000")
+    setting(page, "apns.template.wake").click()
+    setting(page, "apns.topic").send_keys("com.example.shop")
+    setting(page, "upstream").click()
+    setting(page, "queue.overflow").send_keys("dropOldest")
+    page.click("input[value=json]")
+    # The expert view has the typed values, and the secret stays hidden.
+    shown = json.loads(page.find("textarea").get_attribute("value"))
+    assert shown["queue"] == {"overflow": "dropOldest", "bytes": 100_000} and shown["upstream"] == {}
+    assert shown["events"]["webhook"]["secret"] == "(not shown)"
+    # A text that is no JSON keeps the expert view.
+    page.find("textarea").send_keys("x")
+    page.click("input[value=form]")
+    assert page.all("textarea") and page.find("input[value=json]").is_selected()
+    page.find("textarea").send_keys(Keys.BACKSPACE)
+    page.click("input[value=form]")
+    assert setting(page, "queue.bytes").get_attribute("value") == "100000"
+    save(page, '"queue":{"messages":null,"overflow":"dropOldest","bytes":100000}')
+    assert held() == {
+        "queue": {"overflow": "dropOldest", "bytes": 100_000}, "apns": {"topic": "com.example.shop", "template": {"wake": True}},
+        "upstream": {}, "events": {"webhook": {"url": "http://127.0.0.1:9/", "secret": "(not shown)"}}}
+
+    # A removed value takes its empty object along. A feed that is switched off loses its settings.
+    setting(page, "apns.template.wake").click()
+    setting(page, "apns.topic").clear()
+    setting(page, "events").click()
+    save(page, '{"apns":null,"events":null}')
+    assert held() == {"queue": {"overflow": "dropOldest", "bytes": 100_000}, "upstream": {}}
+
+    # A value out of range is named by the browser or by the gateway, also in a section that was closed.
+    field = setting(page, "quotas.devices")
+    field.send_keys("-1")
+    page.driver.execute_script("arguments[0].closest('details').open = false", field)
+    page.click("main form button.main")
+    assert not page.all("dialog") and page.driver.execute_script("return arguments[0].closest('details').open", field)
+    field.clear()
+    setting(page, "maxAttempts").send_keys("5000")
+    page.click("main form button.main")
+    page.click("dialog button.danger")
+    page.shows("maxAttempts: 5000 is not allowed")
+    assert held() == {"queue": {"overflow": "dropOldest", "bytes": 100_000}, "upstream": {}}
+
+
+def test_every_setting_of_the_page_of_operations_has_a_field_or_the_expert_view(page, gateway, app):
+    """Fields and documentation have the same keys, but for those that only the expert view and the file have."""
+    gateway.admin_call("POST", "/v1/apps", {"appId": app})
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/apps/{app}")
+    page.find("[data-path]")
+    fields = set(page.driver.execute_script("return [...document.querySelectorAll('[data-path]')].map(one => one.dataset.path)"))
+    documented = set()
+    for line in OPERATIONS.read_text().splitlines():
+        if line.startswith("| `apps[]."):
+            last = ""
+            for name in re.findall(r"`([\w.\[\]]+)`", line.split("|")[1]):
+                last = name.removeprefix("apps[].") if name.startswith("apps[].") else last.rpartition(".")[0] + name
+                documented.add(last)
+    not_settings = {"appId", "appKey", "appSecret", "appSecretFile", "masterSecret", "masterSecretFile"}
+    expert = {f"{feed}.webhook.{key}" for feed in ("upstream", "events") for key in ("secretFile", "authorities")}
+    assert fields == {name.lstrip(".") for name in documented} - not_settings - expert
 
 
 def test_an_app_of_the_file_says_where_it_changes(page, gateway):

@@ -46,6 +46,7 @@ deb: dependencies-build ## Makes the Debian packages longwire and longwire-apns 
 
 .PHONY: test
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
+	deploy/install-dependencies.sh accessibility
 	swift build --build-tests
 	Tests/Checks/swift-tests.sh
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration

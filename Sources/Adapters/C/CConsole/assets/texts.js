@@ -250,7 +250,7 @@ const TEXTS = {
   drain: ["Drain", "排空"], undrain: ["Undo drain", "恢复"],
   drainSure: ["Drain gateway {0}? It hands over all its partitions to the other gateways.", "让网关 {0} 把全部分区交给其他网关？"],
   undrainSure: ["Undo the drain of gateway {0}? It can own partitions again.", "让网关 {0} 重新承担分区？"],
-  register: ["Register", "注册表"], registerOk: ["reached {0} ago", "{0} 前访问成功"], registerAway: ["unreachable: {0}", "无法访问：{0}"],
+  register: ["Cluster register", "注册表"], registerOk: ["reached {0} ago", "{0} 前访问成功"], registerAway: ["unreachable: {0}", "无法访问：{0}"],
   partNone: ["no owner", "没有所有者"],
   partsTitle: ["Partitions and their owners", "分区及其所有者"],
 
@@ -331,7 +331,7 @@ const TEXTS = {
   settingsView: ["Edit as", "编辑方式"], settingsForm: ["form", "表单"], settingsJSON: ["JSON (expert)", "JSON（专家）"],
   defaultValue: ["{0} (default)", "{0}（默认）"],
   sectionApns: ["Apple push (APNs)", "苹果推送（APNs）"], sectionQueue: ["Queue of a device", "设备队列"], sectionQuotas: ["Quotas of the app (0: no limit)", "应用配额（0：不限）"],
-  sectionPush: ["Limits of the push API (0: no limit)", "推送接口限制（0：不限）"], sectionUpstream: ["Upstream messages from devices", "设备上行消息"], sectionEvents: ["Events", "事件"],
+  sectionPush: ["Limits of the push API", "推送接口限制"], sectionUpstream: ["Upstream messages from devices", "设备上行消息"], sectionEvents: ["Events", "事件"],
   settingApnsTopic: ["Topic: the app's bundle id", "Topic：应用的 Bundle ID"], settingApnsTransmission: ["Transmission in the APNs body", "透传内容在 APNs 请求体中的形式"],
   settingApnsMutableContent: ["Let the service extension run for each alert", "每条通知都触发服务扩展"], settingApnsNotifications: ["Show a notification without push_channel.ios", "没有 push_channel.ios 时也展示 notification"],
   settingApnsWake: ["Wake the app by a silent push", "用静默推送唤醒应用"], settingApnsSound: ["Sound", "声音"], settingApnsBadge: ["Badge, such as +1", "角标，如 +1"],

@@ -60,6 +60,7 @@ enum FixedSeeds {
             101_003_155,  // An answer called the shard during its effects, which invalidated their pointers.
             501_003_050,  // A device's messages that ended together displaced each other.
             101_001_580,  // An expired job of strategy 4 was left to the wrong group.
+            703_000_001,  // An alarm was reported while its message was only briefly in memory.
         ] as [UInt64])
     func failedOnceWithEverything(seed: UInt64) {
         let world = World(seed: seed)

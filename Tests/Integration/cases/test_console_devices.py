@@ -221,6 +221,18 @@ def test_the_list_says_which_devices_were_read_and_filters_those(driver, own_gat
     assert shown() == {live.cid}
     page.click(".card p.buttons button:last-of-type")
     page.until(lambda: shown() == set(), "the list that was read again")
+    # A list that cannot be read again stays as it was, with its time.
+    choose(page, "Session", "any")
+    before = page.text(".looked-at")
+    gateway.kill()
+    page.click(".card p.buttons button:last-of-type")
+    page.shows("The gateway does not respond")
+    assert page.text(".looked-at") == before and len(rows(page)) == MANY
+    gateway.start()
+    page.click(".card p.buttons button:last-of-type")
+    page.until(lambda: "does not respond" not in page.text(), "the gateway again")
+    assert len(rows(page)) == MANY
+    driver.get_log("browser")
     # The next credential of the tab starts with an empty list.
     page.click(".foot button:last-child")
     page.sign_in(HANDOFF_TOKEN)

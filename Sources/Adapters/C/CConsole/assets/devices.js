@@ -68,11 +68,17 @@ function all(body, wanted) {
     };
     const read = limit => busily(() => readPage(app, limit));
     const again = () => busily(async () => {
-      const {devices, alias} = lists.get(app) ?? {devices: [], alias: null};
+      const held = lists.get(app);
+      if (held?.alias) return readAlias(app, held.alias.name);
       lists.delete(app);
-      if (alias) return readAlias(app, alias.name);
-      // As many devices as before, from the beginning of the gateway's order.
-      do await readPage(app, LARGE_PAGE); while (lists.get(app).next && lists.get(app).devices.length < devices.length);
+      try {
+        // As many devices as before, from the beginning of the gateway's order.
+        do await readPage(app, held?.devices.length > PAGE ? LARGE_PAGE : PAGE);
+        while (lists.get(app).next && lists.get(app).devices.length < held?.devices.length);
+      } catch (error) {
+        if (held) lists.set(app, held);
+        throw error;
+      }
     });
     const byAlias = name => busily(async () => {
       if (name) return readAlias(app, name);
@@ -134,7 +140,7 @@ function choices(apps, {render, byAlias}) {
 function list(app, {read, again, isBusy}) {
   const held = lists.get(app);
   const button = (text, action) => h("button", {type: "button", disabled: isBusy, onclick: action}, text);
-  if (!held) return h("p", {class: "quiet"}, t("asking"));
+  if (!held) return isBusy ? h("p", {class: "quiet"}, t("asking")) : h("p", {class: "buttons"}, button(t("readAgain"), again));
   const {devices, at} = held.alias ?? held;
   const rows = devices.filter(fits);
   const counts = [number(devices.length), number(rows.length), clock(at, false)];
@@ -233,7 +239,6 @@ function device(found, act) {
         : badge("warn", t("fallbackNone", tWord("why", found.fallbackReason ?? "")))],
       [t("badgeNumber"), number(found.badge)],
       found.pushModeOff && [t("pushModeOff"), badge("warn", t("yesWord"))],
-      [t("bucket"), String(found.bucket)],
     ]), h("p", {}, h("a", {href: `#/send/${encodeURIComponent(found.appId)}/${found.cid}`}, t("sendTo")))),
     actions(act),
     card(t("tokens"), table(t("tokens"), [t("tokenWord"), t("channel"), t("kind"), t("environment"), t("topic"), t("state")],

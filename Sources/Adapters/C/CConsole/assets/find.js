@@ -20,7 +20,7 @@ export function box(name = "") {
     const to = address("find", wanted);
     // The same name again is looked up again.
     if (location.hash === to) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = to;
-  }}, h("label", {for: "find", class: "unseen"}, t("findLabel")), input, h("kbd", {"aria-hidden": "true"}, "/"),
+  }}, h("label", {for: "find", class: "unseen"}, t("findLabel")), h("span", {}, input, h("kbd", {"aria-hidden": "true"}, "/")),
   h("button", {}, t("ask")));
 }
 

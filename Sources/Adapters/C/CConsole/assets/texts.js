@@ -164,7 +164,6 @@ const TEXTS = {
   refusedHello: ["Last refused Hello", "最近一次被拒绝的 Hello"],
   whyAppDisabled: ["the app is disabled", "应用已停用"], whyTokenQuarantined: ["the vendor rejected its token as unknown", "token 已失效（厂商不认）"],
   fallbackNone: ["not possible: {0}", "不可用：{0}"],
-  bucket: ["Bucket", "桶（bucket）"],
   pushModeOff: ["Push turned off by the user", "用户已关闭推送"],
   tokens: ["Vendor tokens", "厂商 token"],
   tokensEmpty: ["None. Alerts cannot reach the device while it is disconnected.", "无：离线时无法走厂商下发。"],
@@ -232,7 +231,7 @@ const TEXTS = {
   stepAction: ["The app reported a custom action.", "应用上报了自定义动作。"],
 
   leased: ["Leased", "已被领取"],
-  held: ["Held: the device is reachable or silenced", "设备可达或静默，暂缓下发"],
+  held: ["Held: device reachable or silenced", "设备可达或静默，暂缓下发"],
   longPolls: ["Waiting sender services", "正在等待任务的发送服务"],
   results: ["Results since the start", "启动以来的结果"],
   outcome: ["Outcome", "结果"],

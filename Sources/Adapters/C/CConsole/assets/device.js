@@ -3,7 +3,7 @@
 import {call, path} from "./api.js";
 import {appChoice} from "./choice.js";
 import {DeviceClient, kept} from "./deviceclient.js";
-import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
+import {badge, card, code, facts, field, fill, h, patch, problem, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {clock, number, t, time} from "./texts.js";
 
@@ -52,7 +52,7 @@ export function show(body, [app]) {
       if (now !== before) fill(place, client.isRegistered ? device(client) : registration(client));
       else if (client.isRegistered) fill(place.querySelector(".position"), number(client.kept.positions[0] ?? 0));
       before = now;
-      fill(list, client.isRegistered && messages(client));
+      patch(list, client.isRegistered && messages(client));
     };
     shown();
   })();

@@ -21,9 +21,11 @@ if [ "${1-}" = longwired ] && [ -r "$configuration" ]; then
     fi
     # The command `longwire` in this container finds the token by a context of its configuration file.
     if names operator-token && [ ! -e "$data/.config/longwire" ]; then
-        mkdir -p "$data/.config/longwire"
-        echo "{contexts: {trial: {adminTokenFile: \"$data/operator-token\"}}}" >"$data/.config/longwire/config.json5"
-        echo trial >"$data/.config/longwire/current-context"
+        rm -rf "$data/.config/longwire.new"
+        mkdir -p "$data/.config/longwire.new"
+        echo "{contexts: {trial: {adminTokenFile: \"$data/operator-token\"}}}" >"$data/.config/longwire.new/config.json5"
+        echo trial >"$data/.config/longwire.new/current-context"
+        mv "$data/.config/longwire.new" "$data/.config/longwire"
     fi
 fi
 exec "$@"

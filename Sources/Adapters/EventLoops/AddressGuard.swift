@@ -26,7 +26,7 @@ package final class AddressGuard: Sendable {
 
     /// Sets the rules, the exempt ranges and the HTTP proxies; open connections keep theirs.
     ///
-    /// A proxy's connections are exempt, because its requests are counted by client.
+    /// A proxy's HTTP connections are exempt, because its requests are counted by client.
     package func set(
         _ rules: AddressRules, exempt: [AddressRange], forwarded: ForwardedClients = ForwardedClients()
     ) {
@@ -56,7 +56,9 @@ package final class AddressGuard: Sendable {
     func admit(_ peer: SocketAddress, isHTTP: Bool = false, now: UInt64) -> Admission {
         guard !peer.isLoopback, peer.network != 0 else { return .exempt }
         let (exempt, forwarded) = state.withLock { ($0.exempt, $0.forwarded) }
-        guard !exempt.contains(where: { $0.contains(peer) }), !forwarded.isProxy(peer) else { return .exempt }
+        guard !exempt.contains(where: { $0.contains(peer) }), !(isHTTP && forwarded.isProxy(peer)) else {
+            return .exempt
+        }
         return state.withLock { state in
             guard let refusal = state.limiter.arrive(peer.network, state.rules, isHTTP: isHTTP, now: now) else {
                 return .counted(peer.network)

@@ -33,6 +33,8 @@ final class HTTPConnection: StreamDelegate {
     /// The client of the current request, once it was asked for; the inner value is `nil` if the proxy names none.
     private var forwarded: SocketAddress??
     private var share = PeerBudget.Share()
+    /// The address that `share` is charged to.
+    private var shareNetwork: UInt64 = 0
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
         (self.server, loop, peer) = (server, server.loop, connection.peer)
@@ -56,7 +58,7 @@ final class HTTPConnection: StreamDelegate {
 
     deinit {
         // An exchange may have held the request after the connection's end.
-        server.configuration.budget?.release(&share, network: network)
+        server.configuration.budget?.release(&share, network: shareNetwork)
     }
 
     /// The sender of the current request: the client that a proxy names, or the peer.
@@ -65,7 +67,9 @@ final class HTTPConnection: StreamDelegate {
     private var client: SocketAddress? {
         guard let forwarding else { return peer }
         if let known = forwarded { return known ?? peer }
-        let found = forwarding.client(in: reader.elements(of: forwarding.header.name))
+        let named = forwarding.client(in: reader.elements(of: forwarding.header.name))
+        // Loopback is exempt from limits, so no header may claim it.
+        let found = named?.isLoopback == true ? nil : named
         forwarded = .some(found)
         return found ?? peer
     }
@@ -75,10 +79,12 @@ final class HTTPConnection: StreamDelegate {
     /// The address under which the current request is counted; 0 for an exempt one.
     var countedClient: UInt64 {
         guard forwarding != nil, let client, let addresses = server.addresses else { return countedNetwork }
-        return client == peer ? client.network : addresses.countedNetwork(of: client)
+        return client == peer && client.isLoopback ? client.network : addresses.countedNetwork(of: client)
     }
 
     var isLoopback: Bool { peer?.isLoopback ?? false }
+    /// Whether the sender of the current request is on this machine; never for a request that a proxy passes on.
+    var isClientLoopback: Bool { forwarding == nil && isLoopback }
 
     // MARK: Requests
 
@@ -205,17 +211,17 @@ final class HTTPConnection: StreamDelegate {
     }
 
     private func reserve(_ byteCount: Int) -> Bool {
-        guard let budget = server.configuration.budget, !budget.grow(&share, to: byteCount, network: network) else {
-            return true
-        }
+        guard let budget = server.configuration.budget else { return true }
+        if shareNetwork == 0 { shareNetwork = clientNetwork }
+        guard !budget.grow(&share, to: byteCount, network: shareNetwork) else { return true }
         end(with: server.configuration.busyReply)
         return false
     }
 
     private func forgetRequest() {
         reader.next()
-        forwarded = nil
-        server.configuration.budget?.release(&share, network: network)
+        server.configuration.budget?.release(&share, network: shareNetwork)
+        (forwarded, shareNetwork) = (nil, 0)
     }
 
     // MARK: Interface of an exchange

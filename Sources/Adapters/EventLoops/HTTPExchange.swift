@@ -29,7 +29,7 @@ package final class HTTPExchange {
 
     /// The sender's address: the client that a configured HTTP proxy names, or the peer.
     package var peerHost: String { connection?.clientHost ?? "" }
-    package var isLoopback: Bool { connection?.isLoopback ?? false }
+    package var isLoopback: Bool { connection?.isClientLoopback ?? false }
     package var peer: SocketAddress? { connection?.socketPeer }
     /// The value of `SocketAddress.network`, or 0 if unknown.
     package var network: UInt64 { connection?.clientNetwork ?? 0 }

@@ -195,7 +195,7 @@ package final class AdminAPI {
             _ = try authorize(request, for: .admin)
             return .drainState
         case .health: return .health(scope: try authorize(request, for: nil).apps)
-        // Health checks need no credential, because they reveal no more than a successful connect.
+        // Health checks need no credential. On this listener, which only operators reach, they also name findings.
         case .healthz: return .healthz
         case .readyz: return .readyz
         }

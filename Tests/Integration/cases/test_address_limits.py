@@ -232,6 +232,9 @@ def test_requests_behind_an_http_proxy_count_by_the_client_that_it_names():
         assert flood.count(429) >= 50 and flood[-1] == 429, flood
         assert forwarded(gateway, "X-Forwarded-For: 203.0.113.10") == 404
         assert forwarded(gateway, "X-Forwarded-For: 203.0.113.9, 127.0.0.5") == 429
+        # Loopback is exempt, so a header cannot claim it.
+        claimed = [forwarded(gateway, f"X-Forwarded-For: {address}") for address in ("::1", "::ffff:127.0.0.1") for _ in range(30)]
+        assert claimed.count(429) >= 20, claimed
         # Without a readable client the requests count as the proxy's own.
         unnamed = [forwarded(gateway, "X-Forwarded-For: unknown") for _ in range(60)]
         assert unnamed.count(429) >= 20, unnamed

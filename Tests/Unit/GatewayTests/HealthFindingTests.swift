@@ -16,7 +16,7 @@ struct HealthFindingTests {
         case .certificateEnds: figures.status.certificates = [("device", 1_000 + 86_400)]
         case .hookFailing: figures.hook = failing
         case .webhookFailing: figures.webhooks = ["demo/events": failing]
-        case .noSender: figures.loops[0].shard.vendors[.apns].dueJobs = 3
+        case .noSender: figures.loops[0].apps[0].dueJobs[.apns] = 3
         case .damagedRows: figures.loops[0].shard.damagedRows = 1
         case .diskLow: figures.status.disk = (free: 9, all: 100)
         case .connectionsFull: figures.deviceConnections = 95
@@ -36,6 +36,7 @@ struct HealthFindingTests {
     private static var healthy: MetricFigures {
         var figures = MetricFigures()
         figures.loops = [LoopFigures()]
+        figures.loops[0].apps = [AppStatistics()]
         figures.status.connections = ConnectionLimits(devices: 100, senders: 1, http: 1, admin: 1)
         figures.status.certificates = [("device", 1_000 + 100 * 86_400)]
         figures.status.disk = (free: 50, all: 100)
@@ -71,7 +72,7 @@ struct HealthFindingTests {
     func leases() {
         var watch = HealthWatch()
         var figures = Self.healthy
-        figures.loops[0].shard.vendors[.apns].dueJobs = 3
+        figures.loops[0].apps[0].dueJobs[.apns] = 3
         func look(after milliseconds: Int64) -> Bool {
             figures.uptimeMilliseconds += milliseconds
             return !watch.findings(figures, nil, wall: 1_000).isEmpty
@@ -83,7 +84,12 @@ struct HealthFindingTests {
         figures.loops[0].waitingLongPolls = 1
         #expect(!look(after: 10_000))
         figures.loops[0].waitingLongPolls = 0
-        figures.loops[0].shard.vendors[.apns].dueJobs = 0
+        figures.hook?.failingSince = 1
+        #expect(watch.findings(figures, nil, wall: 1_000).map(\.name) == [.hookFailing])
+        figures.uptimeMilliseconds += 70_000
+        #expect(watch.findings(figures, nil, wall: 1_000).map(\.name) == [.hookFailing])
+        figures.hook?.failingSince = nil
+        figures.loops[0].apps[0].dueJobs[.apns] = 0
         #expect(!look(after: 70_000) && !look(after: 70_000))
     }
 

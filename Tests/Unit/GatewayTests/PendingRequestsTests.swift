@@ -22,6 +22,8 @@ struct PendingRequestsTests {
         #expect(requests.insert(OnlineQuery()) { _ in } == nil)
         let other = requests.insert(MessageTraceRequest(message: MessageID(high: 1, low: 2))) { _ in }
         #expect(other != nil && requests.count == PendingRequests.kindLimit + 1)
+        // Questions to shards are one kind together, because one call can ask every partition.
+        #expect(requests.insert(FoldableQuery(today: 1)) { _ in } == nil)
         let complete = requests.remove(route(try #require(first)))
         #expect(complete != nil)
         #expect(requests.insert(OnlineQuery()) { _ in } != nil)

@@ -15,10 +15,11 @@ extension EventLoopHost {
     ///   - body: The body of the Hello frame.
     ///   - isPrivate: Whether the connection is encrypted or local. The answer to a registration contains the device's secret.
     ///   - question: How far the lookup of an unknown app has got.
+    ///   - named: Receives the cid of a Hello that is no registration, also if the Hello is refused.
     /// - Returns: The Hello with its device, or `nil` if the owner of the apps' rows must be asked first.
     /// - Throws: The reason to refuse the Hello.
     func judge(
-        _ body: UnsafeRawBufferPointer, isPrivate: Bool, _ question: AppQuestion
+        _ body: UnsafeRawBufferPointer, isPrivate: Bool, _ question: AppQuestion, named: inout DeviceID
     ) throws(Refusal) -> AdoptedHello? {
         var hello: Hello
         let transcript: HelloTranscript
@@ -28,6 +29,7 @@ extension EventLoopHost {
         } catch {
             throw Refusal(.malformed, "the Hello cannot be read")
         }
+        if !hello.registration { named = hello.cid }
         hello.tokens.clean(&hello.refusedTokens)
         guard hello.role == .device else {
             throw Refusal(.wrongListener, "this listener is for devices; senders have their own")

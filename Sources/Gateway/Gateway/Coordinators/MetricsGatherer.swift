@@ -24,7 +24,8 @@ enum MetricsGatherer {
     /// Updates the gateway's health findings, and logs the changes.
     static func look(_ asker: EventLoopHost) {
         let context = asker.context
-        figures(asker, of: []) { figures in
+        // Jobs of deleted and disabled apps are never leased, so they need no sender.
+        figures(asker, of: asker.snapshot.settings.filter(\.isServed).map(\.key)) { figures in
             let (began, ended) = context.health.withLock {
                 $0.look(at: figures, context.cluster?.health(), wall: ClockReader.wall() / 1_000)
             }

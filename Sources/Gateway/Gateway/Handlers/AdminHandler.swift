@@ -130,7 +130,7 @@ final class AdminHandler {
         case .health(let scope):
             respond(exchange, HealthPage.findings(owner.context, isForAllApps: scope == nil))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
-        case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        case .readyz: respond(exchange, HealthPage.readiness(owner.context, withFindings: true))
         }
     }
 

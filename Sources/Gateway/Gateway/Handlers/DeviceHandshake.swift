@@ -26,6 +26,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private var stream: ByteStream?
     private var session = SessionRef.none
     private(set) var cid = DeviceID(high: 0, low: 0)
+    /// The cid that the client claims, before any proof; none for a registration.
+    private var namedCID = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
     /// The app whose device quota counts this device as new.
@@ -199,7 +201,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
         do throws(Refusal) {
             let isPrivate = isSecure || stream?.peer?.isLoopback == true
-            guard let adopted = try owner.judge(body, isPrivate: isPrivate, appQuestion) else { return askForApp() }
+            guard let adopted = try owner.judge(body, isPrivate: isPrivate, appQuestion, named: &namedCID) else {
+                return askForApp()
+            }
             let target = adopted.bucket.loop(of: owner.partitionCount)
             let isHere = owner.servingPartition(target) != nil
             var other = isHere ? nil : owner.context.cluster
@@ -255,6 +259,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         do throws(Refusal) {
             if isOfOther { try owner.takeOnce(adopted) }
             cid = adopted.cid
+            if adopted.newSecret == nil { namedCID = cid }
             let (partition, counted) = try owner.admission(of: adopted)
             countedApp = counted
             guard let admitted = partition.sessions.admit(self) else { throw .noRoom }
@@ -320,10 +325,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
         if let stream { owner.write(refusal, to: stream, beforeWelcome: true) } else { owner.note(refusal) }
-        if !cid.isNone {
+        if !namedCID.isNone {
             let refused = DeviceStatus.RefusedHello(
                 time: owner.now, code: refusal.code.rawValue, reason: "\(refusal.reason)")
-            owner.context.peers.refusedHellos.withLock { $0.note(cid, refused) }
+            owner.context.peers.refusedHellos.withLock { $0.note(namedCID, refused) }
         }
         finish(refusal.code)
     }

@@ -9,7 +9,8 @@ enum HealthPage {
         APIResponse(status: 200, body: Array(#"{"status":"ok"}"#.utf8))
     }
 
-    static func readiness(_ context: GatewayContext) -> APIResponse {
+    /// Returns the readiness; with `withFindings` also the names of findings, which only operators should see.
+    static func readiness(_ context: GatewayContext, withFindings: Bool = false) -> APIResponse {
         let status = context.status.withLock { $0 }
         let cluster = context.cluster?.health()
         let word =
@@ -33,7 +34,9 @@ enum HealthPage {
             let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
             let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
             if !reasons.isEmpty { writer.member("reason", reasons.joined(separator: "; ")) }
-            let names = context.health.withLock { $0.findings.map(\.name.rawValue) }
+            guard withFindings else { return }
+            let found = Set(context.health.withLock { $0.findings.map(\.name) }).subtracting([.webhookFailing])
+            let names = HealthFinding.Name.allCases.filter(found.contains).map(\.rawValue)
             if !names.isEmpty { writer.strings("findings", names) }
         }
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)

@@ -61,7 +61,7 @@ struct HealthWatch: Sendable {
     /// Looks at the figures.
     ///
     /// - Parameters:
-    ///   - figures: All figures of the gateway.
+    ///   - figures: All figures of the gateway, with all served apps.
     ///   - health: The gateway's view of its cluster; `nil` without one.
     ///   - wall: The machine's time, in seconds since 1970.
     /// - Returns: The findings, problems first.
@@ -141,11 +141,14 @@ struct HealthWatch: Sendable {
         var (due, leases) = (0, UInt64(0))
         for loop in figures.loops {
             for channel in VendorChannel.allCases {
-                due += loop.shard.vendors[channel].dueJobs
+                due += loop.apps.reduce(0) { $0 + $1.dueJobs[channel] }
                 leases &+= loop.shard.vendors[channel].leasesGiven
             }
         }
-        let isIdle = due > 0 && leases == leaseCount && figures.loops.allSatisfy { $0.waitingLongPolls == 0 }
+        // A failing hook leases nothing while it backs off; `hookFailing` reports it.
+        let isIdle =
+            due > 0 && leases == leaseCount && figures.hook?.isHealthy != false
+            && figures.loops.allSatisfy { $0.waitingLongPolls == 0 }
         leaseCount = leases
         guard isIdle else {
             unleasedSince = nil

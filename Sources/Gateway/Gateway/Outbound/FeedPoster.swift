@@ -101,7 +101,10 @@ final class FeedPoster: Sendable {
             for order in orders {
                 switch order {
                 case .post(let post): works.append(Work(post: post))
-                case .cancel(let feed): Self.giveUp(&works) { $0 == feed }
+                case .cancel(let feed):
+                    Self.giveUp(&works) { $0 == feed }
+                    // An attempt that ended during `cancel` may have recorded a state again.
+                    shared.withLock { $0.state[feed] = nil }
                 }
             }
             guard !isStopping else { return Self.giveUp(&works) { _ in true } }

@@ -25,6 +25,8 @@ protocol PartitionRequest: Codable, Sendable {
     func perform(on partition: Partition, _ origin: Origin)
     /// Whether a full mailbox refuses the question at once; otherwise it waits for room, for at most a second.
     static var isRefusedWhenFull: Bool { get }
+    /// The kind by which pending requests are limited (`PendingRequests.kindLimit`).
+    static var kind: UInt8 { get }
     /// Whether the request has no answer; `EventLoopHost.tellAgain` repeats a notice that could not be sent.
     static var isNotice: Bool { get }
     /// Returns the partition whose broadcasts a notice is about.
@@ -34,11 +36,13 @@ protocol PartitionRequest: Codable, Sendable {
 extension PartitionRequest {
     static func isValid(_ answer: Answer) -> Bool { true }
     static var isRefusedWhenFull: Bool { false }
+    static var kind: UInt8 { number }
     static var isNotice: Bool { Answer.self == NoAnswer.self }
     func home(of partitionCount: Int) -> Int? { nil }
 }
 
 extension PartitionRequest where Self: ShardQuestion {
+    static var kind: UInt8 { 0 }
     func perform(on partition: Partition, _ origin: Origin) {
         partition.withShard { $0.ask(self, origin: origin, now: partition.now) }
     }

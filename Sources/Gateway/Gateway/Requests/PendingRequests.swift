@@ -1,20 +1,22 @@
 /// The questions that wait for their answers, on one loop.
 struct PendingRequests {
     /// The most pending questions of one kind, so that no kind crowds out the others; further ones are answered as busy.
+    ///
+    /// All questions to shards are one kind (`PartitionRequest.kind`): one call can ask every partition.
     static let kindLimit = 1 << 16
     static let limit = 1 << 18
 
     /// A class, so that a slot takes one word.
     private final class Pending {
-        let number: UInt8
+        let kind: UInt8
         let complete: ((any Sendable)?) -> Void
-        init(_ number: UInt8, _ complete: @escaping ((any Sendable)?) -> Void) {
-            (self.number, self.complete) = (number, complete)
+        init(_ kind: UInt8, _ complete: @escaping ((any Sendable)?) -> Void) {
+            (self.kind, self.complete) = (kind, complete)
         }
     }
 
     private var table = StampedTable<Pending>(limit: PendingRequests.limit)
-    /// The number of pending questions, by request number.
+    /// The number of pending questions by kind.
     private var counts = [Int](repeating: 0, count: Int(UInt8.max) + 1)
 
     var count: Int { table.count }
@@ -23,10 +25,10 @@ struct PendingRequests {
     mutating func insert<Request: PartitionRequest>(
         _ request: Request, completion: @escaping (Request.Answer) -> Void
     ) -> (slot: UInt32, stamp: UInt32)? {
-        let (busy, kind) = (request.busy, Int(Request.number))
+        let (busy, kind) = (request.busy, Int(Request.kind))
         guard counts[kind] < Self.kindLimit else { return nil }
         let place = table.insert(
-            Pending(Request.number) { answer in completion(answer as? Request.Answer ?? busy) })
+            Pending(Request.kind) { answer in completion(answer as? Request.Answer ?? busy) })
         if place != nil { counts[kind] += 1 }
         return place
     }
@@ -34,7 +36,7 @@ struct PendingRequests {
     /// Removes a question; the caller runs the returned completion.
     mutating func remove(_ route: Route) -> (((any Sendable)?) -> Void)? {
         guard let pending = table.remove(route.slot, route.stamp) else { return nil }
-        counts[Int(pending.number)] -= 1
+        counts[Int(pending.kind)] -= 1
         return pending.complete
     }
 }

@@ -20,10 +20,13 @@ export const show = (body, [app, cid]) => cid ? one(body, app, cid.toLowerCase()
 const lists = new Map();
 const NO_FILTERS = {session: "", mark: "", tag: "", token: "", depth: "", alias: ""};
 let filters = {...NO_FILTERS};
+/** Rises at each sign-out, so that a read for an earlier credential is dropped. */
+let generation = 0;
 
 /** Forgets what one credential could read. */
 export function leave() {
   lists.clear();
+  generation += 1;
   filters = {...NO_FILTERS};
 }
 
@@ -94,10 +97,12 @@ function all(body, wanted) {
 
 /** Reads the next page of an app's devices, and each device of it. */
 async function readPage(app, limit) {
+  const began = generation;
   const held = lists.get(app) ?? {devices: [], next: undefined, isWhole: false, alias: null};
   const query = new URLSearchParams({limit, ...(held.next && {after: held.next})});
   const page = await call(`${path("v1", "apps", app, "devices")}?${query}`);
   const views = await readViews(app, page.devices);
+  if (began !== generation) return;
   lists.set(app, {...held, devices: [...held.devices, ...views], next: page.next, isWhole: !page.next, alias: null, at: Date.now()});
 }
 

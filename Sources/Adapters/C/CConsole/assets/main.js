@@ -2,6 +2,7 @@
 
 import {look, signIn, signOut, token} from "./api.js";
 import {field, fill, h, problem} from "./dom.js";
+import {history} from "./metrics.js";
 import {isChinese, setLanguage, t} from "./texts.js";
 import * as overview from "./overview.js";
 import * as apps from "./apps.js";
@@ -61,6 +62,7 @@ const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg
 export function leave(reason) {
   device.leave();
   devices.leave();
+  history.pages = [];
   signOut();
   show(reason);
 }

@@ -22,12 +22,14 @@ enum MetricsGatherer {
     }
 
     /// Updates the gateway's health findings, and logs the changes.
-    static func look(_ asker: EventLoopHost) {
+    ///
+    /// `wall` is the machine's time in seconds since 1970, by which certificates expire.
+    static func look(_ asker: EventLoopHost, wall: Int64) {
         let context = asker.context
         // Jobs of deleted and disabled apps are never leased, so they need no sender.
         figures(asker, of: asker.snapshot.settings.filter(\.isServed).map(\.key)) { figures in
             let (began, ended) = context.health.withLock {
-                $0.look(at: figures, context.cluster?.health(), wall: ClockReader.wall() / 1_000)
+                $0.look(at: figures, context.cluster?.health(), wall: wall)
             }
             for finding in began {
                 context.log.write(

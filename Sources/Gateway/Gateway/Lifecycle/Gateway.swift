@@ -310,7 +310,8 @@ final class Gateway {
         if reading.boot - lastLook > 10_000 {
             lastLook = reading.boot
             look()
-            context.hosts[0].submit { MetricsGatherer.look($0) }
+            let wall = ClockReader.wall() / 1_000
+            context.hosts[0].submit { MetricsGatherer.look($0, wall: wall) }
             // A notice from part 0's owner may have been lost.
             if node != nil { context.hosts[0].submit { $0.followApps() } }
         }

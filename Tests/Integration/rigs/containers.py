@@ -27,6 +27,7 @@ import tempfile
 import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "parties"))
+import network  # noqa: E402
 from clean_root import CleanRoot  # noqa: E402
 from gateway import eventually  # noqa: E402
 
@@ -48,6 +49,12 @@ def ip(*words):
 
 
 # Images
+
+
+def is_allowed():
+    """Returns whether this machine allows the namespaces of a container: root, and the kernel's permission."""
+    words = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"]
+    return os.geteuid() == 0 and network.is_allowed() and subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 class Image:

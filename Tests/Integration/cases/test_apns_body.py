@@ -177,7 +177,7 @@ def test_a_device_says_why_the_vendor_did_not_take_its_last_message(own_gateway,
     message = gateway.push(device.cid, "x", alert="A")["msgId"]
     assert gateway.settle(gateway.lease()[0], "badToken", reason="Unregistered") == "recorded"
     view = gateway.view(device.cid)
-    assert (view["fallback"], view["fallbackReason"]) == ("none", "noToken")
+    assert (view["fallback"], view["fallbackReason"]) == ("none", "tokenQuarantined")
     failure = view["vendorFailure"]
     assert (failure["msgId"], failure["outcome"], failure["attempts"]) == (message, "badToken", 1)
     assert failure["reason"] == "Unregistered"

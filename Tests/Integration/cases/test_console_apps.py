@@ -305,7 +305,7 @@ def test_a_credential_for_some_apps_sees_those_alone(driver):
         page.click("p.buttons button.main")
         page.type("main form input", "mine")
         page.click("main form button.main")
-        page.shows("who changes apps must be for all")
+        page.shows("changes of apps need one for all apps")
         page.go("#/apps/demo")
         page.shows("not one of this credential's")
         assert page.complaints() == []

@@ -9,7 +9,7 @@ package final class HTTPExchange {
 
     private let loop: EventLoop
     private let server: HTTPServer
-    /// The owner of the request's bytes, even after its socket is closed; it is `nil` after the response or the server's end.
+    /// The connection that owns the request's bytes, kept after its socket closes; `nil` after the response or when the server ends.
     private var connection: HTTPConnection?
     var position = 0
 

@@ -20,8 +20,9 @@ package final class Fanout: Sendable {
     package let app: AppKey
     package let createdAt: GatewayTime
     package let content: MessageContent
-    /// Whether the list is a bulk push; its jobs are leased after those of single pushes, and a missing token ends the message
-    /// rather than the call.
+    /// Whether the list is a bulk push.
+    ///
+    /// Its jobs are leased after those of single pushes. A device without a token gets a failed message; the call is not refused.
     package let isBulk: Bool
     package let route: UInt64
     /// The devices, each with its index in the call.

@@ -34,7 +34,7 @@ struct SortedRun {
         var outcome = Outcome()
         if !groups.rows.isEmpty {
             outcome += try write(groups.rows, name: "rows.sst", into: database.rows)
-            // Ingest alarms after their rows: an alarm without a row is dropped as stale, so the row would have no alarm.
+            // Ingest alarms after their rows: an alarm whose row is not there yet is dropped as stale, and the row would be left without one.
             try ingestAlarms(of: groups.rows)
         }
         if !groups.start.isEmpty { outcome += try write(groups.start, name: "start.sst", into: database.start) }

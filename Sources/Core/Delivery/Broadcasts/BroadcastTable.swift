@@ -49,7 +49,7 @@ struct BroadcastTable {
         logs[app] = log
     }
 
-    /// Makes the next number of an app skip `count` numbers, for a log that was written under another history.
+    /// Advances an app's next broadcast number by `count`, because its log was written under another history.
     mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
     mutating func keep(_ record: TaskRecord) {

@@ -234,7 +234,7 @@ package struct CounterStart: Sendable {
     }
 }
 
-/// The folded days, for shards of other loops, which ignore the unfolded rows of these days.
+/// The days that are folded already; shards of other loops get them and ignore the unfolded rows of these days.
 package struct FoldedDays: Sendable, Equatable, Codable {
     /// The days with their own sum.
     package var days: [CounterDay] = []

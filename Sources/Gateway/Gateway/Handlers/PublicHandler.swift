@@ -296,7 +296,9 @@ final class PublicHandler {
         respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
     }
 
-    /// Renders the answer to a push; an asynchronous batch is answered at the same time as others, but without outcomes.
+    /// Renders the answer to a push.
+    ///
+    /// An asynchronous batch also waits for its outcomes, but its answer does not contain them.
     private func render(_ outcomes: [PublishOutcome], _ form: PushForm) -> APIResponse {
         PushAnswer.render(outcomes: outcomes, form: form, durability: owner.context.isFsync ? .fsync : .os)
     }

@@ -13,7 +13,7 @@ struct Route: Equatable, Sendable {
         case sender = 1
         /// An HTTP push.
         ///
-        /// The slot is a pending push's; `Origin.request` is the item's index.
+        /// The slot is that of the pending push; `Origin.request` is the index of the push's item.
         case push
         /// A question to a partition; the slot is in `PendingRequests`.
         case request

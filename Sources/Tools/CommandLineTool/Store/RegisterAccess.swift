@@ -24,7 +24,7 @@ final class RegisterAccess {
     private let minReplicas: Int
     private let nonce = "\(UInt64.random(in: .min ... .max))"
     private var renewAt: UInt64 = 0
-    /// The cluster's state when the mark was set.
+    /// The cluster's number of partitions when the mark was set.
     private(set) var partCount: Int?
     private(set) var facts = ClusterFacts()
     private(set) var epochs: [Int: UInt64] = [:]

@@ -386,7 +386,7 @@ struct SettledLease {
         writer.put(apart.1)
     }
 
-    /// - Returns: `nil` for an invalid index.
+    /// - Returns: `nil` if the job's index is outside `leases`.
     func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
         if place == 0 { return (0, 0) }
         if place == Self.isApart { return apart }

@@ -26,7 +26,7 @@ help: ## Lists the targets.
 
 .PHONY: run
 run: dependencies-build ## Installs what is missing, builds in release mode and starts the gateway on its defaults.
-	@[ -x .build/release/longwired ] || echo 'Compiling takes about four minutes on two cores, once.'
+	@[ -x .build/release/longwired ] || echo 'Compiling takes four to five minutes on two cores, once.'
 	$(programs)
 	exec .build/release/longwired
 

@@ -28,11 +28,8 @@ package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
     }
 
     private static func bytes(of host: String) -> [UInt8]? {
-        var four = in_addr()
-        if inet_pton(AF_INET, host, &four) == 1 { return withUnsafeBytes(of: four) { Array($0) } }
-        var sixteen = in6_addr()
-        guard inet_pton(AF_INET6, host, &sixteen) == 1 else { return nil }
-        let all = withUnsafeBytes(of: sixteen) { Array($0) }
+        if let four = SocketAddress.bytes(of: host, AF_INET) { return four }
+        guard let all = SocketAddress.bytes(of: host, AF_INET6) else { return nil }
         let isMapped = all[..<10].allSatisfy { $0 == 0 } && all[10] == 0xFF && all[11] == 0xFF
         return isMapped ? Array(all[12...]) : all
     }

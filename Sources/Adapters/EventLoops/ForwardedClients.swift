@@ -1,4 +1,3 @@
-internal import CLibevent
 internal import Glibc
 
 /// HTTP proxies that pass on requests of other clients, and the header in which they name the client.
@@ -63,18 +62,11 @@ extension SocketAddress {
         } else if host.count(where: { $0 == ":" }) == 1 {
             host = host.prefix { $0 != ":" }
         }
-        var storage = sockaddr_storage()
-        let isRead = withUnsafeMutableBytes(of: &storage) { bytes -> Bool in
-            let four = bytes.baseAddress!.assumingMemoryBound(to: sockaddr_in.self)
-            if inet_pton(AF_INET, String(host), &four.pointee.sin_addr) == 1 {
-                four.pointee.sin_family = sa_family_t(AF_INET)
-                return true
-            }
-            let six = bytes.baseAddress!.assumingMemoryBound(to: sockaddr_in6.self)
-            six.pointee.sin6_family = sa_family_t(AF_INET6)
-            return inet_pton(AF_INET6, String(host), &six.pointee.sin6_addr) == 1
+        guard let bytes = Self.bytes(of: host, AF_INET) ?? Self.bytes(of: host, AF_INET6) else { return nil }
+        let address = bytes.withUnsafeBytes { host in
+            [UInt8(0), 0].withUnsafeBytes { SocketAddress(host: host[...], port: $0[...]) }
         }
-        guard isRead else { return nil }
-        self.init(&storage)
+        guard let address else { return nil }
+        self = address
     }
 }

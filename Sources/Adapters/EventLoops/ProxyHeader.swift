@@ -92,7 +92,7 @@ enum ProxyHeader: Equatable {
         if words[0] == "UNKNOWN" { return .complete(byteCount: end + 2, client: nil) }
         let families = ["TCP4": AF_INET, "TCP6": AF_INET6]
         guard words.count == 5, let family = families[String(words[0])],
-            let host = address(words[1], family), address(words[2], family) != nil,
+            let host = SocketAddress.bytes(of: words[1], family), SocketAddress.bytes(of: words[2], family) != nil,
             let source = port(words[3]), port(words[4]) != nil
         else { return .refused(.line) }
         let digits = [UInt8(source >> 8), UInt8(truncatingIfNeeded: source)]
@@ -100,13 +100,6 @@ enum ProxyHeader: Equatable {
             digits.withUnsafeBytes { SocketAddress(host: host[...], port: $0[...]) }
         }
         return .complete(byteCount: end + 2, client: client)
-    }
-
-    private static func address(_ text: Substring, _ family: CInt) -> [UInt8]? {
-        var bytes = [UInt8](repeating: 0, count: family == AF_INET ? 4 : 16)
-        // A zero byte would truncate the text.
-        guard !text.utf8.contains(0), inet_pton(family, String(text), &bytes) == 1 else { return nil }
-        return bytes
     }
 
     private static func port(_ text: Substring) -> UInt16? {
@@ -130,6 +123,14 @@ extension ProxyHeader.Fault: CustomStringConvertible {
 }
 
 extension SocketAddress {
+    /// Reads a numeric address of a family; returns its 4 or 16 bytes.
+    static func bytes(of text: some StringProtocol, _ family: CInt) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: family == AF_INET ? 4 : 16)
+        // A zero byte would truncate the text.
+        guard !text.utf8.contains(0), inet_pton(family, String(text), &bytes) == 1 else { return nil }
+        return bytes
+    }
+
     /// Creates an address from 4 or 16 bytes and a two-byte port in network order; fails for other sizes.
     init?(host: Slice<UnsafeRawBufferPointer>, port: Slice<UnsafeRawBufferPointer>) {
         guard port.count == 2 else { return nil }

@@ -139,7 +139,7 @@ private final class ReplyBuilder {
                 createArray: { task, count in mark(of(task)?.beginArray(Int(count)) ?? false) },
                 createInteger: { task, number in mark(of(task)?.add(.integer(number)) ?? false) },
                 createNil: { task in mark(of(task)?.add(.none) ?? false) },
-                // The builder owns the objects.
+                // Nothing to free: the reply builder owns the objects.
                 freeObject: { _ in }))
         return functions
     }()

@@ -49,7 +49,7 @@ package struct ClusterTiming: Hashable, Sendable {
     package static let leavingHandoverCount = 4
     /// The number of failed opens of a partition after which another node should try.
     package static let openTryCount = 3
-    /// The rank from which the claim delay no longer grows.
+    /// The rank up to which the claim delay grows.
     package static let lowestRank = 8
 
     func fastInterval(memberCount: Int) -> Int64 {

@@ -145,8 +145,9 @@ extension StreamPosition: MessageBody {
 }
 
 extension SequenceRange {
-    /// Throws unless the range is not empty and begins above `floor`, then sets `floor` to its end; decoded ranges thereby
-    /// ascend.
+    /// Throws if the range is empty or does not begin above `floor`; otherwise sets `floor` to the range's end.
+    ///
+    /// Decoded ranges therefore ascend.
     func check(beyond floor: inout UInt64) throws(WireError) {
         guard first > floor, last >= first else { throw .badRange(field: StreamPosition.Field.ranges.rawValue) }
         floor = last

@@ -59,8 +59,8 @@ extension ListCall.Audience {
 
 package struct NewTask: Sendable {
     package var record: TaskRecord
-    /// The key of the request id; both words are 0 without one.
-    package var requestKey: (UInt64, UInt64)
+    /// The key of the request id, or `.none`.
+    package var requestKey: CallKey
     package var requestDigest: UInt64
     /// The bucket and owner of its group's rows, if it has a group.
     package var group: GroupPlace?

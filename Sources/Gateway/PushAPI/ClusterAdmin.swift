@@ -14,7 +14,7 @@ package struct ClusterStatus: Sendable {
         package var node: Int
         package var address: String
         package var release: String
-        /// The remaining time of its lease, in milliseconds.
+        /// The remaining time of the gateway's lease, in milliseconds.
         package var leaseMilliseconds: Int64
         package var isDrained: Bool
         package var isLeaving: Bool

@@ -42,7 +42,8 @@ extension PublicAPI {
         return .campaign(
             .create(
                 NewTask(
-                    record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
+                    record: record, requestKey: CallKey(high: key.0, low: key.1),
+                    requestDigest: SHA256.digest(request.body).words.0,
                     group: record.group.isEmpty ? nil : groupPlace(record.group, app: app), fallback: note,
                     notes: messages.notes)))
     }

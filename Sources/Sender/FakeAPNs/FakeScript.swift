@@ -60,7 +60,7 @@ package struct FakeScript: Sendable, Equatable {
 
     /// The difference of the fake's clock from the machine's, in seconds.
     package var clockSeconds: Int64 = 0
-    /// The number of first connections that the fake stops reading after the first bytes behind the TLS handshake.
+    /// The number of connections, counted from the first, that the fake stops reading after the first bytes of HTTP/2.
     package var deafConnections = 0
     /// The number of first connections that get no bytes after the TLS handshake.
     package var silentConnections = 0

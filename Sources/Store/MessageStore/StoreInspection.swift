@@ -139,9 +139,9 @@ package final class StoreInspection {
     ///
     /// - Parameters:
     ///   - bucket: The bucket's index.
-    ///   - tell: Called for each unreadable item. Readable rows are returned nevertheless.
+    ///   - report: Called for each unreadable item. Readable rows are returned nevertheless.
     /// - Returns: The rows with the journal's changes applied.
-    package func rows(of bucket: UInt16, _ tell: (Damage) -> Void) -> [Row] {
+    package func rows(of bucket: UInt16, _ report: (Damage) -> Void) -> [Row] {
         let young = young[bucket] ?? [:]
         var rows: [Row] = []
         var alarms: [StoreKey: Set<Int64>] = [:]
@@ -149,7 +149,7 @@ package final class StoreInspection {
             var areAlarmsWhole = true
             func note(_ damage: Damage) {
                 areAlarmsWhole = false
-                tell(damage)
+                report(damage)
             }
             read(database.alarms, of: bucket, note) { key, _ in
                 guard let alarm = KeyCoding.readAlarm(key) else {
@@ -158,10 +158,10 @@ package final class StoreInspection {
                 alarms[alarm.key, default: []].insert(alarm.wakeAt)
             }
             for family in [database.rows, database.start] + database.ephemeralFamilies.map(\.family) {
-                read(family, of: bucket, tell) { bytes, stored in
+                read(family, of: bucket, report) { bytes, stored in
                     guard let key = KeyCoding.readKey(bytes), stored.count >= KeyCoding.rowPrefixByteCount else {
                         let place = "\(folder)/rows, family \(family.name), bucket \(bucket)"
-                        return tell(Damage(.row, place, "a row's key or length makes no sense"))
+                        return report(Damage(.row, place, "a row's key or length makes no sense"))
                     }
                     let known = alarms.removeValue(forKey: key) ?? []
                     guard young[key] == nil else { return }
@@ -190,14 +190,14 @@ package final class StoreInspection {
     }
 
     private func read(
-        _ family: ColumnFamily, of bucket: UInt16, _ tell: (Damage) -> Void,
+        _ family: ColumnFamily, of bucket: UInt16, _ report: (Damage) -> Void,
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
     ) {
         guard let database else { return }
         do throws(StoreError) {
             try database.visitAll(of: bucket, in: family, body)
         } catch {
-            tell(Damage(.database, "\(folder)/rows, family \(family.name), bucket \(bucket)", "\(error)"))
+            report(Damage(.database, "\(folder)/rows, family \(family.name), bucket \(bucket)", "\(error)"))
         }
     }
 }

@@ -170,7 +170,7 @@ enum PushFuzz {
             }
             try check(task.record.content, task.record.id)
             try require(
-                task.requestKey == (0, 0) || Bucket(digest: task.requestKey.0) == task.record.id.home,
+                task.requestKey == .none || Bucket(digest: task.requestKey.high) == task.record.id.home,
                 "a task away from its request")
             try JSONFuzz.check(
                 CampaignAnswer.created(.created(task.record.id, isRepeat: true), task, durability: .os))

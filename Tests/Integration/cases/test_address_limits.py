@@ -225,7 +225,7 @@ def test_requests_behind_an_http_proxy_count_by_the_client_that_it_names():
     gateway.sections["http"]["proxies"] = ["127.0.0.0/8"]
     with gateway:
         client = "X-Forwarded-For: 203.0.113.9"
-        # A client cannot name another one: the proxy appends its address, on the same line or on one of its own.
+        # A client cannot name another one: the proxy appends its address, on the same line or on a second one.
         flood = [forwarded(gateway, f"X-Forwarded-For: 198.51.100.{number}, 203.0.113.9") for number in range(30)]
         flood += [forwarded(gateway, client, (f"X-Forwarded-For: 198.51.100.{number}",)) for number in range(30)]
         flood += [forwarded(gateway, client, ("Forwarded: for=198.51.100.7",)) for _ in range(30)]

@@ -45,10 +45,15 @@ def test_a_step_of_the_clock_blocks_no_authentication_and_is_told():
         assert (STEP - 60) * 1_000 < told["clockOffsetMilliseconds"] <= STEP * 1_000 + 100
         gateway.authenticate()
         words = [binary("longwire"), "doctor", "--json", "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        clock = next(one for one in json.loads(done.stdout)["findings"] if one["what"] == "clock")
-        assert done.returncode == 1 and clock["verdict"] == "problem", clock
-        assert re.search(r" 1[78]\d\d\.\d+ s off", clock["found"]) and "restart" in clock["advice"], clock
+
+        def doctor():
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+            return {one["what"]: one for one in json.loads(done.stdout)["findings"]}
+
+        found = eventually(lambda: doctor() if "clockDiffers" in doctor() else None, "the finding", 30)
+        assert re.search(r" 1[78]\d\d\.\d+ s off", found["clock"]["found"]), found
+        # The gateway follows by itself, so it is advice; only a step that it refuses is a problem.
+        assert found["clockDiffers"]["verdict"] == "advice" and "restart" in found["clockDiffers"]["advice"], found
         assert re.search(r"^longwire_clock_offset_seconds 1[78]\d\d", gateway.metrics(), re.MULTILINE)
         # The remedy in its log.
         gateway.stop()

@@ -99,7 +99,7 @@ final class StoreCopyTests {
         _ = try fill(path("a"), seed: 4, count: 400)
         let source = EmbeddedPlace(path("a"))
         let target = FaultyPlace(EmbeddedPlace(path("b")), fault)
-        #expect(throws: CopyFailure.self) { _ = try StoreCopy.run(from: source, to: target, tell: { _ in }) }
+        #expect(throws: CopyFailure.self) { _ = try StoreCopy.run(from: source, to: target, report: { _ in }) }
         source.close()
         target.close()
         // The target is not a valid store until a copy has succeeded.

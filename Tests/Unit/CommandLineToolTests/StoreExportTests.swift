@@ -129,7 +129,7 @@ extension StoreCopyTests {
                 take: { count in
                     defer { offset += count }
                     return Array(whole.prefix(whole.count - 5).dropFirst(offset).prefix(count))
-                }, tell: { _ in })
+                }, report: { _ in })
         }
         target.close()
         #expect(EmbeddedStore.isUnfinishedCopy(path("b")))

@@ -150,7 +150,7 @@ struct PlatformTests {
         thread.join()
     }
 
-    @Test("a name server that hangs holds nobody up beyond the bound, and what it said last serves")
+    @Test("a hanging name server delays nothing beyond the bound, and its last answer is used")
     func hungNames() throws {
         let isHung = Lock(false), isOver = Lock(false)
         defer { isOver.withLock { $0 = true } }

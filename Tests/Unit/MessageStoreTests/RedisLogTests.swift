@@ -152,7 +152,7 @@ struct RedisLogTests {
         #expect(fixture.store.acceptsWrites)
     }
 
-    @Test("a fenced owner commits nothing more and is told once")
+    @Test("a fenced owner commits nothing more and gets one notice")
     func fencing() throws {
         let servers = try RedisServers()
         let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
@@ -193,7 +193,7 @@ struct RedisLogTests {
         #expect(try get(second, key(1)) == "new")
     }
 
-    @Test("a failover keeps what was durable, and the log goes on at the new primary")
+    @Test("a failover keeps durable data, and the log continues at the new primary")
     func failover() throws {
         let servers = try RedisServers()
         var configuration = RedisFixture.configuration()

@@ -84,7 +84,7 @@ struct RedisPairTests {
         return ticket
     }
 
-    @Test("a primary that stands still holds up no commit and no read of another one")
+    @Test("a hanging primary delays no commit and no read of another one")
     func isolation() throws {
         let pair = try RedisPair()
         let count = 16

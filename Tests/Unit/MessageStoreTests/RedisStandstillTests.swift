@@ -148,7 +148,7 @@ struct RedisStandstillTests {
         #expect(found.sorted() == Array(1...20))
     }
 
-    @Test("rows of the others leave memory; the log has everything until it goes on")
+    @Test("rows of other primaries leave memory; the log keeps everything until the primary answers")
     func rows() throws {
         let bench = try Bench()
         for side in 0...1 { try bench.put(side, 1) }

@@ -27,7 +27,8 @@ struct BroadcastRequestTests {
     func home() throws {
         let task = try made(fields: #""settings":{"ttl":60000,"speed":500},"group_name":"am-1""#)
         #expect(task.record.id.kind == .app && task.record.id.text.hasPrefix("RASA_"))
-        #expect(task.record.id.home == fixture.app.key.home && Bucket(digest: task.requestKey.0) == task.record.id.home)
+        #expect(
+            task.record.id.home == fixture.app.key.home && Bucket(digest: task.requestKey.high) == task.record.id.home)
         #expect(task.record.state == .open && task.record.content.timeToLive == 60_000)
         #expect(task.record.broadcast?.speed == 500 && task.record.broadcast?.audience == TagExpression())
         #expect(task.group != nil && task.fallback == .noContent)

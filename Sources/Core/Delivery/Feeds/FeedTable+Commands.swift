@@ -146,7 +146,7 @@ extension FeedTable {
             }
             core.numbers.upstreamTaken &+= 1
             if core.isPlanted(.upstreamAnsweredEarly) {
-                core.outbox.send(reply.effect(.taken))
+                core.outbox.send(.answered(reply.origin, FeedAnswer.taken))
             } else {
                 core.answer(reply, .taken)
             }

@@ -236,7 +236,7 @@ extension Shard {
                 forgetJob(slot)
             }
         case .none, .leasing:
-            // The store reports an alarm only once, so a reported job stays in memory until its end.
+            // The store reports a job's alarm only once, so a reported job stays in memory until it ends.
             if !entry.value.wasReported { forgetJob(slot) }
         }
     }
@@ -374,10 +374,10 @@ extension Shard {
 
     // MARK: Strategy 4, second half
 
-    /// Passes on a job whose device is loaded, with its message's row if the message may go live.
+    /// Calls a closure with a job whose device is loaded, and with the message's row if the message may move to the live stream.
     ///
-    /// The row is read first. A result must not be answered, nor a lease ended, before the move to the live stream is written. An
-    /// unreadable row must not leave the move half done.
+    /// A result is answered, and a lease ends, only when the move is written. The row is read first, because an unreadable row
+    /// must not leave the move half done.
     mutating func withJob(
         _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<LoadedJob>) -> Void
     ) {

@@ -269,11 +269,8 @@ package struct StopSingle: ShardQuestion {
     package func perform(on shard: inout Shard, _ reply: ShardReply<Found<Int>>) {
         shard.withSingleTask(task, app, reply) { shard, row in
             shard.endPendingOfDevice(row.message, row.cid, row.table, row.item, reason: "stopped") { shard, ended in
-                switch ended {
-                case .found: shard.answer(reply, .found(1))
-                case .absent: shard.answer(reply, .found(0))
-                case .unreadable: shard.answerBusy(reply)
-                }
+                guard let count = ended.endedCount else { return shard.answerBusy(reply) }
+                shard.answer(reply, .found(count))
             }
         }
     }

@@ -127,11 +127,8 @@ package struct EndSibling: ShardQuestion {
             else { return shard.answer(reply, 0) }
             let id = MessageID(bucket: device.bucket, acceptedAt: row.acceptedAt, digest: digest)
             shard.endPendingOfDevice(id, row.cid, row.table, row.item, reason: "firstAckWins") { shard, ended in
-                switch ended {
-                case .found: shard.answer(reply, 1)
-                case .absent: shard.answer(reply, 0)
-                case .unreadable: shard.answerBusy(reply)
-                }
+                guard let count = ended.endedCount else { return shard.answerBusy(reply) }
+                shard.answer(reply, count)
             }
         }
     }

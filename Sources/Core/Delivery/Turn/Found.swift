@@ -13,6 +13,17 @@ package enum Found<Value> {
     package var value: Value? { if case .found(let value) = self { value } else { nil } }
 }
 
+extension Found where Value == Bool {
+    /// The number of messages that a search for one ended; `nil` if its rows could not be read.
+    var endedCount: Int? {
+        switch self {
+        case .found: 1
+        case .absent: 0
+        case .unreadable: nil
+        }
+    }
+}
+
 extension Found: Sendable where Value: Sendable {}
 extension Found: Encodable where Value: Encodable {}
 extension Found: Decodable where Value: Decodable {}

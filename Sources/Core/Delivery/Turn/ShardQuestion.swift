@@ -12,8 +12,6 @@ package protocol ShardQuestion: Codable, Sendable {
 /// The address of an answer of a fixed type.
 package struct ShardReply<Answer: Codable & Sendable>: Sendable {
     let origin: Origin
-
-    func effect(_ answer: Answer) -> Effect { .answered(origin, answer) }
 }
 
 extension Shard {

@@ -18,7 +18,7 @@ enum CompactTag: UInt8 {
     case double
     /// A text or bytes, after their count.
     case bytes
-    /// Values, after their total length in four bytes.
+    /// The total length of the values in four bytes, then the values.
     case list
     /// Names, each followed by a value, after their total length in four bytes.
     case fields

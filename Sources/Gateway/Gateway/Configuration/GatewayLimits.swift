@@ -16,7 +16,9 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var connections = 100_000
     /// The connections of trusted senders, a few per app server.
     package fileprivate(set) var senderConnections = 1_024
-    /// The devices before their Hello; a further one replaces the one that has waited longest.
+    /// The maximum number of devices that have not sent a Hello.
+    ///
+    /// Above the limit a new connection replaces the one that has waited longest.
     package fileprivate(set) var connectionsBeforeHello = 16_384
     package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
     /// The time for accepting devices in one turn of a loop, which delays messages of other devices.

@@ -32,7 +32,8 @@ enum HealthPage {
             if abs(offset) > ClockLimits.noticedOffset { writer.member("clockOffsetMilliseconds", offset) }
             let isBusy = cluster != nil && !context.store.acceptsWrites
             let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
-            let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
+            let clock = HealthWatch.clock(status).first.map { "\($0.text). \($0.advice)" }
+            let reasons = [cluster?.reason, busy, clock].compactMap { $0 }
             if !reasons.isEmpty { writer.member("reason", reasons.joined(separator: "; ")) }
             guard withFindings else { return }
             let found = Set(context.health.withLock { $0.findings.map(\.name) }).subtracting([.webhookFailing])
@@ -75,19 +76,6 @@ enum HealthPage {
     }
 
     private static let busyReason = "Redis refused or held up the writes of some parts: see redisEvent in the log"
-
-    /// Returns a notice for operators if the gateway's time differs from its machine's time.
-    private static func clockReason(_ offset: Int64) -> String? {
-        guard abs(offset) > ClockLimits.noticedOffset else { return nil }
-        let direction = offset > 0 ? "behind" : "ahead of"
-        let difference = "the gateway's time is \(abs(offset) / 1_000) s \(direction) the machine's clock"
-        guard offset > ClockLimits.forwardStep else {
-            let approach = "\(difference) and approaches it by 3 s a minute"
-            return offset > 0 ? "\(approach); a restart of the gateway takes the machine's clock at once" : approach
-        }
-        return
-            "\(difference), which is not followed; set the clock right, or restart the gateway with --accept-clock if it is right"
-    }
 
     private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
         writer.member("node", cluster.node)

@@ -64,8 +64,7 @@ final class TaskHandler {
 
     /// Creates a task; the permit covers the messages of a broadcast, which follow without another call.
     private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
-        let key = CallKey(high: task.requestKey.0, low: task.requestKey.1)
-        let question = CreateTask(task.record, key: key, digest: task.requestDigest)
+        let question = CreateTask(task.record, key: task.requestKey, digest: task.requestDigest)
         coordinator.ask(home: task.record.id, question) { [self] answer in
             guard case .created(let id, _) = answer, let group = task.group else {
                 return respond(CampaignAnswer.created(answer, task, durability: durability))

@@ -6,8 +6,8 @@ internal import Wire
 /// Forwards messages from one partition's devices to their app's home; each session has one message in flight, so the device's
 /// order is kept.
 ///
-/// If a message is refused for a retry, the later ones of its session are refused, too, until the device has sent it again. The
-/// device then sends all of them again in order.
+/// If a message is refused with a request to retry, the session's later messages are refused, too, until the device sends the
+/// refused message again. The device then sends all of them again in order.
 ///
 /// Queued and in-flight messages count against the limits of the process, the app and the address (`PeerBudget`).
 final class UpstreamHandler {

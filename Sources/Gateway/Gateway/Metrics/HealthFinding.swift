@@ -92,17 +92,23 @@ struct HealthWatch: Sendable {
         return found
     }
 
-    private static func clock(_ status: GatewayStatus) -> [HealthFinding] {
+    /// Returns the finding about a time that differs from the machine's clock, also for the reason in `/readyz`.
+    static func clock(_ status: GatewayStatus) -> [HealthFinding] {
         let offset = status.clockOffset
         guard status.isClockStepRefused || abs(offset) > ClockLimits.noticedOffset else { return [] }
         let direction = offset > 0 ? "behind" : "ahead of"
+        let advice =
+            if status.isClockStepRefused {
+                "Set the machine's clock right, or restart the gateway with --accept-clock if the clock is right."
+            } else if offset > 0 {
+                "The gateway's time follows by 3 s a minute; a restart of the gateway takes the machine's clock at once."
+            } else {
+                "The gateway's time approaches the clock by 3 s a minute. Keep the clock with NTP."
+            }
         return [
             HealthFinding(
                 name: .clockDiffers, severity: status.isClockStepRefused ? .problem : .advice,
-                text: "the gateway's time is \(abs(offset) / 1_000) s \(direction) the machine's clock",
-                advice: status.isClockStepRefused
-                    ? "Set the machine's clock right, or restart with --accept-clock if it is right."
-                    : "Keep the clock with NTP; the gateway's time follows by 3 s a minute.")
+                text: "the gateway's time is \(abs(offset) / 1_000) s \(direction) the machine's clock", advice: advice)
         ]
     }
 

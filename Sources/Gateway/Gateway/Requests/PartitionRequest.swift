@@ -3,8 +3,8 @@ internal import EventLoops
 internal import Wire
 
 // Each question to a partition has a type in this folder and one entry in `PartitionRequests.types`. The type has the fields, the
-// wire number, the answer of a busy partition, the bounds and the work. A question to the partition's shard has its fields and its
-// work in Delivery (`ShardQuestion`), and the rest here.
+// wire number, the answer of a busy partition, the bounds and the work. For a question to the partition's shard,
+// `ShardQuestion` in Delivery has the fields and the work, and the type here has the other parts.
 
 /// A question to one partition, on any gateway of the cluster, with one answer.
 ///

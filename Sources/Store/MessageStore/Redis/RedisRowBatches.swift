@@ -202,7 +202,7 @@ final class RedisRowBatches {
                 guard writers[group] != nil else { continue }
                 var builder = builders[group] ?? BatchBuilder()
                 builders[group] = nil
-                // An interrupted replay may have written the alarm of an older version.
+                // An interrupted replay may have left the alarm of an older version of this row.
                 if row.coldAlarm != 0, row.coldAlarm != row.wakeAt || row.value == nil || !isLast {
                     builder.drop(Alarm(wakeAt: row.coldAlarm, key: row.key))
                 }

@@ -30,7 +30,7 @@ extension StoreCommands {
         var isDone = false
         defer { if !isDone { target.abandon() } }
         let sums = try StoreExport.write(
-            source, to: file, release: CommandLineTool.version, put: target.put, tell: context.complain)
+            source, to: file, release: CommandLineTool.version, put: target.put, report: context.complain)
         try target.finish()
         isDone = true
         context.complain("exported \(total(sums)), \(target.byteCount) bytes of the file")
@@ -63,7 +63,7 @@ extension StoreCommands {
         let target = try CopyPlaces.place(to, arguments)
         defer { target.close() }
         let sums = try StoreExport.read(
-            file, into: target, isReplacing: arguments.has("replace"), take: source.take, tell: context.write)
+            file, into: target, isReplacing: arguments.has("replace"), take: source.take, report: context.write)
         context.write("imported \(total(sums)); the store is what the export has")
         return .done
     }

@@ -32,8 +32,8 @@ struct StoreCheck {
     ///
     /// - Parameters:
     ///   - inspection: the store.
-    ///   - tell: receives the number of checked buckets, once per 512.
-    init(_ inspection: StoreInspection, tell: (Int) -> Void = { _ in }) {
+    ///   - report: receives the number of checked buckets, once per 512.
+    init(_ inspection: StoreInspection, report: (Int) -> Void = { _ in }) {
         (log, format) = (inspection.log, inspection.format)
         for damage in inspection.damages { note(damage) }
         for bucket in 0..<UInt16(Bucket.count) {
@@ -41,7 +41,7 @@ struct StoreCheck {
             let rows = inspection.rows(of: bucket) { found.append($0) }
             for damage in found { note(damage) }
             judge(rows)
-            if bucket % 512 == 511 { tell(Int(bucket) + 1) }
+            if bucket % 512 == 511 { report(Int(bucket) + 1) }
         }
         staleAlarmCount = inspection.staleAlarmCount
     }

@@ -32,7 +32,7 @@ enum StoreCommands {
         let target = try CopyPlaces.place(arguments.operands[1], arguments)
         defer { target.close() }
         let sums = try StoreCopy.run(
-            from: source, to: target, isReplacing: arguments.has("replace"), tell: context.write)
+            from: source, to: target, isReplacing: arguments.has("replace"), report: context.write)
         context.write("copied \(total(sums)); the stores are the same")
         return .done
     }

@@ -16,7 +16,9 @@ protocol CopyPlace: AnyObject {
     var name: String { get }
     /// Opens the store as a source; no gateway may use it.
     func beginReading(for target: String) throws
-    /// Opens an empty store, or empties it, and marks it; a gateway refuses to start on it before `complete`.
+    /// Opens the target, which must be empty unless `isReplacing` empties it, and marks the target as incomplete.
+    ///
+    /// A gateway refuses to start on an incomplete store; `complete` removes the mark.
     func beginWriting(from source: String, isReplacing: Bool) throws
     /// Lends every row once, in any order.
     func visitRows(_ body: (StoredRow) throws -> Void) throws
@@ -92,15 +94,15 @@ enum StoreCopy {
     ///   - source: the store to copy, which is not changed.
     ///   - target: the store to fill.
     ///   - isReplacing: whether existing rows of the target are removed.
-    ///   - tell: receives lines of progress, and one for each table.
+    ///   - report: receives lines of progress, and one for each table.
     /// - Returns: the sums of each table.
     /// - Throws: `CopyFailure` when the target is not empty, or differs afterwards, and the stores' errors.
     static func run(
         from source: any CopyPlace, to target: any CopyPlace, isReplacing: Bool = false,
-        tell: @escaping (String) -> Void
+        report: @escaping (String) -> Void
     ) throws -> [StoreKey.Table: TableSum] {
         try source.beginReading(for: target.name)
-        let sums = try fill(target, from: source.name, isReplacing: isReplacing, tell: tell) { put in
+        let sums = try fill(target, from: source.name, isReplacing: isReplacing, report: report) { put in
             var batch: [CopiedRow] = []
             var byteCount = 0
             try source.visitRows { row in
@@ -125,7 +127,7 @@ enum StoreCopy {
     ///
     /// Returns the sums of each table. The caller must call `target.complete`.
     static func fill(
-        _ target: any CopyPlace, from name: String, isReplacing: Bool, tell: @escaping (String) -> Void,
+        _ target: any CopyPlace, from name: String, isReplacing: Bool, report: @escaping (String) -> Void,
         _ rows: (([CopiedRow]) throws -> Void) throws -> Void
     ) throws -> [StoreKey.Table: TableSum] {
         try target.beginWriting(from: name, isReplacing: isReplacing)
@@ -141,14 +143,14 @@ enum StoreCopy {
             try target.write(piece)
             let before = rowCount / progressRowCount
             rowCount += piece.count
-            if rowCount / progressRowCount > before { tell("\(rowCount) rows so far") }
+            if rowCount / progressRowCount > before { report("\(rowCount) rows so far") }
         }
         try target.finishWriting()
-        tell("reading it again to compare")
+        report("reading it again to compare")
         let found = try self.sums(of: target)
         for table in StoreKey.Table.allCases {
             let (wanted, got) = (sums[table] ?? TableSum(), found[table] ?? TableSum())
-            tell(line(table, got))
+            report(line(table, got))
             guard wanted == got else {
                 throw CopyFailure(
                     "the store is not the same: table \(table) has \(got.rowCount) rows with digest \(got.text), and "

@@ -61,7 +61,7 @@ struct FirstAckTests {
     }
 
     @Test("without an ack no sibling ends: an expiry, a stop and a vendor's acceptance do not count")
-    func nobody() {
+    func withoutAck() {
         let away = harness.register(token: "t")
         harness.disconnect(away)
         send(away)

@@ -88,3 +88,11 @@ function refusal(status, answer) {
 
 /** Returns a path of escaped segments, which may be user input. */
 export const path = (...segments) => "/" + segments.map(encodeURIComponent).join("/");
+
+/** Returns the address of a page of the console. */
+export const linkTo = (...segments) => `#${path(...segments)}`;
+
+export const isTaskId = name => /^RAS[SLA]_/.test(name);
+
+/** Whether an answer about a request id names anything. */
+export const isKnownRequest = ({messages, tasks, refusals}) => messages.length + tasks.length + refusals.length > 0;

@@ -1,6 +1,6 @@
 // The apps: their state, and actions on apps created through the admin API.
 
-import {call, path, text} from "./api.js";
+import {call, linkTo, path, text} from "./api.js";
 import {badge, card, code, facts, field, fill, h, patch, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {PAUSE, SPAN, history, sum} from "./metrics.js";
@@ -41,7 +41,7 @@ async function follow(round, tools) {
 }
 
 export const stateBadge = ({state}) => badge(state === "enabled" ? "good" : "bad", t(`${state}App`));
-export const appLink = appId => h("a", {href: `#/apps/${encodeURIComponent(appId)}`}, appId);
+export const appLink = appId => h("a", {href: linkTo("apps", appId)}, appId);
 
 function all({kept, said, trouble, content, stopped}) {
   const list = h("div"), form = h("div");

@@ -1,6 +1,6 @@
 // A page that acts as a device, to receive a push without a phone.
 
-import {call, path} from "./api.js";
+import {call, linkTo, path} from "./api.js";
 import {appChoice} from "./choice.js";
 import {DeviceClient, kept} from "./deviceclient.js";
 import {badge, card, code, facts, field, fill, h, patch, problem, table} from "./dom.js";
@@ -42,7 +42,7 @@ export function show(body, [app]) {
     if (isOver) return;
     if (!apps.value) return fill(body, card(null, h("p", {class: "quiet"}, t("appsEmpty"))));
     const place = h("div"), list = h("div", {"aria-live": "polite"});
-    apps.addEventListener("change", () => { location.hash = `#/device/${encodeURIComponent(apps.value)}`; });
+    apps.addEventListener("change", () => { location.hash = linkTo("device", apps.value); });
     fill(body, card(t("deviceTitle"), h("p", {class: "quiet"}, t("deviceHint")), field(t("app"), apps), place), list);
     choose(apps.value);
     let before = "";
@@ -82,7 +82,7 @@ function device(client) {
     client.reason && problem(t("deviceStopped", client.reason)),
     facts([
       [t("session"), badge(kind, t(word))],
-      [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(client.app)}/${cid}`}, code(cid))],
+      [t("cid"), h("a", {href: linkTo("devices", client.app, cid)}, code(cid))],
       [t("devicePosition"), h("span", {class: "position"}, number(positions[0] ?? 0))],
     ]),
     h("fieldset", {class: "choice"}, h("legend", {}, t("appState")), ["foreground", "background"].map(state =>
@@ -91,7 +91,7 @@ function device(client) {
     h("p", {class: "buttons"},
       isIn ? h("button", {onclick: () => client.disconnect()}, t("deviceLeave")) : h("button", {class: "main", onclick: () => client.connect()}, t("deviceConnect")),
       h("button", {onclick: event => tryPush(client, event.target)}, t("devicePush")),
-      h("a", {href: `#/send/${encodeURIComponent(client.app)}/${cid}`}, t("sendTo")),
+      h("a", {href: linkTo("send", client.app, cid)}, t("sendTo")),
       h("button", {class: "danger", onclick: async () => { if (await confirm(t("deviceForgetSure"))) client.forget(); }}, t("deviceForget"))),
   ];
 }
@@ -114,7 +114,7 @@ const messages = client => card(t("deviceMessages"), table(t("deviceMessages"),
   client.messages.map(message => [
     clock(message.at), `${message.stream === 0 ? "" : `${t("deviceBroadcast")} `}${message.sequence}`,
     message.isRevoked ? h("s", {}, message.payload) : h("span", {class: "payload"}, message.payload),
-    flags(message), h("a", {href: `#/messages/${message.msgId}`}, code(message.msgId)),
+    flags(message), h("a", {href: linkTo("messages", message.msgId)}, code(message.msgId)),
   ]), t("deviceNoMessages")));
 
 function flags(message) {

@@ -1,6 +1,6 @@
 // The devices of an app as a list with filters; a device: its state, actions, and whether it can receive a message now.
 
-import {call, eachOf, find, path} from "./api.js";
+import {call, eachOf, find, linkTo, path} from "./api.js";
 import {appChoice} from "./choice.js";
 import {badge, card, code, facts, field, fill, h, patch, problem, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
@@ -54,7 +54,7 @@ function all(body, wanted) {
     if (isOver) return;
     const app = apps.value;
     if (!app) return fill(body, card(null, h("p", {class: "quiet"}, t("appsEmpty"))));
-    apps.addEventListener("change", () => { location.hash = `#/devices/${encodeURIComponent(apps.value)}`; });
+    apps.addEventListener("change", () => { location.hash = linkTo("devices", apps.value); });
     const render = () => { if (!isOver) patch(content, list(app, {read, again, isBusy})); };
 
     /** Runs one series of calls at a time. */
@@ -165,7 +165,7 @@ const sessionBadge = view => !view.connected ? badge("", t("disconnected"))
 export const deviceTable = (views, caption) => table(caption,
   ["cid", "session", "state", "lastSeen", "queueLength", "aliases", "tags", "tokens"].map(name => t(name)),
   views.map(view => [
-    h("a", {href: `#/devices/${encodeURIComponent(view.appId)}/${view.cid}`}, code(view.cid)),
+    h("a", {href: linkTo("devices", view.appId, view.cid)}, code(view.cid)),
     sessionBadge(view),
     [view.blacklisted && badge("bad", t("markBlacklisted")), view.inactive && badge("warn", t("markInactive")),
       view.appDisabled && badge("bad", t("markAppDisabled"))],
@@ -180,7 +180,7 @@ function one(body, app, cid) {
   const address = path("v1", "apps", app, "devices", cid);
   const [said, trouble] = [h("div", {"aria-live": "polite"}), h("div", {"aria-live": "polite"})];
   const content = h("div");
-  fill(body, h("p", {class: "buttons above"}, h("a", {href: `#/devices/${encodeURIComponent(app)}`}, t("devicesAll"))), said, trouble, content);
+  fill(body, h("p", {class: "buttons above"}, h("a", {href: linkTo("devices", app)}, t("devicesAll"))), said, trouble, content);
 
   /** Returns whether another look may succeed. */
   const look = async () => {
@@ -244,13 +244,13 @@ function device(found, act) {
         : badge("warn", t("fallbackNone", tWord("why", found.fallbackReason ?? "")))],
       [t("badgeNumber"), number(found.badge)],
       found.pushModeOff && [t("pushModeOff"), badge("warn", t("yesWord"))],
-    ]), h("p", {}, h("a", {href: `#/send/${encodeURIComponent(found.appId)}/${found.cid}`}, t("sendTo")))),
+    ]), h("p", {}, h("a", {href: linkTo("send", found.appId, found.cid)}, t("sendTo")))),
     actions(act),
     card(t("tokens"), table(t("tokens"), [t("tokenWord"), t("channel"), t("kind"), t("environment"), t("topic"), t("state")],
       found.tokens.map(token => [code(token.token), token.channel, token.kind, token.environment, token.topic || "–",
         token.quarantined ? badge("bad", t("quarantined")) : badge("good", t("usable"))]), t("tokensEmpty"))),
     failure && card(t("vendorFailure"), facts([
-      [t("msgId"), h("a", {href: `#/messages/${failure.msgId}`}, code(failure.msgId))],
+      [t("msgId"), h("a", {href: linkTo("messages", failure.msgId)}, code(failure.msgId))],
       [t("when"), time(failure.time)], [t("outcome"), failure.outcome], [t("reason"), failure.reason ?? "–"], [t("attempts"), number(failure.attempts)],
     ])),
   ];
@@ -259,7 +259,7 @@ function device(found, act) {
 function messages(recent) {
   return [
     card(t("recentMessages"), table(t("recentMessages"), [t("msgId"), t("acceptedAt"), t("state")],
-      recent.messages.map(trace => [h("a", {href: `#/messages/${trace.msgId}`}, code(trace.msgId)), time(trace.acceptedAt),
+      recent.messages.map(trace => [h("a", {href: linkTo("messages", trace.msgId)}, code(trace.msgId)), time(trace.acceptedAt),
         [messageBadge(trace), trace.reason ? ` ${trace.reason}` : ""]]), t("recentEmpty"))),
     refusals(recent.refusals),
   ];

@@ -1,11 +1,9 @@
 // The search box of the header, and the page of its results: a name of any kind leads to the page of the object.
 
-import {call, eachOf, find, path} from "./api.js";
+import {call, eachOf, find, isKnownRequest, isTaskId, linkTo, path} from "./api.js";
 import {card, code, fill, h, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
 import {t, tWord} from "./texts.js";
-
-const address = (...segments) => `#/${segments.map(encodeURIComponent).join("/")}`;
 
 /** Returns the search box. The key "/" leads to it from everywhere but a field. */
 export function box(name = "") {
@@ -17,7 +15,7 @@ export function box(name = "") {
     event.preventDefault();
     const wanted = input.value.trim();
     if (!wanted) return;
-    const to = address("find", wanted);
+    const to = linkTo("find", wanted);
     // The same name again is looked up again.
     if (location.hash === to) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = to;
   }}, h("label", {for: "find", class: "unseen"}, t("findLabel")), h("span", {}, input, h("kbd", {"aria-hidden": "true"}, "/")),
@@ -76,19 +74,19 @@ async function guess(name, apps) {
   if (/^[0-9a-f]{32}$/.test(digits)) {
     // A msgId begins with its bucket, which has 12 bits.
     const message = digits.startsWith("0") ? await find(path("v1", "messages", digits)) : null;
-    if (message) return [{kind: "message", app: message.appId, name: digits, to: address("messages", digits)}];
-    return (await inApps("devices", digits)).map(({app}) => ({kind: "device", app, name: digits, to: address("devices", app, digits)}));
+    if (message) return [{kind: "message", app: message.appId, name: digits, to: linkTo("messages", digits)}];
+    return (await inApps("devices", digits)).map(({app}) => ({kind: "device", app, name: digits, to: linkTo("devices", app, digits)}));
   }
-  if (/^RAS[SLA]_/.test(name)) {
+  if (isTaskId(name)) {
     return (await inApps("tasks", name)).map(({app, answer}) => answer.msgId
-      ? {kind: "message", app, name: answer.msgId, to: address("messages", answer.msgId)}
-      : {kind: "task", app, name, to: address("tasks", app, name)});
+      ? {kind: "message", app, name: answer.msgId, to: linkTo("messages", answer.msgId)}
+      : {kind: "task", app, name, to: linkTo("tasks", app, name)});
   }
-  const requests = (await inApps("requests", name)).filter(({answer}) => answer.messages.length + answer.tasks.length + answer.refusals.length > 0);
-  if (requests.length > 0) return requests.map(({app}) => ({kind: "request", app, name, to: address("tasks", app, name)}));
+  const requests = (await inApps("requests", name)).filter(({answer}) => isKnownRequest(answer));
+  if (requests.length > 0) return requests.map(({app}) => ({kind: "request", app, name, to: linkTo("tasks", app, name)}));
   // Some request ids do not have the form of an alias.
   if (!/^[\p{Alphabetic}\p{N}_]+$/u.test(name)) return [];
   return (await inApps("aliases", name)).filter(({answer}) => answer.devices.length > 0).map(({app, answer: {devices}}) => devices.length === 1
-    ? {kind: "device", app, name: devices[0], to: address("devices", app, devices[0])}
-    : {kind: "alias", app, name, to: address("tasks", app, name)});
+    ? {kind: "device", app, name: devices[0], to: linkTo("devices", app, devices[0])}
+    : {kind: "alias", app, name, to: linkTo("tasks", app, name)});
 }

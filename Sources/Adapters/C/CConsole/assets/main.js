@@ -1,6 +1,6 @@
 // The frame of the console: sign-in, pages, language and colors.
 
-import {look, signIn, signOut, token} from "./api.js";
+import {linkTo, look, signIn, signOut, token} from "./api.js";
 import {field, fill, h, problem} from "./dom.js";
 import {history} from "./metrics.js";
 import {isChinese, setLanguage, t} from "./texts.js";
@@ -93,7 +93,7 @@ function show(reason) {
   if (!token()) return showSignIn(reason);
   const {name, rest} = place();
   const skipped = content = h("main", {id: "content", tabindex: "-1"});
-  entries = MENU.map(page => h("a", {href: `#/${page}`}, t(page)));
+  entries = MENU.map(page => h("a", {href: linkTo(page)}, t(page)));
   fill(document.body,
     h("a", {class: "skip", href: "#content", onclick: event => { event.preventDefault(); skipped.focus(); }}, t("skip")),
     h("div", {class: "frame"},

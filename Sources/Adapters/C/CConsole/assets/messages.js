@@ -1,4 +1,4 @@
-import {call, path} from "./api.js";
+import {call, linkTo, path} from "./api.js";
 import {badge, card, code, facts, fill, h, patch, problem} from "./dom.js";
 import {explain} from "./faults.js";
 import {ask} from "./find.js";
@@ -43,8 +43,8 @@ function view(trace) {
     card(code(trace.msgId), facts([
       [t("state"), [messageBadge(trace), trace.reason ? ` ${trace.reason}` : ""]],
       [t("app"), trace.appId],
-      [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(trace.appId)}/${trace.cid}`}, code(trace.cid))],
-      [t("task"), h("a", {href: `#/tasks/${encodeURIComponent(trace.appId)}/${trace.taskId}`}, code(trace.taskId))],
+      [t("cid"), h("a", {href: linkTo("devices", trace.appId, trace.cid)}, code(trace.cid))],
+      [t("task"), h("a", {href: linkTo("tasks", trace.appId, trace.taskId)}, code(trace.taskId))],
       [t("acceptedAt"), time(trace.acceptedAt)],
       [t("expiresAt"), time(trace.expiresAt)],
       [t("strategy"), String(trace.strategy)],

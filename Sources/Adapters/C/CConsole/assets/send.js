@@ -1,4 +1,4 @@
-import {call, path} from "./api.js";
+import {call, linkTo, path} from "./api.js";
 import {appChoice} from "./choice.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
 import {confirm, explain} from "./faults.js";
@@ -36,7 +36,7 @@ function own(apps, device) {
   const look = () => {
     const cid = ownDevice(apps.value);
     fill(place, cid && h("button", {type: "button", class: "small", onclick: () => { device.value = cid; }}, t("sendToOwn")), " ",
-      h("a", {href: `#/device/${encodeURIComponent(apps.value)}`}, t(cid ? "deviceSee" : "deviceNone")));
+      h("a", {href: linkTo("device", apps.value)}, t(cid ? "deviceSee" : "deviceNone")));
   };
   apps.addEventListener("change", look);
   look();
@@ -62,7 +62,7 @@ function answer(said) {
   const kind = message.channel === "live" ? "good" : "warn";
   return card(t("sent"), facts([
     [t("state"), badge(kind, tWord("sent", message.channel))],
-    message.msgId && [t("msgId"), h("a", {href: `#/messages/${message.msgId}`}, code(message.msgId))],
+    message.msgId && [t("msgId"), h("a", {href: linkTo("messages", message.msgId)}, code(message.msgId))],
     message.fallback && [t("fallback"), message.fallback === "none" ? t("fallbackNone", tWord("why", message.fallbackReason ?? "")) : tWord("fallback", message.fallback)],
-  ]), message.msgId && h("p", {}, h("a", {href: `#/messages/${message.msgId}`}, t("showTrace"))));
+  ]), message.msgId && h("p", {}, h("a", {href: linkTo("messages", message.msgId)}, t("showTrace"))));
 }

@@ -1,6 +1,6 @@
 // The result of a publish: a task with its report, or another object with the given name.
 
-import {eachOf, find, path} from "./api.js";
+import {eachOf, find, isKnownRequest, isTaskId, linkTo, path} from "./api.js";
 import {deviceTable} from "./devices.js";
 import {badge, card, code, facts, fill, h, patch, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
@@ -9,10 +9,9 @@ import {messageBadge} from "./messages.js";
 import {number, t, tWord, time} from "./texts.js";
 
 const ROUND = 3_000;
-const TASK = /^RAS[SLA]_/;
 const FINAL = new Set(["stopped", "cancelled", "ended"]);
 
-export const title = ([, name]) => !name ? t("tasks") : TASK.test(name) ? t("task") : t("findResult");
+export const title = ([, name]) => !name ? t("tasks") : isTaskId(name) ? t("task") : t("findResult");
 
 export function show(body, [app, name]) {
   if (!name) return ask(body);
@@ -47,21 +46,21 @@ const findIn = (...segments) => find(path("v1", "apps", ...segments));
 
 /** Tries the kinds of objects that the name may have, as `longwire trace` does. */
 async function look(app, name) {
-  if (TASK.test(name)) {
+  if (isTaskId(name)) {
     const task = await findIn(app, "tasks", name);
     if (task) return task.msgId ? {element: toMessage(task)} : {element: taskView(task), goesOn: !FINAL.has(task.task)};
   } else {
     const request = await findIn(app, "requests", name);
-    if (request && request.messages.length + request.tasks.length + request.refusals.length > 0) return {element: requestView(app, request)};
+    if (request && isKnownRequest(request)) return {element: requestView(app, request)};
     const alias = await findIn(app, "aliases", name);
     if (alias && alias.devices.length > 0) return {element: await aliasView(app, alias)};
   }
   return {element: problem(t("taskUnknown"))};
 }
 
-const messageLink = message => h("a", {href: `#/messages/${message}`}, code(message));
-const taskLink = (app, task) => h("a", {href: `#/tasks/${encodeURIComponent(app)}/${task}`}, code(task));
-const deviceLink = (app, cid) => h("a", {href: `#/devices/${encodeURIComponent(app)}/${cid}`}, code(cid));
+const messageLink = message => h("a", {href: linkTo("messages", message)}, code(message));
+const taskLink = (app, task) => h("a", {href: linkTo("tasks", app, task)}, code(task));
+const deviceLink = (app, cid) => h("a", {href: linkTo("devices", app, cid)}, code(cid));
 
 function toMessage(trace) {
   return card(t("singlePush"), facts([

@@ -8,7 +8,7 @@ enum Limits {
     static let openedPerHelloCount = 32
     /// Vendor tokens in one Hello, and the bytes of a token and its topic (Protocol.md, "Limits").
     static let tokenCount = 16
-    static let tokenByteCount = 512
+    static let tokenByteCount = 1_024
     static let topicByteCount = 255
     /// Tokens of Live Activities within `tokenCount`, and the bytes of an activity's name (Protocol.md, "Limits").
     static let activityTokenCount = 8

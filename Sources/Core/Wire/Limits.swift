@@ -44,8 +44,8 @@ public enum Limits {
     public static let appIDByteCount = 64
     /// APNs topics are ASCII bundle ids with a suffix; a device's row stores the length in one byte.
     public static let topicByteCount = 255
-    /// Vendor tokens are hex; the longest known ones, of Live Activities, have nearly 200 digits.
-    public static let tokenByteCount = 512
+    /// The longest tokens are Web Push subscriptions: an endpoint of up to 900 bytes and two keys of 110 characters.
+    public static let tokenByteCount = 1_024
     /// ActivityKit's ids are UUIDs of 36 characters; an app may use other names.
     public static let activityByteCount = 64
     /// 128 characters of up to four bytes.

@@ -1,16 +1,43 @@
-/// A push vendor that delivers to devices, with its own tokens, contents, jobs and leases.
+/// A family of devices; a push has at most one vendor content for each.
 ///
-/// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new channel needs a case here, a
-/// renderer of its content, and code in each switch that the compiler then reports.
-public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
-    case apns = 0
+/// Raw values are stored.
+public enum VendorPlatform: UInt8, Sendable, CaseIterable, Codable {
+    case apple = 0, android, harmony
+}
 
-    /// The name in requests, answers, metrics and logs.
-    public var name: StaticString {
+/// A push vendor that delivers to devices, with its own tokens, jobs and leases.
+///
+/// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new vendor needs a case here, a row in
+/// `facts`, its number in `Proto/longwire/v1/longwire.proto`, and a renderer in the sender (`Vendors`).
+public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
+    case apns = 0, fcm, hms, harmony, honor, xiaomi, oppo, vivo, meizu, webPush
+
+    private struct Facts {
+        var name: StaticString
+        var platform: VendorPlatform
+        /// The key of the vendor in Getui's `settings.strategy` and reports.
+        var getuiName: StaticString
+    }
+
+    private var facts: Facts {
         switch self {
-        case .apns: "apns"
+        case .apns: Facts(name: "apns", platform: .apple, getuiName: "ios")
+        case .fcm: Facts(name: "fcm", platform: .android, getuiName: "fcm")
+        case .hms: Facts(name: "hms", platform: .android, getuiName: "hw")
+        case .harmony: Facts(name: "harmony", platform: .harmony, getuiName: "hoshw")
+        case .honor: Facts(name: "honor", platform: .android, getuiName: "ho")
+        case .xiaomi: Facts(name: "xiaomi", platform: .android, getuiName: "xm")
+        case .oppo: Facts(name: "oppo", platform: .android, getuiName: "op")
+        case .vivo: Facts(name: "vivo", platform: .android, getuiName: "vv")
+        case .meizu: Facts(name: "meizu", platform: .android, getuiName: "mz")
+        case .webPush: Facts(name: "webPush", platform: .android, getuiName: "web")
         }
     }
+
+    /// The name in requests, answers, metrics and logs.
+    public var name: StaticString { facts.name }
+    public var platform: VendorPlatform { facts.platform }
+    public var getuiName: StaticString { facts.getuiName }
 
     public init?(named name: String) {
         guard let channel = Self.allCases.first(where: { "\($0.name)" == name }) else { return nil }

@@ -37,14 +37,18 @@ package enum HandoffAnswer {
             writer.member("appId", registry.appID(of: job.app))
             writer.member("cid", job.cid.description)
             writer.member("deviceToken", job.token)
-            writer.member("tokenKind", job.tokenKind.name)
-            writer.member("environment", job.environment.name)
+            if job.channel == .apns {
+                writer.member("tokenKind", job.tokenKind.name)
+                writer.member("environment", job.environment.name)
+            }
             writer.member("topic", job.topic)
-            writer.member("pushType", job.pushType.name)
-            writer.member("priority", job.priority)
-            writer.member("expiration", apnsExpiration(job.expiration))
+            if job.channel == .apns {
+                writer.member("pushType", job.pushType.name)
+                writer.member("priority", job.priority)
+            }
+            writer.member("expiration", unixSeconds(job.expiration))
             writer.member("collapseId", job.collapseID)
-            writer.member("apnsId", uuid(job.message))
+            if job.channel == .apns { writer.member("apnsId", uuid(job.message)) }
             writer.key("body")
             writer.raw(job.body)
             writer.member("attempt", job.attempt)
@@ -55,8 +59,8 @@ package enum HandoffAnswer {
         }
     }
 
-    /// Returns the header apns-expiration in Unix seconds; 0 means that APNs must not store the message.
-    private static func apnsExpiration(_ milliseconds: GatewayTime) -> Int64 { max(0, milliseconds) / 1_000 }
+    /// Returns a job's expiration in Unix seconds; 0 means that the vendor must not store the message.
+    private static func unixSeconds(_ milliseconds: GatewayTime) -> Int64 { max(0, milliseconds) / 1_000 }
 
     static func hex(_ words: (UInt64, UInt64)) -> String { MessageID(high: words.0, low: words.1).description }
 

@@ -86,9 +86,10 @@ extension AliasName {
 
 extension AliasName {
     /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token), with
-    /// decimal numbers and the token in lowercase.
+    /// decimal numbers and a token of APNs in lowercase.
     package init(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) {
-        let words = nameDigest(app, "token", "\(channel.rawValue)\0\(kind.rawValue)\0\(token.lowercased())")
+        let token = channel == .apns ? token.lowercased() : token
+        let words = nameDigest(app, "token", "\(channel.rawValue)\0\(kind.rawValue)\0\(token)")
         self.init(high: words.0, low: words.1, text: "")
     }
 }

@@ -59,6 +59,8 @@ package enum Limits {
     /// The most fields of each sort named in an answer, and the bytes shown of each.
     static let notedKeyCount = 64
     static let notedKeyByteCount = 64
+    /// Getui's bound for `ups.transmission`.
+    static let upsTransmissionCharacterCount = 3_072
     /// Getui: attachments of one notification.
     package static let multimediaCount = 3
     /// Getui: three days.

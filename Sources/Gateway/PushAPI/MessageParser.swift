@@ -61,12 +61,22 @@ struct MessageParser {
         let ios = channel?["ios"].flatMap { Self.isUntouched($0) ? nil : $0 }
         let content = try vendorContent(ios, payload, task: task, template: app.apnsTemplate)
         if content?.omission?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
+        var others: [PlatformContent] = []
+        if let channel, payload.revokes.isNone {
+            let contents = PlatformContents(
+                numbers: numbers, transmission: payload.bytes, notification: payload.notification)
+            if let android = try contents.android(channel["android"]) { others.append(android) }
+            if let harmony = try contents.harmony(channel["harmony"]) { others.append(harmony) }
+        }
+        var settings = settings
+        if others.isEmpty { settings.settleOnApple() }
+        let alert = content.map { ($0.alertTitle, $0.alertBody) } ?? others.first.map { ($0.title, $0.text) }
 
         var lengths = MessageContent.Lengths()
         lengths.payload = payload.bytes?.count ?? payloadWriter.bytes.count
         lengths.collapseKey = settings.collapseKey.count
-        lengths.alertTitle = content?.alertTitle.count ?? 0
-        lengths.alertBody = content?.alertBody.count ?? 0
+        lengths.alertTitle = alert?.0.count ?? 0
+        lengths.alertBody = alert?.1.count ?? 0
         lengths.vendorBody = content == nil ? 0 : vendorWriter.bytes.count
         lengths.vendorCollapseID = content?.collapseID.count ?? 0
         var arena: [UInt8] = []
@@ -77,21 +87,27 @@ struct MessageParser {
             arena.append(contentsOf: payloadWriter.bytes)
         }
         arena.append(contentsOf: settings.collapseKey)
+        if let alert {
+            arena.append(contentsOf: alert.0)
+            arena.append(contentsOf: alert.1)
+        }
         if let content {
-            arena.append(contentsOf: content.alertTitle)
-            arena.append(contentsOf: content.alertBody)
             arena.append(contentsOf: vendorWriter.bytes)
             arena.append(contentsOf: content.collapseID)
         }
         // A revoke uses only the live channel.
         let strategy = payload.revokes.isNone ? settings.strategy : .ofRevoke
-        try VendorOmission.check(content?.omission, strategy, timeToLive: settings.timeToLive)
+        try VendorOmission.check(
+            content?.omission, settings.vendorStrategies[.apns] ?? strategy, timeToLive: settings.timeToLive)
         var message = MessageContent(
             strategy: strategy, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
         // A revoke is sent to every device, regardless of first acks.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
-        message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
+        for other in others { message.add(other.shape, body: other.body, collapseID: []) }
+        message.vendorStrategies = settings.vendorStrategies
+        message.vendorCarriesAll =
+            !message.vendors.isEmpty && content.map { $0.omission == nil } ?? true && others.allSatisfy(\.carriesAll)
         return message
     }
 

@@ -9,9 +9,13 @@ enum NotificationRules {
         ("title", 50), ("body", 256), ("big_text", 512), ("big_image", 1_024), ("logo", 64), ("logo_url", 256),
         ("channel_id", 64), ("channel_name", 64), ("intent", 4_096), ("url", 1_024), ("payload", 3_072),
     ]
-    private static let clickTypes: [StaticString] = ["intent", "url", "payload", "payload_custom", "startapp", "none"]
+    static let clickTypes: [StaticString] = ["intent", "url", "payload", "payload_custom", "startapp", "none"]
 
-    static func check(_ notification: JSONValue) throws(GetuiFault) {
+    static let harmonyClickTypes = clickTypes + ["want"]
+
+    static func check(
+        _ notification: JSONValue, clickTypes: [StaticString] = NotificationRules.clickTypes
+    ) throws(GetuiFault) {
         guard notification.kind == .object else { throw .type("notification") }
         for name in ["title", "body"] as [StaticString] {
             guard let text = notification[name] else { throw .null("\(name)") }

@@ -130,6 +130,7 @@ package enum PushAnswer {
                 writer.member("channel", channel)
                 if let state = outcome.endedAs { writer.member("state", state.name) }
                 writer.member("fallback", outcome.fallback.name)
+                if let vendor = outcome.vendor { writer.member("vendor", vendor.name) }
                 if outcome.fallback == .none { writer.member("fallbackReason", outcome.fallbackReason.name) }
                 if outcome.isRepeat { writer.member("repeat", true) }
             }
@@ -150,7 +151,7 @@ package enum PushAnswer {
         case .unknownDevice: .targetUser
         case .queueFull: GetuiFault(code: .queueFull, message: "the queue of cid \(outcome.cid) is full")
         case .noToken where outcome.fallbackReason == .noContent:
-            .invalid("strategy", "2 and 4 need something in push_channel.ios to send")
+            .invalid("strategy", "2 and 4 need something in push_channel to send")
         case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
         case .stopped: .invalid("taskid", "the task was stopped")
         case .tooLarge: .size("push_message", "with push_channel it does not fit a row of the store")

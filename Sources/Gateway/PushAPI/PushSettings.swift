@@ -11,6 +11,8 @@ struct PushSettings {
 
     var timeToLive: Int64
     var strategy = Strategy.standard
+    /// The strategies of single vendors, without those that a message of Apple's contents alone needs.
+    var vendorStrategies = VendorStrategies()
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The speed of a broadcast in messages per second; 0 for unlimited.
     ///
@@ -50,9 +52,17 @@ struct PushSettings {
 
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
-        // An iOS device uses its own entry. Entries for Android vendors are ignored.
-        guard let chosen = value["ios"]?.givenNonzero ?? value["default"]?.givenNonzero else { return }
-        strategy = try Self.strategy(chosen)
+        if let standard = value["default"]?.givenNonzero { strategy = try Self.strategy(standard) }
+        for channel in VendorChannel.allCases {
+            guard let own = value[channel.getuiName]?.givenNonzero else { continue }
+            vendorStrategies[channel] = try Self.strategy(own)
+        }
+    }
+
+    /// Uses Apple's strategy for all devices of a message without content for another platform.
+    mutating func settleOnApple() {
+        if let own = vendorStrategies[.apns] { strategy = own }
+        vendorStrategies = VendorStrategies()
     }
 
     /// Parses `first_ack_wins`, which requires a push to several devices of one person.

@@ -1,5 +1,6 @@
 // The use of each field of each body. A test compares docs/use/GetuiCompatibility.md, "Every field", with these tables.
 internal import JSON
+internal import Wire
 
 /// The use that a call makes of a member of its body.
 package enum FieldUse: Sendable {
@@ -74,7 +75,9 @@ extension FieldTable {
     private static let aliases = audience([("alias", .items), ("alias_type", .served)])
     private static let conditionedCIDs = audience([("cid_by_tag", .items)])
 
-    private static let strategy = FieldTable("settings.strategy.", [("default", .served), ("ios", .served)])
+    private static let strategy = FieldTable(
+        "settings.strategy.",
+        [("default", .served)] + VendorChannel.allCases.map { ($0.getuiName, FieldUse.served) })
 
     /// The `settings` of a message; `own` has the fields whose use differs between calls.
     private static func settings(_ own: [Field]) -> FieldUse {
@@ -109,9 +112,25 @@ extension FieldTable {
             ("multimedia", .served), ("apns-collapse-id", .served), ("laId", .served), ("_gmid_", .ignored),
             ("longwire_media", .ignored),
         ], others: .served)
+    private static let android = FieldTable(
+        "push_channel.android.",
+        [
+            (
+                "ups",
+                .object(
+                    FieldTable(
+                        "push_channel.android.ups.",
+                        [
+                            ("notification", .served), ("transmission", .served), ("options", .served),
+                            ("revoke", .served),
+                        ]))
+            )
+        ])
+    private static let harmony = FieldTable(
+        "push_channel.harmony.", [("notification", .served), ("custom", .served), ("options", .served)])
     private static let pushChannel = FieldTable(
         "push_channel.",
-        [("ios", .object(ios)), ("android", .ignored), ("harmony", .ignored), ("mp", .ignored)])
+        [("ios", .object(ios)), ("android", .object(android)), ("harmony", .object(harmony)), ("mp", .ignored)])
 
     private static func push(audience: FieldUse, group: FieldUse, settings own: [Field]) -> FieldTable {
         FieldTable(

@@ -17,7 +17,7 @@ package final class SecretAsProof: ProofVerifier {
 /// Derives a row name from a token; collisions are unlikely among a test's few tokens.
 package func testTokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
     var word = app.word &+ UInt64(channel.rawValue) << 8 &+ UInt64(kind.rawValue)
-    for byte in token.lowercased().utf8 { word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9 }
+    for byte in (channel == .apns ? token.lowercased() : token).utf8 { word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9 }
     return AliasName(high: word &* 0xD6E8_FEB8_6659_FD93, low: word, text: "")
 }
 
@@ -99,6 +99,10 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var jobsAvailable = 0
     /// The kinds of effects in their order, for tests of ordering.
     package var order: [String] = []
+
+    /// Channels whose platforms each publish has a content for, besides Apple's.
+    package var furtherContents: [VendorChannel] = []
+    package var vendorStrategies = VendorStrategies()
 
     package private(set) var history = StoreHistory(ofNewStore: 1)
     private var effects: [Effect] = []
@@ -415,6 +419,14 @@ package final class DeliveryHarness: ShardStoreObserver {
                         requestDigest: requestDigest, isBulk: isBulk, payload: UnsafeRawBufferPointer(payloadBytes),
                         collapseKey: UnsafeRawBufferPointer(keyBytes), vendor: vendor ? content : nil)
                     command.vendorCarriesAll = vendor && carriesAll
+                    for channel in furtherContents {
+                        command.contents.add(
+                            VendorContent(
+                                channel: channel, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
+                                body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1, badgeOffset: -1,
+                                collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
+                    }
+                    command.vendorStrategies = vendorStrategies
                     shard.publish(command, now: now)
                 }
             }
@@ -456,11 +468,13 @@ package final class DeliveryHarness: ShardStoreObserver {
 
     package func become(_ state: ApplicationState, _ phone: Phone) { update(phone) { $0.applicationState = state } }
 
-    package func lease(_ limit: Int = 100, milliseconds: Int64 = 60_000, apps: Set<AppKey>? = nil) -> [Job] {
+    package func lease(
+        _ limit: Int = 100, milliseconds: Int64 = 60_000, apps: Set<AppKey>? = nil, channel: VendorChannel = .apns
+    ) -> [Job] {
         nextLease += 1
         shard.lease(
             LeaseCommand(
-                origin: Origin(route: 2, request: nextLease), channel: .apns, apps: apps, limit: limit,
+                origin: Origin(route: 2, request: nextLease), channel: channel, apps: apps, limit: limit,
                 leaseMilliseconds: milliseconds,
                 leaseID: (9, nextLease)), now: now)
         flush()

@@ -160,7 +160,7 @@ struct LenientParsingTests {
             #""task_name":"x""#, #""appkey":null,"sign":null,"timestamp":0"#,
             #""push_channel":{"harmony":{"a":[1]},"mp":{}}"#,
             #""settings":{"custom_callback":"x","new_thing":{"a":1}}"#, #""need_alias_detail":false"#,
-            #""push_channel":{"android":{"ups":{"notification":{"title":"t"},"options":{"HW":{"/x":1}}}}}"#,
+            #""push_channel":{"android":{"ups":{"notification":{"title":"t","body":"b","click_type":"none"},"options":{"HW":{"/x":1}}}}}"#,
         ])
     func unknown(field: String) throws { _ = try fixture.accepted(fixture.push(field)) }
 

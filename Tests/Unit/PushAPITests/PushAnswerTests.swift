@@ -80,7 +80,7 @@ struct PushAnswerTests {
         let answer = PushAnswer.render(
             outcomes: [outcome(.noToken, reason: .noContent)], form: PushForm(kind: .single), durability: .fsync)
         #expect(answer.status == 400)
-        #expect(answer.text.contains("strategy is invalid, 2 and 4 need something in push_channel.ios to send"))
+        #expect(answer.text.contains("strategy is invalid, 2 and 4 need something in push_channel to send"))
     }
 
     @Test("a mixed batch lists the accepted items and explains the others by their place")

@@ -94,13 +94,13 @@ struct RequestFieldsTests {
     // MARK: Ignored fields
 
     private static let noise =
-        #""task_name":"t","whim":[1],"settings":{"ttl":5000,"custom_callback":"c","lst":1e400,"strategy":{"default":1,"hw":2},"#
-        + #""active_push":true,"need_backup":false,"new":{"a":"\ud800"}},"push_channel":{"android":{"ups":{}},"harmony":{},"#
+        #""task_name":"t","whim":[1],"settings":{"ttl":5000,"custom_callback":"c","lst":1e400,"strategy":{"default":1,"hw":2,"st":2},"#
+        + #""active_push":true,"need_backup":false,"new":{"a":"\ud800"}},"push_channel":{"android":{"ups":{},"x":1},"harmony":{},"#
         + #""mp":{"x":1},"ios":{"_gmid_":"x","aps":{"alert":"a"}}},"#
         + #""push_message":{"transmission":"hi","duration":"1-2","network_type":1,"revoke":{"old_task_id":"","force":false}}"#
     private static let noted = [
-        "task_name", "whim", "settings.custom_callback", "settings.lst", "settings.strategy.hw", "settings.active_push",
-        "settings.new", "push_channel.android", "push_channel.mp", "push_channel.ios._gmid_", "push_message.duration",
+        "task_name", "whim", "settings.custom_callback", "settings.lst", "settings.strategy.st", "settings.active_push",
+        "settings.new", "push_channel.android.x", "push_channel.mp", "push_channel.ios._gmid_", "push_message.duration",
         "push_message.network_type",
     ]
 

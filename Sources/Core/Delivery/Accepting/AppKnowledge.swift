@@ -46,6 +46,8 @@ struct AppEntry {
     /// Returns the default topic of a channel's tokens; `nil` if unknown, so the job cannot be leased.
     func topic(of channel: VendorChannel) -> String? { knowledge.settings?.topic(of: channel) }
 
+    var vendorOrder: [VendorChannel] { knowledge.settings?.vendorOrder ?? [] }
+
     /// Whether senders may lease the app's jobs; this includes a disabled app.
     var mayLease: Bool { knowledge.settings != nil }
 

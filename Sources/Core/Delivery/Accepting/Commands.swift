@@ -41,12 +41,14 @@ package struct Words: Codable, Sendable {
 
 /// A vendor's content, rendered once per task.
 ///
-/// For APNs: the JSON body with two holes, and the headers.
+/// For APNs: the JSON body with two holes, and the headers. For other platforms: the publisher's fields as JSON, which the sender
+/// renders for the token's vendor.
 ///
 /// `@safe`: its creator keeps the bytes valid during the call that receives it. Delivery reads them only in `Store/Rows`.
 @safe package struct VendorContent {
     package enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
 
+    /// The channel of the device's token; before a device is chosen, any channel of the content's platform.
     package var channel: VendorChannel
     package var tokenKind: TokenKind
     /// The word of the target activity (`Activity.word`); 0: any.
@@ -78,7 +80,7 @@ package struct Words: Codable, Sendable {
 }
 
 extension VendorContent {
-    var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
+    var need: TokenNeed { TokenNeed(platform: channel.platform, kind: tokenKind, activity: activity) }
 }
 
 package enum Activity {
@@ -105,6 +107,8 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of the msgId.
     package var messageDigest: UInt64
     package var strategy: Strategy
+    /// The strategies of single vendors, for devices with their tokens.
+    package var vendorStrategies = VendorStrategies()
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
     /// The digest of (app, endpoint, request id); both words 0: not deduplicated.
@@ -180,7 +184,7 @@ package protocol ProofVerifier: AnyObject {
     func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64
     /// Returns the name of a vendor token's row: a digest of the app, the channel, the kind and the token.
     ///
-    /// Tokens are hexadecimal, so upper and lower case are the same token.
+    /// Tokens of APNs are hexadecimal, so upper and lower case are the same token; others are case-sensitive.
     func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName
 }
 
@@ -239,6 +243,8 @@ package struct AppSettings: Sendable {
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = OverflowPolicy.reject
     package var maxAttempts = 5
+    /// The preferred vendors of a device with tokens of several; the others follow in the order of registration.
+    package var vendorOrder: [VendorChannel] = []
     /// The limits of the upstream feed; `nil`: the app accepts no upstream messages.
     package var upstream: FeedLimits?
     /// The limits of the event feed; `nil`: the app has none.
@@ -249,11 +255,8 @@ package struct AppSettings: Sendable {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }
 
-    func topic(of channel: VendorChannel) -> String {
-        switch channel {
-        case .apns: apnsTopic
-        }
-    }
+    /// Returns the topic of a token that names none; tokens of other vendors belong to the sender's credential of the app.
+    func topic(of channel: VendorChannel) -> String { channel == .apns ? apnsTopic : "" }
 }
 
 /// The limits of a shard; production uses the defaults, tests and simulations change them.

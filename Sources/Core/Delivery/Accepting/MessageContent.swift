@@ -27,7 +27,7 @@ package struct MessageContent: Sendable, Equatable {
             (self.messageIDOffset, self.badgeOffset) = (messageIDOffset, badgeOffset)
         }
 
-        var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
+        var need: TokenNeed { TokenNeed(platform: channel.platform, kind: tokenKind, activity: activity) }
     }
 
     /// The lengths of the pieces, in arena order; the pieces of further vendor contents follow.
@@ -66,9 +66,11 @@ package struct MessageContent: Sendable, Equatable {
     }
 
     package var strategy: Strategy
+    /// The strategies of single vendors, for devices with their tokens.
+    package var vendorStrategies = VendorStrategies()
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
-    /// The vendor contents, at most one per channel, in the order of their pieces.
+    /// The vendor contents, at most one per platform, in the order of their pieces.
     package private(set) var vendors: [Vendor]
     /// The task that this message revokes; the payload is then the id's 16 bytes.
     package var revokes: TaskID
@@ -134,6 +136,7 @@ package struct MessageContent: Sendable, Equatable {
                 requestKey: target.requestKey, requestDigest: target.requestDigest, isBulk: target.isBulk,
                 payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody)
             command.contents = contents
+            command.vendorStrategies = vendorStrategies
             command.taskCreatedAt = target.taskCreatedAt
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
             (command.firstAckWins, command.vendorCarriesAll) = (firstAckWins, vendorCarriesAll)
@@ -163,6 +166,7 @@ package struct MessageContent: Sendable, Equatable {
     static let headerByteCount = 72
     /// The activity's word follows the pieces, if present.
     static let activityByteCount = 8
+    static let strategiesByteCount = 8
     /// The bytes of a further content besides its pieces.
     static let furtherByteCount = 32
 
@@ -172,12 +176,15 @@ package struct MessageContent: Sendable, Equatable {
         static let activity = RowFlags(rawValue: 2)
         /// Further contents at the end: a count, then each content with its pieces.
         static let further = RowFlags(rawValue: 4)
+        /// The vendors' strategies follow the activity's word.
+        static let strategies = RowFlags(rawValue: 8)
     }
 
     private var activity: UInt64 { vendors.first?.activity ?? 0 }
 
     var byteCount: Int {
         var count = Self.headerByteCount + arena.count + (activity == 0 ? 0 : Self.activityByteCount)
+        if !vendorStrategies.isEmpty { count += Self.strategiesByteCount }
         if vendors.count > 1 { count += 1 + (vendors.count - 1) * Self.furtherByteCount }
         return count
     }
@@ -188,6 +195,7 @@ package struct MessageContent: Sendable, Equatable {
         var flags: RowFlags = first == nil ? [] : .vendor
         if activity != 0 { flags.insert(.activity) }
         if vendors.count > 1 { flags.insert(.further) }
+        if !vendorStrategies.isEmpty { flags.insert(.strategies) }
         writer.put(strategy.rawValue)
         writer.put(flags.rawValue)
         writer.put(first.map { ChannelByte.make($0.channel, $0.tokenKind) } ?? 0)
@@ -208,6 +216,7 @@ package struct MessageContent: Sendable, Equatable {
         ] { writer.put(UInt32(truncatingIfNeeded: length)) }
         writer.put(arena[..<lengths.sum])
         if activity != 0 { writer.put(activity) }
+        if !vendorStrategies.isEmpty { writer.put(vendorStrategies.word) }
         guard vendors.count > 1 else { return }
         writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
         var place = lengths.sum
@@ -293,6 +302,11 @@ package struct MessageContent: Sendable, Equatable {
             guard let word = reader.next(UInt64.self) else { return nil }
             activity = word
         }
+        var strategies = VendorStrategies()
+        if flags.contains(.strategies) {
+            guard let word = reader.next(UInt64.self), let stored = VendorStrategies(word: word) else { return nil }
+            strategies = stored
+        }
         var vendor: Vendor?
         // A content for an unknown channel is dropped.
         if flags.contains(.vendor), let channel = ChannelByte.channel(kindByte),
@@ -308,6 +322,7 @@ package struct MessageContent: Sendable, Equatable {
             strategy: strategy, timeToLive: timeToLive, vendor: vendor, revokes: revokes, lengths: lengths,
             arena: bytes.prefix(lengths.sum))
         (firstAckWins, vendorCarriesAll) = (choices & 1 != 0, choices & 2 != 0)
+        vendorStrategies = strategies
         guard flags.contains(.further) else { return }
         // Without the first content, `lengths` describes the next one.
         guard readFurther(&reader) else { return nil }

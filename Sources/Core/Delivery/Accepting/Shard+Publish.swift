@@ -188,7 +188,9 @@ extension Shard {
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
     }
 
-    mutating func accept(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, dropping: [MessageSlot]) {
+    mutating func accept(_ given: PublishCommand, _ slot: DeviceSlot, hash: UInt64, dropping: [MessageSlot]) {
+        var command = given
+        if command.contents.hasOthers { choose(&command, for: slot) }
         // The task may have been stopped while the shard made room.
         guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
@@ -243,7 +245,7 @@ extension Shard {
             let outcome = PublishOutcome(
                 code: .accepted, cid: command.cid, message: id, task: command.task, isLive: plan.isLive,
                 fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
-                endedAs: plan.endsAs)
+                endedAs: plan.endsAs, vendor: plan.fallback == .none ? nil : facts.channels.first)
             let accepted = listed.map { shard.messages.at($0).value.facts } ?? facts
             // The end of a task's message has already written the ledger row.
             if listed != nil || !command.task.hasLedger { shard.noteAccepted(accepted, outcome, command) }

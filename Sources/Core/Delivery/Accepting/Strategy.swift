@@ -4,6 +4,8 @@
 // (`PushSettings`, `NativePublish`) and a row in docs/Semantics.md, "Strategies and final states". The compiler reports each
 // function that does not handle the new case. No other file names a strategy (Tests/Checks/check-strategies.sh).
 
+package import Wire
+
 /// The channels of a message and their order (docs/Semantics.md, "Strategies and final states").
 package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
@@ -12,6 +14,35 @@ package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     package static let standard = Strategy.liveElseVendor
     /// The strategy of a revoke; a vendor cannot withdraw an alert that it has shown.
     package static let ofRevoke = Strategy.liveOnly
+}
+
+/// The strategies of single vendors (Getui's `settings.strategy`), four bits each; the others use the message's strategy.
+package struct VendorStrategies: Equatable, Sendable {
+    package private(set) var word: UInt64 = 0
+
+    package init() {}
+
+    /// - Returns: `nil` if one of the values is no strategy.
+    package init?(word: UInt64) {
+        self.word = word
+        for shift in stride(from: UInt64(0), to: 64, by: 4) {
+            let value = UInt8(truncatingIfNeeded: word >> shift & 15)
+            guard value == 0 || Strategy(rawValue: value) != nil else { return nil }
+        }
+    }
+
+    package var isEmpty: Bool { word == 0 }
+
+    package subscript(channel: VendorChannel) -> Strategy? {
+        get { Strategy(rawValue: UInt8(truncatingIfNeeded: word >> (UInt64(channel.rawValue) * 4) & 15)) }
+        set {
+            let shift = UInt64(channel.rawValue) * 4
+            word = word & ~(15 << shift) | UInt64(newValue?.rawValue ?? 0) << shift
+        }
+    }
+
+    /// Whether a broadcast with these strategies may travel in stream 1.
+    var areStreamed: Bool { VendorChannel.allCases.allSatisfy { self[$0]?.isStreamed != false } }
 }
 
 // MARK: The fallback in the answer

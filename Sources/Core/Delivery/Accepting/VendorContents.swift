@@ -1,36 +1,55 @@
 package import Wire
 
-/// A message's vendor contents, at most one per channel.
+/// A message's vendor contents, at most one per platform.
 ///
 /// Not an array, because commands are copied often and must be plain bytes.
 package struct VendorContents {
-    private var places = PerChannel<VendorContent?> { _ in nil }
+    private var apple: VendorContent?
+    private var android: VendorContent?
+    private var harmony: VendorContent?
 
     package init(_ content: VendorContent? = nil) {
         if let content { add(content) }
     }
 
-    package var isEmpty: Bool { channels.isEmpty }
+    package var isEmpty: Bool { apple == nil && !hasOthers }
+    /// Whether a content is for another platform than Apple's, so that the device's tokens decide about the channel.
+    var hasOthers: Bool { android != nil || harmony != nil }
 
-    package subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
-
-    var first: VendorContent? {
-        var first: VendorContent?
-        places.forEach { if first == nil { first = $0 } }
-        return first
+    package subscript(platform: VendorPlatform) -> VendorContent? {
+        get {
+            switch platform {
+            case .apple: apple
+            case .android: android
+            case .harmony: harmony
+            }
+        }
+        set {
+            switch platform {
+            case .apple: apple = newValue
+            case .android: android = newValue
+            case .harmony: harmony = newValue
+            }
+        }
     }
 
-    /// Adds the content of one more channel; ignored if the channel already has a content.
+    var first: VendorContent? { apple ?? android ?? harmony }
+
+    /// Adds the content of one more platform; ignored if the platform already has a content.
     package mutating func add(_ content: VendorContent) {
-        if places[content.channel] == nil { places[content.channel] = content }
+        if self[content.channel.platform] == nil { self[content.channel.platform] = content }
     }
 
+    @inline(__always)
     package func forEach(_ body: (VendorContent) -> Void) {
-        places.forEach { if let content = $0 { body(content) } }
+        if let apple { body(apple) }
+        guard hasOthers else { return }
+        if let android { body(android) }
+        if let harmony { body(harmony) }
     }
 
     package mutating func change(_ body: (inout VendorContent) -> Void) {
-        places.change { if $0 != nil { body(&$0!) } }
+        for platform in VendorPlatform.allCases where self[platform] != nil { body(&self[platform]!) }
     }
 
     /// Points each body and collapse id, in the order of `forEach`, at consecutive bytes from `start`.
@@ -60,5 +79,12 @@ package struct VendorContents {
         var isFound = false
         forEach { isFound = isFound || isMeant($0.need) }
         return isFound
+    }
+
+    /// Returns the content for a channel alone.
+    func only(_ channel: VendorChannel) -> VendorContents {
+        var content = self[channel.platform]
+        content?.channel = channel
+        return VendorContents(content)
     }
 }

@@ -56,6 +56,7 @@ extension TaskRecord {
     /// Strategies 2 and 4 begin with a vendor job for each device. A revoke concerns only devices that had the old message.
     package var isStreamed: Bool {
         broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
+            && content.vendorStrategies.areStreamed
     }
 
     /// Whether devices may need a handoff job, or a scan fans the broadcast out.

@@ -107,10 +107,10 @@ extension Shard {
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
         let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
         let hasToken = content.vendors.contains { device.value.hasToken(for: $0.need, appHasTopic: appHasTopic) }
-        let reason = content.strategy.fallbackReason(
+        var facts = facts(slot, broadcast)
+        let reason = facts.strategy.fallbackReason(
             timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: hasToken)
         let isArmed = reason == .applies
-        var facts = facts(slot, broadcast)
         let goesOut = isLive && !isAttempted && !broadcast.isOver
         let isFresh = goesOut && !isLate(slot, broadcast)
         if !isFresh { facts.flags.insert(.offline) }
@@ -120,7 +120,7 @@ extension Shard {
         let outcome = PublishOutcome(
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
             fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
-            timeToLive: facts.timeToLive)
+            timeToLive: facts.timeToLive, vendor: isArmed ? facts.channels.first : nil)
         // An already ended message is not sent, but each device of the audience gets a final state.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
@@ -219,6 +219,12 @@ extension Shard {
         for vendor in broadcast.record.content.vendors {
             facts.flags.insert(.hasVendorContent)
             facts.channels.insert(ChannelSet(vendor.channel))
+        }
+        if facts.channels.subtracting(ChannelSet(.apns)) != [],
+            let channel = channel(for: broadcast.record.content.vendors.map(\.need), slot)
+        {
+            facts.channels = ChannelSet(channel)
+            facts.strategy = broadcast.record.content.vendorStrategies[channel] ?? facts.strategy
         }
         facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
         if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }

@@ -42,24 +42,10 @@ struct Device {
         /// The profile is in a cell of `ByteCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
         static let vendorFailed = Flags(rawValue: 1 << 27)
-        // Bits 16–18, 25 and 29–31 are for tokens, see `token`.
         /// Held jobs were returned to the store.
         fileprivate static let heldInStore = Flags(rawValue: 1 << 26)
         /// Lost a token to another device and has registered none since.
         fileprivate static let tokenMoved = Flags(rawValue: 1 << 28)
-        static let allTokens: Flags = VendorChannel.allCases.reduce(into: []) { all, channel in
-            for kind in TokenKind.allCases { all.insert(.token(channel, kind)) }
-        }
-
-        /// Has a token of this channel and kind that is not in quarantine.
-        static func token(_ channel: VendorChannel, _ kind: TokenKind) -> Flags {
-            switch (channel, kind) {
-            case (.apns, .alert): Flags(rawValue: 1 << 16)
-            case (.apns, .voip): Flags(rawValue: 1 << 17)
-            case (.apns, .liveActivity): Flags(rawValue: 1 << 18)
-            case (.apns, .liveActivityStart): Flags(rawValue: 1 << 25)
-            }
-        }
     }
 
     // The first cache line: fields that every message uses.
@@ -78,6 +64,8 @@ struct Device {
     var endings: UInt32 = 0
     let bucket: Bucket
     var appIndex: UInt16 = .max
+    /// The tokens that are not in quarantine.
+    var tokens: TokenSet = []
 
     // The second cache line.
 
@@ -176,10 +164,11 @@ struct Device {
 
     /// Returns whether a content has a usable token; without `appHasTopic` only tokens that name a topic count.
     func hasToken(for need: TokenNeed, appHasTopic: Bool) -> Bool {
-        guard flags.contains(.token(need.channel, need.kind)) else { return false }
-        // The flags distinguish neither activities nor topics.
+        guard !tokens.isDisjoint(with: TokenSet(need.platform, need.kind)) else { return false }
+        guard need.platform == .apple else { return true }
+        // The set distinguishes neither activities nor topics.
         return need.activity == 0 && appHasTopic
-            || DeviceProfile(profileBytes)?.token(for: need, appHasTopic: appHasTopic) != nil
+            || DeviceProfile(profileBytes)?.appleToken(for: need, appHasTopic: appHasTopic) != nil
     }
 
     /// Whether the record may be evicted: nothing else refers to it.

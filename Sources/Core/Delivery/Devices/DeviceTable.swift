@@ -135,10 +135,11 @@ struct DeviceTable: ~Copyable {
         dropProfile(device)
         device.value.profilePlace = place
         if isCell { device.value.flags.insert(.profileInCell) }
-        device.value.flags.subtract(.allTokens.union(.vendorFailed))
+        device.value.flags.remove(.vendorFailed)
+        device.value.tokens = []
         let profile = profile(slot)
         for token in profile.tokens where !token.isQuarantined {
-            device.value.flags.insert(.token(token.channel, token.kind))
+            device.value.tokens.insert(TokenSet(token.channel, token.kind))
         }
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }

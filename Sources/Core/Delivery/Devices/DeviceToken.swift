@@ -1,5 +1,33 @@
 internal import Wire
 
+/// The usable tokens of a device by channel and kind, one bit each.
+struct TokenSet: OptionSet {
+    let rawValue: UInt16
+
+    init(rawValue: UInt16) { self.rawValue = rawValue }
+
+    /// The bit of a channel and kind: Apple's kinds first, then a bit for each other vendor.
+    init(_ channel: VendorChannel, _ kind: TokenKind) {
+        let index = channel == .apns ? kind.rawValue : TokenKind.liveActivityStart.rawValue + channel.rawValue
+        self.init(rawValue: 1 << UInt16(index))
+    }
+
+    /// The bits that a content of a platform may use.
+    init(_ platform: VendorPlatform, _ kind: TokenKind) {
+        guard platform != .apple else {
+            self.init(.apns, kind)
+            return
+        }
+        self.init(rawValue: Self.ofPlatforms[Int(platform.rawValue)])
+    }
+
+    private static let ofPlatforms = VendorPlatform.allCases.map { platform in
+        VendorChannel.allCases.reduce(into: TokenSet(rawValue: 0)) { set, channel in
+            if channel.platform == platform { set.insert(TokenSet(channel, .alert)) }
+        }.rawValue
+    }
+}
+
 /// One vendor token of a device; at most one per channel, kind, environment, topic and activity.
 struct DeviceToken: Equatable {
     var channel: VendorChannel
@@ -38,23 +66,38 @@ struct DeviceToken: Equatable {
 
     /// Returns whether a content may use this token, apart from the activity.
     fileprivate func suits(_ need: TokenNeed, _ appHasTopic: Bool) -> Bool {
-        !isQuarantined && channel == need.channel && kind == need.kind && (appHasTopic || !topic.isEmpty)
+        !isQuarantined && channel.platform == need.platform && kind == need.kind
+            && (channel != .apns || appHasTopic || !topic.isEmpty)
     }
 }
 
 struct TokenNeed: Equatable {
-    var channel: VendorChannel
+    var platform: VendorPlatform
     var kind: TokenKind
     /// The word of the activity to update or of the type to start (`Activity.word`); 0: any.
     var activity: UInt64
 }
 
 extension DeviceProfile {
-    /// Returns the token for a content: the last registered one that is not in quarantine.
+    /// Returns the channel for a message with these contents: the first of the app's `order` with a usable token, else the one
+    /// that the device registered first.
+    func channel(for needs: [TokenNeed], appHasTopic: Bool, order: [VendorChannel]) -> VendorChannel? {
+        let usable = tokens.filter { token in needs.contains { token.suits($0, appHasTopic) } }
+        return order.first { channel in usable.contains { $0.channel == channel } } ?? usable.first?.channel
+    }
+
+    /// Returns the token for a content: the last registered one of the chosen channel that is not in quarantine.
+    func token(for need: TokenNeed, appHasTopic: Bool, order: [VendorChannel]) -> DeviceToken? {
+        guard need.platform != .apple else { return appleToken(for: need, appHasTopic: appHasTopic) }
+        let channel = channel(for: [need], appHasTopic: appHasTopic, order: order)
+        return tokens.last { $0.suits(need, appHasTopic) && $0.channel == channel }
+    }
+
+    /// Returns the last registered token of Apple's that is not in quarantine.
     ///
     /// A content for an activity uses that activity's token, or else a token without an activity, as registered by older clients.
     /// It never uses another activity's token. In an app without a topic, tokens without a topic are unusable.
-    func token(for need: TokenNeed, appHasTopic: Bool) -> DeviceToken? {
+    func appleToken(for need: TokenNeed, appHasTopic: Bool) -> DeviceToken? {
         guard need.activity != 0 else { return tokens.last { $0.suits(need, appHasTopic) } }
         return tokens.last { $0.suits(need, appHasTopic) && Activity.word($0.activity.utf8) == need.activity }
             ?? tokens.last { $0.suits(need, appHasTopic) && $0.activity.isEmpty }
@@ -117,18 +160,21 @@ extension DeviceProfile {
     /// Marks the leased token as bad, unless it was registered again after the vendor's timestamp.
     ///
     /// - Parameters:
-    ///   - need: the sent token's channel and kind.
+    ///   - channel: the sent token's channel.
+    ///   - kind: the sent token's kind.
     ///   - appHasTopic: whether a token without a topic is usable.
     ///   - timestamp: the time since which the vendor considers the token bad; 0: unknown.
     ///   - isSent: whether a token of that channel and kind is the sent one.
     /// - Returns: whether a token was marked, and whether the device has another one for the same content.
     mutating func quarantine(
-        _ need: TokenNeed, appHasTopic: Bool, timestamp: GatewayTime, _ isSent: (DeviceToken) -> Bool
+        _ channel: VendorChannel, _ kind: TokenKind, appHasTopic: Bool, timestamp: GatewayTime,
+        _ isSent: (DeviceToken) -> Bool
     ) -> (isMarked: Bool, hasOther: Bool) {
+        let need = TokenNeed(platform: channel.platform, kind: kind, activity: 0)
         var (isMarked, activity) = (false, "")
         for index in tokens.indices {
             let token = tokens[index]
-            guard token.channel == need.channel, token.kind == need.kind, isSent(token),
+            guard token.channel == channel, token.kind == kind, isSent(token),
                 timestamp == 0 || token.registeredAt <= timestamp
             else { continue }
             tokens[index].isQuarantined = true

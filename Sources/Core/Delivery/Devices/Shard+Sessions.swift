@@ -239,6 +239,7 @@ extension Shard {
             devices.at(slot).change { $0.setTokenMoved(false) }
         }
         devices.changeProfile(slot, to: profile)
+        if !devices.at(slot).value.jobs.isEmpty { placeJobs(of: slot) }
         return news(of: slot, named: tokens, before: before, after: profile.tokens)
     }
 

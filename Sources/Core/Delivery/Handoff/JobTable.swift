@@ -133,7 +133,7 @@ struct JobTable: ~Copyable {
     }
 
     private static func list(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> Int {
-        app * listsPerApp + channel.place * 2 + (isBulk ? 1 : 0)
+        app * listsPerApp + Int(channel.rawValue) * 2 + (isBulk ? 1 : 0)
     }
 
     /// Returns the oldest due job of an app, channel and kind, or `.none`.

@@ -1,27 +1,21 @@
 package import Wire
 
-/// A value for each channel; not an array, so access costs no more than a single value.
+/// A value for each channel, without an allocation; the sixteen places are those of the four bits of a stored channel.
 package struct PerChannel<Value> {
-    private var apns: Value
+    private var values: InlineArray<16, Value>
 
-    package init(_ make: (VendorChannel) -> Value) { apns = make(.apns) }
-
-    package subscript(channel: VendorChannel) -> Value {
-        get {
-            switch channel {
-            case .apns: apns
-            }
-        }
-        set {
-            switch channel {
-            case .apns: apns = newValue
-            }
-        }
+    package init(_ make: (VendorChannel) -> Value) {
+        values = InlineArray { make(VendorChannel(rawValue: UInt8($0)) ?? .apns) }
     }
 
-    package func forEach(_ body: (Value) -> Void) { body(apns) }
+    package subscript(channel: VendorChannel) -> Value {
+        get { values[Int(channel.rawValue)] }
+        set { values[Int(channel.rawValue)] = newValue }
+    }
 
-    package mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
+    package func forEach(_ body: (Value) -> Void) {
+        for channel in VendorChannel.allCases { body(self[channel]) }
+    }
 
     package func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
         var sum = Number.zero
@@ -31,11 +25,12 @@ package struct PerChannel<Value> {
 }
 
 extension VendorChannel {
-    /// The channel's index among all known channels; stored numbers may have gaps.
-    var place: Int {
-        switch self {
-        case .apns: 0
-        }
+    /// A channel or none in four bits of a stored or sent byte; 0: none.
+    package static func nibble(of channel: VendorChannel?) -> UInt8 { channel.map { $0.rawValue + 1 } ?? 0 }
+
+    /// - Returns: `nil` for none, and for a channel of a later version.
+    package static func channel(ofNibble nibble: UInt8) -> VendorChannel? {
+        nibble == 0 ? nil : VendorChannel(rawValue: nibble - 1)
     }
 }
 
@@ -47,10 +42,7 @@ package struct ChannelSet: OptionSet, Sendable, Codable {
     package init(rawValue: UInt16) { self.rawValue = rawValue }
     package init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
 
-    /// The lowest known channel of the set.
-    ///
-    /// A message has content for at most one channel today. The order of several channels will be decided with the second
-    /// channel.
+    /// The lowest known channel of the set; an accepted message has one channel at most (`VendorContents.chosen`).
     var first: VendorChannel? { Self.known.first { contains(ChannelSet($0)) } }
 
     private static let known = VendorChannel.allCases

@@ -150,12 +150,16 @@ extension Shard {
     mutating func placeJob(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place != .leasing else { return }
-        if entry.value.place == .due, entry.value.row.state == .due, entry.value.row.dueAt <= now, !isHeld(slot) {
+        let channel = chosenChannel(of: slot)
+        if entry.value.place == .due, entry.value.row.state == .due, entry.value.row.dueAt <= now, !isHeld(slot),
+            channel == entry.value.row.channel
+        {
             return  // the job keeps its place in the list
         }
         jobs.unplace(slot)
         switch entry.value.row.state {
         case .due:
+            if let channel { entry.value.row.channel = channel }
             // No sender requests an unknown channel. The job ends with its message.
             guard let channel = entry.value.row.channel else {
                 jobs.watch(slot, until: entry.value.row.mayWait(limits.vendorFirstPatience))
@@ -177,6 +181,36 @@ extension Shard {
         case .accepted, .rejected, .exhausted, .cancelled:
             jobs.watch(slot, until: entry.value.row.facts.expiresAt)
         }
+    }
+
+    /// Returns the channel for a job's next lease, which follows the device's tokens; unchanged while the device is not in memory.
+    private func chosenChannel(of slot: JobSlot) -> VendorChannel? {
+        let entry = jobs.at(slot)
+        guard let channel = entry.value.row.channel, channel.platform != .apple else { return entry.value.row.channel }
+        let device = devices.at(entry.value.device)
+        let need = TokenNeed(platform: channel.platform, kind: .alert, activity: 0)
+        // The choice matters only with tokens of other vendors of the platform.
+        guard device.value.isLoaded,
+            !device.value.tokens.subtracting(TokenSet(channel, .alert)).isDisjoint(with: TokenSet(need.platform, .alert))
+        else { return channel }
+        let app = apps[Int(entry.value.appIndex)]
+        return profile(entry.value.device).channel(for: [need], appHasTopic: app.hasTopic, order: app.vendorOrder)
+            ?? channel
+    }
+
+    /// Keeps the one content that a token of the device carries, with the vendor's strategy; all contents without such a token.
+    func choose(_ command: inout PublishCommand, for slot: DeviceSlot) {
+        var needs: [TokenNeed] = []
+        command.contents.forEach { needs.append($0.need) }
+        guard let channel = channel(for: needs, slot) else { return }
+        command.contents = command.contents.only(channel)
+        command.strategy = command.vendorStrategies[channel] ?? command.strategy
+    }
+
+    /// Returns the channel of a message with these contents for a device; `nil` if the device has no usable token.
+    func channel(for needs: [TokenNeed], _ slot: DeviceSlot) -> VendorChannel? {
+        let app = apps[Int(devices.at(slot).value.appIndex)]
+        return profile(slot).channel(for: needs, appHasTopic: app.hasTopic, order: app.vendorOrder)
     }
 
     /// Returns whether the job is held: the device is silenced, or reachable and the ack is not overdue.

@@ -153,15 +153,21 @@ extension Shard {
             endVendorPart(LoadedJob(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
         }
-        let appHasTopic = apps[Int(entry.value.appIndex)].hasTopic
-        guard let token = profile(deviceSlot).token(for: content.need, appHasTopic: appHasTopic) else {
+        let app = apps[Int(entry.value.appIndex)]
+        let token = profile(deviceSlot).token(
+            for: content.need, appHasTopic: app.hasTopic, order: app.vendorOrder)
+        guard let token else {
             let reason = hasLostToken(deviceSlot) ? "tokenMoved" : "noToken"
             entry.value.row.note(.vendorRejected, now, reason)
             let job = LoadedJob(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .rejected, reason: reason)
             return nil
         }
-        let app = apps[Int(entry.value.appIndex)]
+        guard token.channel == channel else {
+            // The device's tokens changed since the job became due; another sender may lease it.
+            placeJob(slot)
+            return nil
+        }
         guard let appTopic = app.topic(of: channel) ?? (isPlanted(.unknownAppLeased) ? "" : nil) else {
             // The app was removed while the device was read.
             placeJob(slot)

@@ -302,8 +302,7 @@ extension Shard {
         let isAnyBad = isPlanted(.currentTokenQuarantined)
         var profile = profile(device)
         let (quarantined, hasOther) = profile.quarantine(
-            TokenNeed(channel: channel, kind: sent.kind, activity: 0),
-            appHasTopic: apps[Int(entry.value.appIndex)].hasTopic, timestamp: result.timestamp
+            channel, sent.kind, appHasTopic: apps[Int(entry.value.appIndex)].hasTopic, timestamp: result.timestamp
         ) { $0.digest == sent.digest || isAnyBad }
         if quarantined { save(profile, device) }
         let isWanted = hasOther && !entry.value.row.isCollapsed

@@ -83,9 +83,9 @@ extension Shard {
 }
 
 extension DeviceToken {
-    /// Returns whether both are the same token text, in any case; such a token has one owner.
+    /// Returns whether both are the same token, which has one owner; the hex digits of Apple's may be in any case.
     fileprivate func isOneToken(with other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind
-            && (token == other.token || token.lowercased() == other.token.lowercased())
+            && (token == other.token || channel == .apns && token.lowercased() == other.token.lowercased())
     }
 }

@@ -10,14 +10,14 @@ package enum MessageBounds {
     package static let collapseKeyByteCount = 64
     /// Title and body together on the live channel: no more than APNs would show.
     package static let alertByteCount = vendorBodyByteCount
-    /// Apple's limits for the body of a notification and of a VoIP push.
+    /// Apple's limits for the body of a notification and of a VoIP push; the first is also the limit for other platforms.
     package static let vendorBodyByteCount = 4_096
     package static let vendorVoIPBodyByteCount = 5_120
     /// Apple's limit for apns-collapse-id.
     package static let vendorCollapseIDByteCount = 64
     package static let byteCount =
-        payloadByteCount + collapseKeyByteCount + alertByteCount
-        + VendorChannel.allCases.count * (vendorVoIPBodyByteCount + vendorCollapseIDByteCount)
+        payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
+        + (VendorPlatform.allCases.count - 1) * vendorBodyByteCount
 }
 
 /// The largest row of each table, derived from the bounds of its fields.
@@ -38,10 +38,11 @@ package enum RowBounds {
     /// Returns the largest value of a table's rows; `nil` for `meta`, whose rows have no common form.
     package static func byteCount(of table: StoreKey.Table, _ limits: ShardLimits) -> Int? {
         let group = 1 + TaskBounds.groupByteCount
-        let furtherCount = VendorChannel.allCases.count - 1
+        let furtherCount = VendorPlatform.allCases.count - 1
         let further = furtherCount == 0 ? 0 : 1 + furtherCount * MessageContent.furtherByteCount
         let content =
-            MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount + further
+            MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount
+            + MessageContent.strategiesByteCount + further
         let audience = TagExpression.byteCountLimit(tagByteCount: 4 * limits.tagCharacters)
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience
         switch table {

@@ -138,12 +138,15 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     package var isRepeat: Bool
     /// The state of a message that ended in the batch that accepted it and was not sent.
     package var endedAs: FinalState?
+    /// The channel of the fallback; `nil` without one, and in a repeated answer of a task to several devices.
+    package var vendor: VendorChannel?
 
     package init(
         code: Code, cid: DeviceID, message: MessageID = .none, task: TaskID, isLive: Bool = false,
         fallback: Fallback = .none, fallbackReason: FallbackReason = .applies, timeToLive: Int64 = 0,
-        isRepeat: Bool = false, endedAs: FinalState? = nil
+        isRepeat: Bool = false, endedAs: FinalState? = nil, vendor: VendorChannel? = nil
     ) {
+        self.vendor = vendor
         (self.code, self.cid, self.message, self.task, self.isLive) = (code, cid, message, task, isLive)
         (self.fallback, self.fallbackReason) = (fallback, fallbackReason)
         (self.timeToLive, self.isRepeat, self.endedAs) = (timeToLive, isRepeat, endedAs)

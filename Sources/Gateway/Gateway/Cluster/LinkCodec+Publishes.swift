@@ -28,6 +28,7 @@ extension LinkCodec {
         static let requestByteCount = 24
         static let createdAtByteCount = 8
         static let revokeByteCount = 24
+        static let vendorStrategiesByteCount = 8
         static let contentByteCount = 36
     }
 
@@ -39,6 +40,7 @@ extension LinkCodec {
         static let hasCreatedAt = Flags(rawValue: 8)
         static let hasRevoke = Flags(rawValue: 16)
         static let vendorCarriesAll = Flags(rawValue: 32)
+        static let hasVendorStrategies = Flags(rawValue: 64)
     }
 
     /// The upper bound of a time to live, above any valid one; sums with it cannot overflow.
@@ -88,6 +90,10 @@ extension LinkCodec {
             flags.insert(.hasRevoke)
             count += Entry.revokeByteCount
         }
+        if !command.vendorStrategies.isEmpty {
+            flags.insert(.hasVendorStrategies)
+            count += Entry.vendorStrategiesByteCount
+        }
         count += command.payload.count + command.collapseKey.count + command.alertTitle.count + command.alertBody.count
         var contentCount: UInt8 = 0
         command.contents.forEach { content in
@@ -132,6 +138,10 @@ extension LinkCodec {
             store(command.revokes.low, 8)
             store(command.revokedDigest, 16)
             place += Entry.revokeByteCount
+        }
+        if flags.contains(.hasVendorStrategies) {
+            store(command.vendorStrategies.word, 0)
+            place += Entry.vendorStrategiesByteCount
         }
         command.contents.forEach { content in
             let badge: (kind: UInt8, value: Int32) =
@@ -222,6 +232,10 @@ extension LinkCodec {
                 let digest = cursor.next(UInt64.self)
             else { return false }
             (command.revokes, command.revokedDigest) = (TaskID(high: high, low: low), digest)
+        }
+        if flags.contains(.hasVendorStrategies) {
+            guard let word = cursor.next(UInt64.self), let strategies = VendorStrategies(word: word) else { return false }
+            command.vendorStrategies = strategies
         }
         let contentCount = Int(entry[Entry.contentCount])
         guard let contents = cursor.next(byteCount: contentCount * Entry.contentByteCount),
@@ -461,7 +475,7 @@ extension LinkCodec {
         store(outcome.task.low, 56)
         store(outcome.timeToLive, 64)
         store(outcome.code.rawValue, 72)
-        store(outcome.fallback.rawValue, 73)
+        store(outcome.fallback.rawValue | VendorChannel.nibble(of: outcome.vendor) << 4, 73)
         store(outcome.fallbackReason.rawValue, 74)
         store(outcome.endedAs?.rawValue ?? 0, 75)
         store(UInt32((outcome.isLive ? 1 : 0) | (outcome.isRepeat ? 2 : 0)), 76)
@@ -481,10 +495,10 @@ extension LinkCodec {
             let outcome = PublishOutcome(
                 code: PublishOutcome.Code(rawValue: entry[72]) ?? .busy, cid: DeviceID(high: word(16), low: word(24)),
                 message: MessageID(high: word(32), low: word(40)), task: TaskID(high: word(48), low: word(56)),
-                isLive: flags & 1 != 0, fallback: PublishOutcome.Fallback(rawValue: entry[73]) ?? .none,
+                isLive: flags & 1 != 0, fallback: PublishOutcome.Fallback(rawValue: entry[73] & 15) ?? .none,
                 fallbackReason: PublishOutcome.FallbackReason(rawValue: entry[74]) ?? .applies,
                 timeToLive: Int64(bitPattern: word(64)), isRepeat: flags & 2 != 0,
-                endedAs: FinalState(rawValue: entry[75]))
+                endedAs: FinalState(rawValue: entry[75]), vendor: VendorChannel.channel(ofNibble: entry[73] >> 4))
             body(.published(Origin(route: word(0), request: word(8)), outcome))
         }
         return true

@@ -5,6 +5,7 @@ internal import EventLoops
 internal import Glibc
 internal import PushAPI
 internal import Webhooks
+internal import Wire
 
 /// Reads the configuration file, JSON5, strictly, and reports every problem.
 ///
@@ -89,7 +90,11 @@ struct ConfigurationReader {
             }
         checkCredentials(root, configuration)
         checkSecrets(root, &configuration)
-        if let hook = root.object("hook") { configuration.hook = readHook(hook, &secrets) }
+        if let hook = root.object("hook") {
+            let channels = readChannels(hook, "channels")
+            configuration.hook = readHook(hook, &secrets)
+            if let channels { configuration.hook?.channels = channels }
+        }
         if let log = root.object("log") {
             configuration.logging.format = log.choice("format", LogFormat.self) ?? .text
             configuration.logging.level = log.choice("level", LogLevel.self) ?? .info
@@ -310,8 +315,21 @@ struct ConfigurationReader {
         if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
         if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
+        app.vendors = readChannels(object, "vendors") ?? []
         object.finish()
         return appID == nil ? nil : app
+    }
+
+    /// Reads a list of vendors' names without repetitions.
+    private func readChannels(_ object: ConfigurationObject, _ key: String) -> [VendorChannel]? {
+        guard let names = object.strings(key, limit: VendorChannel.allCases.count) else { return nil }
+        let channels = names.compactMap { VendorChannel(named: $0) }
+        guard channels.count == names.count, Set(channels).count == names.count else {
+            let allowed = VendorChannel.allCases.map { "\($0.name)" }.joined(separator: ", ")
+            object.report(key, "\(names.joined(separator: ", ")) is not allowed; some of \(allowed), each once")
+            return nil
+        }
+        return channels
     }
 
     private enum OverflowName: String, CaseIterable {

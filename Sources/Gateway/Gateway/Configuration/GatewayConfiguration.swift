@@ -67,6 +67,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var authoritiesFile: String?
         package var batchJobs = 100
         package var timeoutSeconds: Int64 = 10
+        /// The channels whose jobs the hook gets; other channels are for leases.
+        package var channels = VendorChannel.allCases
     }
 
     package struct Logging: Sendable, Equatable {
@@ -136,6 +138,8 @@ package struct AppConfiguration: Sendable, Equatable {
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = AppSettings.OverflowPolicy.reject
     package var maxAttempts = 5
+    /// See `AppSettings.vendorOrder`.
+    package var vendors: [VendorChannel] = []
     package var push = PushConfiguration()
     package var quotas = AppQuotas()
     /// The feed of messages from the app's devices; `nil` if disabled.
@@ -154,6 +158,7 @@ package struct AppConfiguration: Sendable, Equatable {
         settings.queuedByteLimit = queuedByteLimit
         settings.overflowPolicy = overflowPolicy
         settings.maxAttempts = maxAttempts
+        settings.vendorOrder = vendors
         (settings.upstream, settings.events) = (upstream?.limits, events?.limits)
         return settings
     }

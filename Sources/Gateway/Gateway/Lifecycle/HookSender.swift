@@ -20,15 +20,13 @@ final class HookSender: Sendable {
 
     private struct State: Sendable {
         var batches: [String: Batch] = [:]
-        var isLeasing = false
+        /// The channels with a lease in progress.
+        var leasing: ChannelSet = []
         var batchJobs: Int
+        var channels: [VendorChannel]
         var isStopping = false
     }
 
-    /// The only channel whose jobs the hook leases; each delivery names it.
-    ///
-    /// Jobs of other channels are leased only through the handoff API, because a lease covers one channel.
-    private static let channel = VendorChannel.apns
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000
     private static let waitMilliseconds: Int64 = 30_000
@@ -41,14 +39,14 @@ final class HookSender: Sendable {
 
     init(_ hook: GatewayConfiguration.Hook, context: GatewayContext, log: Log) throws {
         (self.context, self.log) = (context, log)
-        state = Lock(State(batchJobs: hook.batchJobs))
+        state = Lock(State(batchJobs: hook.batchJobs, channels: hook.channels))
         let dispatcher = try HookDispatcher(
             configuration: hook, policy: self, log: log, wakeup: context.outbound.hookWakeup)
         context.outbound.hook.withLock { $0 = dispatcher }
     }
 
     func update(_ hook: GatewayConfiguration.Hook?) {
-        if let hook { state.withLock { $0.batchJobs = hook.batchJobs } }
+        if let hook { state.withLock { ($0.batchJobs, $0.channels) = (hook.batchJobs, hook.channels) } }
         context.outbound.hook.withLock { $0 }?.update(hook)
     }
 
@@ -57,35 +55,46 @@ final class HookSender: Sendable {
         context.outbound.hook.withLock { $0 }?.stop(withinMilliseconds: bound)
     }
 
-    /// Leases jobs when the dispatcher has room, and extends leases; called about once a second and after each batch.
+    /// Leases jobs of each channel when the dispatcher has room, and extends leases; called about once a second and after each
+    /// batch.
     func tend() {
         guard let dispatcher = context.outbound.hook.withLock({ $0 }) else { return }
         prolong()
-        let limit = state.withLock { state -> Int in
-            guard !state.isLeasing, !state.isStopping, dispatcher.room > 0 else { return 0 }
-            state.isLeasing = true
-            return state.batchJobs
+        let (channels, limit) = state.withLock { state -> ([VendorChannel], Int) in
+            guard !state.isStopping, dispatcher.room > 0 else { return ([], 0) }
+            let idle = state.channels.filter { !state.leasing.contains(ChannelSet($0)) }
+            for channel in idle { state.leasing.insert(ChannelSet(channel)) }
+            return (idle, state.batchJobs)
         }
-        guard limit > 0 else { return }
+        for channel in channels { lease(channel, limit: limit, by: dispatcher) }
+    }
+
+    private func lease(_ channel: VendorChannel, limit: Int, by dispatcher: HookDispatcher) {
         context.hosts[0].submit { loop in
             let call = HandoffCoordinator.LeaseCall(
-                channel: Self.channel, apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
+                channel: channel, apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
-                complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
+                complete: { [registry = loop.registry] jobs in
+                    self.post(jobs, of: channel, registry: registry, by: dispatcher)
+                })
             // Jobs whose results cannot be recorded would be delivered again.
             let isFull = loop.handoff.kept.count >= KeptResults.fullCount
             if isFull || !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
-                self.state.withLock { $0.isLeasing = false }
+                self.leased(channel)
             }
         }
     }
 
-    private func post(_ jobs: [Job], registry: AppRegistry, by dispatcher: HookDispatcher) {
-        state.withLock { $0.isLeasing = false }
+    private func leased(_ channel: VendorChannel) { state.withLock { _ = $0.leasing.remove(ChannelSet(channel)) } }
+
+    private func post(
+        _ jobs: [Job], of channel: VendorChannel, registry: AppRegistry, by dispatcher: HookDispatcher
+    ) {
+        leased(channel)
         guard let first = jobs.first else { return }
         let batch = PushAPI.HookDelivery(
-            jobs: jobs, channel: Self.channel, leaseID: first.leaseID, registry: registry)
+            jobs: jobs, channel: channel, leaseID: first.leaseID, registry: registry)
         let now = ClockReader.monotonic()
         // After its last expiry, a batch has no job left to deliver.
         let gatewayNow = jobs.map { $0.leasedUntil }.max().map { $0 - Self.leaseMilliseconds } ?? 0

@@ -54,9 +54,9 @@ struct HealthWatch: Sendable {
     /// The time in milliseconds after which due jobs without a lease are a finding.
     static let leaseTimeout: Int64 = 60_000
 
-    private var leaseCount: UInt64 = 0
+    private var leaseCounts = PerChannel { _ in UInt64(0) }
     /// The uptime at which due jobs were first seen without a lease; `nil` while senders lease, or nothing is due.
-    private var unleasedSince: Int64?
+    private var unleasedSince = PerChannel<Int64?> { _ in nil }
 
     /// Looks at the figures.
     ///
@@ -143,31 +143,26 @@ struct HealthWatch: Sendable {
         return found
     }
 
+    /// Returns the channels with due jobs that no sender service has leased for a minute.
     private mutating func handoff(_ figures: MetricFigures) -> [HealthFinding] {
-        var (due, leases) = (0, UInt64(0))
-        for loop in figures.loops {
-            for channel in VendorChannel.allCases {
-                due += loop.apps.reduce(0) { $0 + $1.dueJobs[channel] }
-                leases &+= loop.shard.vendors[channel].leasesGiven
+        VendorChannel.allCases.compactMap { channel in
+            let due = figures.loops.reduce(0) { $0 + $1.apps.reduce(0) { $0 + $1.dueJobs[channel] } }
+            let leases = figures.loops.reduce(UInt64(0)) { $0 &+ $1.shard.vendors[channel].leasesGiven }
+            // A failing hook leases nothing while it backs off; `hookFailing` reports it.
+            let isIdle = due > 0 && leases == leaseCounts[channel] && figures.hook?.isHealthy != false
+            leaseCounts[channel] = leases
+            guard isIdle else {
+                unleasedSince[channel] = nil
+                return nil
             }
+            let since = unleasedSince[channel] ?? figures.uptimeMilliseconds
+            unleasedSince[channel] = since
+            guard figures.uptimeMilliseconds - since >= Self.leaseTimeout else { return nil }
+            return HealthFinding(
+                name: .noSender, severity: .problem, subject: "\(channel.name)",
+                text: "\(due) alerts of channel \(channel.name) are due, and no sender service leases them",
+                advice: "Start longwire-sender with a credential for the channel, or check its log and its connection.")
         }
-        // A failing hook leases nothing while it backs off; `hookFailing` reports it.
-        let isIdle =
-            due > 0 && leases == leaseCount && figures.hook?.isHealthy != false
-            && figures.loops.allSatisfy { $0.waitingLongPolls == 0 }
-        leaseCount = leases
-        guard isIdle else {
-            unleasedSince = nil
-            return []
-        }
-        let since = unleasedSince ?? figures.uptimeMilliseconds
-        unleasedSince = since
-        guard figures.uptimeMilliseconds - since >= Self.leaseTimeout else { return [] }
-        return [
-            HealthFinding(
-                name: .noSender, severity: .problem, text: "\(due) alerts are due, and no sender service leases them",
-                advice: "Start longwire-apns, or check its log, its credential and its connection to this gateway.")
-        ]
     }
 
     private static func room(_ figures: MetricFigures) -> [HealthFinding] {

@@ -164,16 +164,16 @@ import Wire
         }
         let plain = write(profile)
         #expect(plain[Self.firstTokenOffset] == TokenKind.liveActivity.rawValue, "APNs is 0: as rows always were")
-        for byte in [0xF0, 0xF2, 0x12, 0x0F] as [UInt8] {
+        for byte in [0xF0, 0xF2, 0xA2, 0x0F] as [UInt8] {
             var bytes = plain
             bytes[Self.firstTokenOffset] = byte
             var read = try #require(bytes.withUnsafeBytes { DeviceProfile($0) })
             #expect(read.tokens.map(\.token) == ["bb", "cc"] && read.tokens[0].activity == "ride")
-            let any = TokenNeed(channel: .apns, kind: .liveActivity, activity: 0)
-            #expect(read.token(for: any, appHasTopic: true)?.token == "cc")
+            let any = TokenNeed(platform: .apple, kind: .liveActivity, activity: 0)
+            #expect(read.appleToken(for: any, appHasTopic: true)?.token == "cc")
             read.tokens.removeAll()
             for kind in TokenKind.allCases {
-                #expect(read.token(for: TokenNeed(channel: .apns, kind: kind, activity: 0), appHasTopic: true) == nil)
+                #expect(read.appleToken(for: TokenNeed(platform: .apple, kind: kind, activity: 0), appHasTopic: true) == nil)
             }
             // The row still has the token when written again, and its bound includes it.
             for number in 0..<20 {
@@ -230,7 +230,7 @@ import Wire
         }
     }
 
-    @Test("a task's contents survive encoding, and its commands carry the first of a channel")
+    @Test("a task's contents survive encoding, and its commands carry the first of a platform")
     func severalContents() throws {
         var lengths = MessageContent.Lengths()
         (lengths.payload, lengths.alertTitle, lengths.vendorBody, lengths.vendorCollapseID) = (2, 3, 6, 1)
@@ -271,17 +271,17 @@ import Wire
                         seen.append("\($0.activity) \($0.badge) \(texts)")
                     }
                 }
-                // A command has one content per channel: the first.
+                // A command has one content per platform: the first.
                 #expect(seen == ["\(activity) none \(["{first", "}"])"])
                 #expect(command.contents.byteCount == 7)
             }
             // The first one is for a later version's channel; the others stay.
-            bytes[2] |= 0x70
+            bytes[2] |= 0xF0
             let rest = try #require(read())
             #expect(rest.vendors == Array(content.vendors.dropFirst()) && rest.payload.elementsEqual("pp".utf8))
             rest.renamed(from: old, to: new).withCommand(for: target) {
-                #expect($0.contents[.apns].map { String(decoding: $0.collapseID, as: UTF8.self) } == "second")
-                #expect($0.contents[.apns].map { String(decoding: $0.body, as: UTF8.self) } == "{\(new.text)}")
+                #expect($0.contents[.apple].map { String(decoding: $0.collapseID, as: UTF8.self) } == "second")
+                #expect($0.contents[.apple].map { String(decoding: $0.body, as: UTF8.self) } == "{\(new.text)}")
             }
             for count in 0..<bytes.count {
                 let cut = bytes.prefix(count).withUnsafeBytes { bytes in
@@ -300,13 +300,13 @@ import Wire
         var job = JobRow(facts: facts, state: .due, dueAt: 20)
         job.sentKind = .voip
         #expect(job.channel == .apns && job.channelBits == 0)
-        facts.channels = ChannelSet(rawValue: 1 << 9)
+        facts.channels = ChannelSet(rawValue: 1 << 12)
         var foreign = JobRow(facts: facts, state: .due, dueAt: 20)
         foreign.give((1, 2))
-        #expect(foreign.channel == nil && foreign.channelBits == 0x90)
+        #expect(foreign.channel == nil && foreign.channelBits == 0xC0)
         let bytes = Self.bytes(foreign.byteCount) { foreign.write(into: $0) }
         let read = try #require(bytes.withUnsafeBytes { JobRow($0) })
-        #expect(read.channel == nil && read.channelBits == 0x90 && read.facts.channels == facts.channels)
+        #expect(read.channel == nil && read.channelBits == 0xC0 && read.facts.channels == facts.channels)
         #expect(Self.bytes(read.byteCount) { read.write(into: $0) } == bytes, "it stays what it is")
         for (row, channel) in [(job, VendorChannel.apns as VendorChannel?), (foreign, nil)] {
             var row = row

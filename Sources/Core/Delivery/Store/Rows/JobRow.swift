@@ -55,7 +55,10 @@ package struct JobRow {
     }
 
     /// The job's channel; `nil` if only a later version knows it, so no sender gets the job here.
-    var channel: VendorChannel? { ChannelByte.channel(channelAndKind) }
+    var channel: VendorChannel? {
+        get { ChannelByte.channel(channelAndKind) }
+        set { if let newValue { channelAndKind = newValue.rawValue << 4 | channelAndKind & 15 } }
+    }
 
     var channelBits: UInt8 { channelAndKind & 0xF0 }
 

@@ -70,7 +70,7 @@ package struct PushRow {
         writer.put(Self.version)
         writer.put(form.rawValue)
         writer.put(outcome.fallback.rawValue | outcome.fallbackReason.rawValue << 4)
-        writer.put(outcome.endedAs?.rawValue ?? 0)
+        writer.put((outcome.endedAs?.rawValue ?? 0) | VendorChannel.nibble(of: outcome.vendor) << 4)
         writer.put(digest)
         writer.put(UInt32(truncatingIfNeeded: outcome.message.high))
         writer.put(UInt16(truncatingIfNeeded: outcome.message.high >> 32))
@@ -112,7 +112,7 @@ package struct PushRow {
         let outcome = PublishOutcome(
             code: .accepted, cid: cid, message: MessageID(high: high, low: low), task: task,
             isLive: form.contains(.live), fallback: fallback, fallbackReason: reason, timeToLive: timeToLive,
-            isRepeat: true, endedAs: FinalState(rawValue: ended))
+            isRepeat: true, endedAs: FinalState(rawValue: ended & 15), vendor: VendorChannel.channel(ofNibble: ended >> 4))
         self.init(
             outcome, digest: digest, app: AppKey(app),
             table: form.contains(.vendorMessage) ? .vendorMessage : .message, item: item)

@@ -13,7 +13,7 @@ package struct RequestRow {
         writer.put(outcome.fallback.rawValue)
         writer.put(outcome.fallbackReason.rawValue)
         writer.put(outcome.endedAs?.rawValue ?? 0)
-        writer.put(UInt16(0))
+        writer.put(UInt16(VendorChannel.nibble(of: outcome.vendor)))
         writer.put(digest)
         writer.put(outcome.message.high)
         writer.put(outcome.message.low)
@@ -29,14 +29,15 @@ package struct RequestRow {
         guard reader.next(UInt8.self) == version, let code = PublishOutcome.Code(rawValue: reader.next() ?? .max),
             let live = reader.next(UInt8.self), let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
             let reason = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
-            let ended = reader.next(UInt8.self), reader.next(byteCount: 2) != nil,
+            let ended = reader.next(UInt8.self), let vendor = reader.next(UInt16.self),
             let digest = reader.next(UInt64.self),
             let message = reader.nextIdentifier(MessageID.self), let task = reader.nextIdentifier(TaskID.self),
             let cid = reader.nextIdentifier(DeviceID.self), let timeToLive = reader.next(Int64.self)
         else { return nil }
         let outcome = PublishOutcome(
             code: code, cid: cid, message: message, task: task, isLive: live != 0, fallback: fallback,
-            fallbackReason: reason, timeToLive: timeToLive, isRepeat: true, endedAs: FinalState(rawValue: ended))
+            fallbackReason: reason, timeToLive: timeToLive, isRepeat: true, endedAs: FinalState(rawValue: ended),
+            vendor: VendorChannel.channel(ofNibble: UInt8(truncatingIfNeeded: vendor)))
         return (outcome, digest)
     }
 }

@@ -1,0 +1,131 @@
+// The contents of a push for Android and HarmonyOS: Getui's `push_channel.android.ups` and `push_channel.harmony`. The gateway checks
+// the fields and stores them; the sender renders them for the vendor of the device's token.
+
+internal import Delivery
+internal import JSON
+internal import TextForms
+internal import Wire
+
+/// A checked content of one platform.
+struct PlatformContent {
+    var shape: MessageContent.Vendor
+    /// The publisher's fields as JSON, without empty values.
+    var body: [UInt8]
+    /// Whether the content shows or carries all of the live channel's message.
+    var carriesAll = false
+    /// The texts for the live channel; empty without a notification.
+    var title = UnsafeRawBufferPointer(start: nil, count: 0)
+    var text = UnsafeRawBufferPointer(start: nil, count: 0)
+}
+
+struct PlatformContents {
+    let numbers: NumberTexts
+    /// The live channel's payload; `nil` for a notification.
+    let transmission: UnsafeRawBufferPointer?
+    let notification: JSONValue?
+
+    /// Parses the fields of `ups`; `nil` if it has nothing to send.
+    func android(_ android: JSONValue?) throws(GetuiFault) -> PlatformContent? {
+        guard let ups = try Self.object(Self.object(android, "android")?["ups"], "ups") else { return nil }
+        guard ups["revoke"].map({ $0.isHollow(zero: true) }) != false else {
+            throw .invalid("ups.revoke", "no vendor withdraws a notification here; push_message.revoke acts on the connection")
+        }
+        return try content(of: ups, "ups", channel: .fcm, clickTypes: NotificationRules.clickTypes) {
+            (text, writer) throws(GetuiFault) in
+            guard let bytes = numbers.bytes(of: text) else { throw .type("ups.transmission") }
+            guard let count = scalarCount(bytes) else { throw .invalid("ups.transmission", "not valid Unicode") }
+            guard count <= Limits.upsTransmissionCharacterCount else {
+                throw .size("ups.transmission", "at most \(Limits.upsTransmissionCharacterCount) characters")
+            }
+            writer.key("transmission")
+            writer.string(bytes: bytes)
+            return transmission?.elementsEqual(bytes) ?? false
+        }
+    }
+
+    /// Parses `push_channel.harmony`; `nil` if it has nothing to send.
+    func harmony(_ harmony: JSONValue?) throws(GetuiFault) -> PlatformContent? {
+        guard let harmony = try Self.object(harmony, "harmony") else { return nil }
+        return try content(of: harmony, "harmony", channel: .harmony, clickTypes: NotificationRules.harmonyClickTypes) {
+            (custom, writer) throws(GetuiFault) in
+            guard custom.kind == .object else { throw .type("harmony.custom") }
+            guard let type = custom["type"]?.given else { throw .null("harmony.custom.type") }
+            guard type.kind == .string else { throw .type("harmony.custom.type") }
+            Self.write(custom, as: "custom", to: &writer)
+            return false
+        }
+    }
+
+    /// Parses an object with either `notification` or the platform's other field.
+    ///
+    /// - Parameter other: Writes the other field; returns whether it carries all of the live channel's message.
+    private func content(
+        of object: JSONValue, _ path: String, channel: VendorChannel, clickTypes: [StaticString],
+        other: (JSONValue, inout JSONWriter) throws(GetuiFault) -> Bool
+    ) throws(GetuiFault) -> PlatformContent? {
+        let otherName: StaticString = channel == .harmony ? "custom" : "transmission"
+        // SDKs send all fields; empty ones do not count.
+        let shown = object["notification"].flatMap { $0.isHollow(zero: true) ? nil : $0 }
+        let carried = object[otherName].flatMap { $0.isHollow(zero: true) ? nil : $0 }
+        guard shown != nil || carried != nil else { return nil }
+        guard shown == nil || carried == nil else {
+            throw .parameter("\(path) must have exactly one of notification and \(otherName)")
+        }
+        var content = PlatformContent(
+            shape: MessageContent.Vendor(
+                channel: channel, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
+                messageIDOffset: -1, badgeOffset: -1), body: [])
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        if let shown {
+            try NotificationRules.check(shown, clickTypes: clickTypes)
+            Self.write(shown, as: "notification", to: &writer)
+            content.title = shown["title"].flatMap { numbers.bytes(of: $0) } ?? content.title
+            content.text = shown["body"].flatMap { numbers.bytes(of: $0) } ?? content.text
+            content.carriesAll =
+                notification.map { NotificationRules.isShown($0, title: content.title, body: content.text, numbers) }
+                ?? false
+        }
+        if let carried { content.carriesAll = try other(carried, &writer) }
+        try writeOptions(object["options"], "\(path).options", to: &writer)
+        writer.endObject()
+        content.body = writer.bytes
+        guard content.body.count <= MessageBounds.vendorBodyByteCount else {
+            throw .size(path, "its JSON has \(content.body.count) bytes, at most \(MessageBounds.vendorBodyByteCount)")
+        }
+        return content
+    }
+
+    private static func object(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {
+        guard let value = value?.given else { return nil }
+        guard value.kind == .object else { throw .type(name) }
+        return value
+    }
+
+    /// Writes an object without its empty values; the first of several equal keys is used.
+    private static func write(_ object: JSONValue, as key: StaticString, to writer: inout JSONWriter) {
+        writer.key(key)
+        writer.beginObject()
+        var taken: Set<[UInt8]> = []
+        for (name, value) in object.members where value.hasContent {
+            let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            guard taken.insert(Array(bytes)).inserted else { continue }
+            writer.key(bytes: bytes)
+            writer.value(value)
+        }
+        writer.endObject()
+    }
+
+    /// Checks and writes `options`: for each vendor, JSON pointers into the vendor's request, and their values.
+    private func writeOptions(_ value: JSONValue?, _ path: String, to writer: inout JSONWriter) throws(GetuiFault) {
+        guard let value = try Self.object(value, path) else { return }
+        for (vendor, pointers) in value.members where !pointers.isAbsent {
+            let name = "\(path).\(vendor.string ?? "?")"
+            guard pointers.kind == .object else { throw .type(name) }
+            for (pointer, _) in pointers.members where pointer.stringBytes?.first != UInt8(ascii: "/") {
+                throw .invalid(name, "its keys are JSON pointers like /message/android/urgency")
+            }
+        }
+        Self.write(value, as: "options", to: &writer)
+    }
+}

@@ -1,0 +1,130 @@
+"""Vendors besides Apple: tokens, contents, choice of the channel, strategies, and the answers about them."""
+
+import pytest
+from gateway import HANDOFF_TOKEN, Refused, eventually
+from longwire_client import pb
+
+CHANNELS = ["fcm", "hms", "harmony", "honor", "xiaomi", "oppo", "vivo", "meizu", "webPush"]
+NUMBERS = {name: number for number, name in enumerate(CHANNELS, 1)}
+UPS = {"notification": {"title": "T", "body": "B", "click_type": "startapp"}, "options": {"HW": {"/message/android/urgency": "HIGH"}}}
+HARMONY = {"notification": {"title": "T", "body": "B", "click_type": "startapp", "slot_type": 1}}
+SUBSCRIPTION = "https://push.example/s#" + "B" * 87 + "." + "c" * 22
+
+
+def text(channel):
+    return SUBSCRIPTION if channel == "webPush" else f"token-of-{channel}"
+
+
+def tokens(*channels):
+    return [pb.VendorToken(channel=NUMBERS[channel], token=text(channel), topic="com.example.app") for channel in channels]
+
+
+def lease(gateway, channel):
+    body = {"channel": channel, "max": 100, "leaseSeconds": 30, "waitSeconds": 0}
+    return gateway.admin_call("POST", "/v1/handoff/lease", body, token=HANDOFF_TOKEN)["jobs"]
+
+
+@pytest.fixture
+def away(new_device):
+    def make(gateway, *channels):
+        device = new_device(gateway)
+        device.close()
+        device.connect(tokens=tokens(*channels))
+        device.close()
+        eventually(lambda: not gateway.view(device.cid)["connected"])
+        return device
+
+    return make
+
+
+def push(gateway, cid, android=UPS, harmony=HARMONY, **settings):
+    body = gateway.push_body(cid, "x", **settings)
+    body["push_channel"] = {"android": {"ups": android}} if android else {}
+    if harmony:
+        body["push_channel"]["harmony"] = harmony
+    answer = gateway.api("POST", "push/single/cid", body)
+    return answer["longwire"]["messages"][0]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_job_has_the_content_of_the_platform_and_the_token_of_its_vendor(gateway, away, channel):
+    device = away(gateway, channel)
+    message = push(gateway, device.cid)
+    assert (message["fallback"], message["vendor"]) == ("due", channel)
+    assert all(lease(gateway, other) == [] for other in [*CHANNELS, "apns"] if other != channel)
+    job, = lease(gateway, channel)
+    expected = HARMONY if channel == "harmony" else UPS
+    assert (job["channel"], job["deviceToken"], job["topic"]) == (channel, text(channel), "com.example.app")
+    assert job["body"] == expected and job["msgId"] == message["msgId"] and job["expiration"] > 0
+    assert "apnsId" not in job and "pushType" not in job
+    assert gateway.settle(job, "accepted", vendorId="v-1") == "recorded"
+    trace = gateway.trace(message["msgId"])
+    assert {step["channel"] for step in trace["steps"] if "channel" in step} == {channel}
+    view = gateway.view(device.cid)
+    assert [token["channel"] for token in view["tokens"]] == [channel]
+    device.connect()
+    assert device.receive_and_ack(1)[0].alerted_at > 0
+
+
+def test_a_transmission_for_android(gateway, away):
+    device = away(gateway, "xiaomi")
+    push(gateway, device.cid, android={"transmission": "data"}, harmony=None)
+    job, = lease(gateway, "xiaomi")
+    assert job["body"] == {"transmission": "data"}
+    gateway.settle(job, "accepted")
+
+
+def test_a_bad_token_moves_the_job_to_the_next_vendor_at_once(gateway, away):
+    device = away(gateway, "hms", "fcm")
+    push(gateway, device.cid)
+    job, = lease(gateway, "hms")
+    assert gateway.settle(job, "badToken", reason="80300007") == "recorded"
+    second, = lease(gateway, "fcm")
+    assert (second["msgId"], second["attempt"]) == (job["msgId"], 2)
+    gateway.settle(second, "accepted")
+
+
+def test_the_order_of_vendors_is_a_setting_of_the_app(own_gateway, away):
+    gateway = own_gateway(app={"vendors": ["fcm", "hms"]})
+    device = away(gateway, "hms", "fcm")
+    push(gateway, device.cid)
+    assert lease(gateway, "hms") == [] and len(lease(gateway, "fcm")) == 1
+
+
+def test_strategies_by_vendor(gateway, away):
+    device = away(gateway, "oppo")
+    body = gateway.push_body(device.cid, "x")
+    body["settings"] = {"strategy": {"default": 1, "op": 3, "hw": 2}}
+    body["push_channel"] = {"android": {"ups": UPS}}
+    answer = gateway.api("POST", "push/single/cid", body)["longwire"]["messages"][0]
+    assert (answer["fallback"], answer["fallbackReason"]) == ("none", "strategy")
+    assert lease(gateway, "oppo") == []
+
+
+@pytest.mark.parametrize("ups, word", [
+    ({"notification": {"title": "T"}}, "body"),
+    ({"notification": {"title": "T", "body": "B", "click_type": "fly"}}, "click_type"),
+    ({"notification": {"title": "T", "body": "B", "click_type": "none"}, "transmission": "x"}, "exactly one"),
+    ({"notification": {"title": "T" * 51, "body": "B", "click_type": "none"}}, "title"),
+    ({"transmission": "x", "options": {"HW": {"no-pointer": 1}}}, "JSON pointers"),
+    ({"transmission": "x", "options": {"HW": 5}}, "HW"),
+    ({"notification": {"title": "T", "body": "B", "click_type": "none"}, "revoke": {"old_task_id": "RASS_x"}}, "revoke"),
+    ({"notification": [1]}, "notification"), (7, "ups"),
+])
+def test_content_that_no_vendor_could_show_is_refused_by_its_field(gateway, away, ups, word):
+    device = away(gateway, "fcm")
+    body = gateway.push_body(device.cid, "x")
+    body["push_channel"] = {"android": {"ups": ups}}
+    with pytest.raises(Refused) as refused:
+        gateway.api("POST", "push/single/cid", body)
+    assert refused.value.body["code"] == 20001 and word in refused.value.body["msg"], refused.value.body
+
+
+def test_tokens_that_no_vendor_issues_are_refused_alone(gateway, new_device):
+    device = new_device(gateway)
+    result = device.update(tokens=[
+        pb.VendorToken(channel=NUMBERS["webPush"], token="http://push.example/s#a.b"),
+        pb.VendorToken(channel=NUMBERS["fcm"], kind=pb.VendorToken.VOIP, token="v"),
+        pb.VendorToken(channel=NUMBERS["fcm"], token="good")])
+    assert "2 refused" in result.reason
+    assert [token["channel"] for token in gateway.view(device.cid)["tokens"]] == ["fcm"]

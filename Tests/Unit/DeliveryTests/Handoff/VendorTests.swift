@@ -1,0 +1,161 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Vendors of other platforms")
+struct VendorTests {
+    private static let others = VendorChannel.allCases.filter { $0 != .apns }
+
+    private func token(_ channel: VendorChannel, _ text: String) -> VendorToken {
+        VendorToken(channel: channel, kind: .alert, token: text)
+    }
+
+    /// A disconnected device with these tokens, in an app with an order of vendors.
+    private func away(
+        _ tokens: [VendorToken], order: [VendorChannel] = []
+    ) -> (harness: DeliveryHarness, phone: Phone) {
+        let harness = DeliveryHarness { $0.vendorOrder = order }
+        harness.furtherContents = [.fcm, .harmony]
+        let phone = harness.register()
+        harness.update(phone) { $0.tokens = tokens }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        return (harness, phone)
+    }
+
+    @Test("a job is leased in the channel of the device's token alone", arguments: others)
+    func ownChannel(_ channel: VendorChannel) throws {
+        let (harness, phone) = away([token(channel, "t")])
+        let outcome = harness.publish(phone)
+        #expect(outcome.fallback == .due)
+        for other in VendorChannel.allCases where other != channel {
+            #expect(harness.lease(channel: other).isEmpty)
+        }
+        let job = try #require(harness.lease(channel: channel).first)
+        #expect(job.channel == channel && job.token == "t" && job.attempt == 1)
+        harness.settle(job, .accepted)
+        #expect(harness.trace(outcome.message)?.channel == channel)
+    }
+
+    @Test("a job of each channel survives a restart", arguments: others)
+    func restart(_ channel: VendorChannel) throws {
+        let (harness, phone) = away([token(channel, "t")])
+        let outcome = harness.publish(phone)
+        harness.crash()
+        harness.letTimePass(1)
+        harness.advance(1)
+        #expect(harness.lease().isEmpty)
+        #expect(harness.lease(channel: channel).map(\.message) == [outcome.message])
+    }
+
+    @Test("a device without a token of a content's platform gets no job")
+    func noToken() {
+        let (harness, phone) = away([token(.harmony, "t")])
+        harness.furtherContents = [.fcm]
+        #expect(harness.publish(phone).fallbackReason == .noToken)
+    }
+
+    @Test("with tokens of several vendors the app's order decides, else the order of registration")
+    func order() throws {
+        let both = [token(.fcm, "f"), token(.hms, "h")]
+        let (plain, first) = away(both)
+        _ = plain.publish(first)
+        #expect(plain.lease(channel: .hms).isEmpty)
+        #expect(plain.lease(channel: .fcm).map(\.token) == ["f"])
+        let (ordered, second) = away(both, order: [.hms, .fcm])
+        _ = ordered.publish(second)
+        #expect(ordered.lease(channel: .fcm).isEmpty)
+        #expect(ordered.lease(channel: .hms).map(\.token) == ["h"])
+    }
+
+    @Test("a bad token moves the job to the next vendor at once, with its attempts")
+    func badToken() throws {
+        let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .badToken, reason: "UNREGISTERED")
+        #expect(harness.lease(channel: .fcm).isEmpty)
+        let second = try #require(harness.lease(channel: .hms).first)
+        #expect(second.message == outcome.message && second.token == "h" && second.attempt == 2)
+        harness.settle(second, .badToken)
+        #expect(harness.lease(channel: .hms).isEmpty && harness.lease(channel: .fcm).isEmpty)
+        #expect(harness.publish(phone).fallbackReason == .noToken)
+    }
+
+    @Test("a due job follows the device to a vendor that it registers")
+    func newVendor() throws {
+        var (harness, phone) = away([token(.fcm, "f")])
+        let outcome = harness.publish(phone)
+        harness.connect(&phone, state: .background) { $0.tokens = [self.token(.fcm, ""), self.token(.hms, "h")] }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        harness.advance(1)
+        #expect(harness.lease(channel: .fcm).isEmpty)
+        #expect(harness.lease(channel: .hms).map(\.message) == [outcome.message])
+    }
+
+    @Test("a job on disk is leased by the vendor of the device's present token")
+    func movedOnDisk() throws {
+        var (harness, phone) = away([token(.fcm, "f")])
+        let outcome = harness.publish(phone)
+        harness.connect(&phone, state: .background) { $0.tokens = [self.token(.fcm, ""), self.token(.vivo, "v")] }
+        harness.disconnect(phone)
+        harness.crash()
+        harness.letTimePass(1)
+        harness.advance(1)
+        #expect(harness.lease(channel: .fcm).isEmpty)
+        #expect(harness.lease(channel: .vivo).map(\.message) == [outcome.message])
+    }
+
+    @Test("the strategy of the token's vendor counts; devices without a token use the message's")
+    func strategies() throws {
+        let (harness, phone) = away([token(.xiaomi, "x")])
+        harness.vendorStrategies[.xiaomi] = .liveOnly
+        harness.vendorStrategies[.apns] = .vendorOnly
+        #expect(harness.publish(phone).fallbackReason == .strategy)
+        harness.vendorStrategies[.xiaomi] = .vendorOnly
+        let only = harness.publish(phone)
+        let job = try #require(harness.lease(channel: .xiaomi).first)
+        harness.settle(job, .accepted)
+        #expect(harness.finalState(only.message) == .handedOff)
+        let other = harness.register()
+        #expect(harness.publish(other, strategy: .liveOnly).code == .accepted)
+    }
+
+    @Test("only tokens of Apple are equal in either case")
+    func tokenNames() throws {
+        let (harness, phone) = away([token(.fcm, "Ab")])
+        harness.order = []
+        var second = harness.register()
+        harness.connect(&second, state: .background) { $0.tokens = [self.token(.fcm, "aB")] }
+        #expect(harness.status(phone)?.tokens.map(\.token) == ["Ab"])
+        #expect(harness.status(second)?.tokens.map(\.token) == ["aB"])
+    }
+
+    @Test("each channel and kind has its own bit")
+    func bits() {
+        var seen = TokenSet(rawValue: 0)
+        for channel in VendorChannel.allCases {
+            for kind in TokenKind.allCases where channel == .apns || kind == .alert {
+                #expect(seen.isDisjoint(with: TokenSet(channel, kind)))
+                seen.insert(TokenSet(channel, kind))
+            }
+        }
+        for platform in VendorPlatform.allCases {
+            let members = VendorChannel.allCases.filter { $0.platform == platform }
+            let expected = members.reduce(into: TokenSet(rawValue: 0)) { $0.insert(TokenSet($1, .alert)) }
+            #expect(TokenSet(platform, .alert) == expected)
+        }
+    }
+
+    @Test("strategies by vendor are stored in one word, which invalid numbers do not enter")
+    func words() {
+        var strategies = VendorStrategies()
+        for channel in VendorChannel.allCases { strategies[channel] = .vendorElseLive }
+        strategies[.fcm] = nil
+        let read = VendorStrategies(word: strategies.word)
+        #expect(read == strategies && read?[.webPush] == .vendorElseLive && read?[.fcm] == nil)
+        #expect(VendorStrategies(word: 7) == nil)
+    }
+}

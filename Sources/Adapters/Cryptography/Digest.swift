@@ -148,3 +148,15 @@ package enum SHA1 {
         return output
     }
 }
+
+/// MD5, only for request signatures that vendors prescribe; no trust of ours depends on it.
+package enum MD5 {
+    /// Returns 32 lower-case hex digits.
+    package static func hex(_ bytes: [UInt8]) -> String {
+        var output = [UInt8](repeating: 0, count: 16)
+        var count: UInt32 = 0
+        let result = EVP_Digest(bytes, bytes.count, &output, &count, EVP_md5(), nil)
+        precondition(result == 1 && count == 16, "OpenSSL has no MD5")
+        return output.hexDigits
+    }
+}

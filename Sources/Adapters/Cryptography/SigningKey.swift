@@ -7,9 +7,7 @@ package final class SigningKey: @unchecked Sendable {
 
     /// Reads a PKCS #8 PEM file; `name` is its name in errors.
     package init(pem: [UInt8], name: String) throws(TLSFailure) {
-        guard let memory = BIO_new_mem_buf(pem, CInt(pem.count)) else { throw TLSFailure("out of memory") }
-        defer { BIO_free(memory) }
-        guard let key = PEM_read_bio_PrivateKey(memory, nil, { _, _, _, _ in 0 }, nil) else {
+        guard let key = PrivateKeyText.read(pem) else {
             throw TLSFailure(
                 "\(name) holds no private key (\(OpenSSLErrors.takeLast())); it must be the .p8 file as Apple gave "
                     + "it, which begins with -----BEGIN PRIVATE KEY-----")
@@ -22,6 +20,9 @@ package final class SigningKey: @unchecked Sendable {
     }
 
     deinit { EVP_PKEY_free(raw) }
+
+    /// Lends the key to an extension in this module.
+    func withKey<Result>(_ body: (OpaquePointer) -> Result) -> Result { body(raw) }
 
     private static func isP256(_ key: OpaquePointer) -> Bool {
         guard EVP_PKEY_get_base_id(key) == EVP_PKEY_EC else { return false }
@@ -91,5 +92,18 @@ package final class SigningKey: @unchecked Sendable {
         var pem = [UInt8](repeating: 0, count: 1_024)
         let count = BIO_read(memory, &pem, CInt(pem.count))
         return Array(pem.prefix(max(0, Int(count))))
+    }
+}
+
+enum PrivateKeyText {
+    /// Reads a private key in PEM form; the caller owns the key.
+    ///
+    /// OpenSSL reads from the array's memory after the call that passes it, so the array must be held until the key is complete.
+    static func read(_ pem: [UInt8]) -> OpaquePointer? {
+        pem.withUnsafeBytes { bytes in
+            guard let memory = BIO_new_mem_buf(bytes.baseAddress, CInt(clamping: bytes.count)) else { return nil }
+            defer { BIO_free(memory) }
+            return PEM_read_bio_PrivateKey(memory, nil, { _, _, _, _ in 0 }, nil)
+        }
     }
 }

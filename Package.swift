@@ -127,6 +127,9 @@ let package = Package(
                 "Platform", "Structures", "TextForms", "Webhooks",
             ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
+            name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography"], path: "Sources/Sender/Vendors",
+            swiftSettings: pure),
+        .target(
             name: "FakeAPNs",
             dependencies: [
                 "APNs", "Configuration", "HTTP2", "EventLoops", "JSON", "Cryptography", "Platform", "TextForms",
@@ -179,6 +182,9 @@ let package = Package(
                 "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
                 "Platform", "Wire",
             ], path: "Tests/Unit/APNsSenderTests", swiftSettings: common),
+        .testTarget(
+            name: "VendorsTests", dependencies: ["Vendors", "JSON", "TextForms", "Cryptography"],
+            path: "Tests/Unit/VendorsTests", swiftSettings: common),
         .testTarget(
             name: "APNsTests", dependencies: ["APNs", "TextForms"], path: "Tests/Unit/APNsTests", swiftSettings: common),
         .testTarget(

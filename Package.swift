@@ -127,7 +127,7 @@ let package = Package(
                 "Platform", "Structures", "TextForms", "Webhooks",
             ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
-            name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography"], path: "Sources/Sender/Vendors",
+            name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"], path: "Sources/Sender/Vendors",
             swiftSettings: pure),
         .target(
             name: "FakeAPNs",
@@ -183,7 +183,7 @@ let package = Package(
                 "Platform", "Wire",
             ], path: "Tests/Unit/APNsSenderTests", swiftSettings: common),
         .testTarget(
-            name: "VendorsTests", dependencies: ["Vendors", "JSON", "TextForms", "Cryptography"],
+            name: "VendorsTests", dependencies: ["Vendors", "Wire", "JSON", "TextForms", "Cryptography"],
             path: "Tests/Unit/VendorsTests", swiftSettings: common),
         .testTarget(
             name: "APNsTests", dependencies: ["APNs", "TextForms"], path: "Tests/Unit/APNsTests", swiftSettings: common),

@@ -5,6 +5,17 @@ public enum VendorPlatform: UInt8, Sendable, CaseIterable, Codable {
     case apple = 0, android, harmony
 }
 
+/// The documented limits of a vendor's notifications; docs/use/Vendors.md has the sources.
+public struct VendorLimits: Sendable, Equatable {
+    /// The largest lengths in UTF-16 code units; 0 if only `contentByteCount` limits the text.
+    public var titleLength = 0
+    public var bodyLength = 0
+    /// The largest content in bytes, measured as the vendor's documentation says.
+    public var contentByteCount = 4_096
+    /// Whether the vendor delivers data to the app without showing it.
+    public var hasPassthrough = true
+}
+
 /// A push vendor that delivers to devices, with its own tokens, jobs and leases.
 ///
 /// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new vendor needs a case here, a row in
@@ -17,6 +28,7 @@ public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
         var platform: VendorPlatform
         /// The key of the vendor in Getui's `settings.strategy` and reports.
         var getuiName: StaticString
+        var limits = VendorLimits()
     }
 
     private var facts: Facts {
@@ -26,11 +38,26 @@ public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
         case .hms: Facts(name: "hms", platform: .android, getuiName: "hw")
         case .harmony: Facts(name: "harmony", platform: .harmony, getuiName: "hoshw")
         case .honor: Facts(name: "honor", platform: .android, getuiName: "ho")
-        case .xiaomi: Facts(name: "xiaomi", platform: .android, getuiName: "xm")
-        case .oppo: Facts(name: "oppo", platform: .android, getuiName: "op")
-        case .vivo: Facts(name: "vivo", platform: .android, getuiName: "vv")
-        case .meizu: Facts(name: "meizu", platform: .android, getuiName: "mz")
-        case .webPush: Facts(name: "webPush", platform: .android, getuiName: "web")
+        case .xiaomi:
+            Facts(
+                name: "xiaomi", platform: .android, getuiName: "xm",
+                limits: VendorLimits(titleLength: 49, bodyLength: 127))
+        case .oppo:
+            Facts(
+                name: "oppo", platform: .android, getuiName: "op",
+                limits: VendorLimits(titleLength: 50, bodyLength: 128, contentByteCount: 8_192, hasPassthrough: false))
+        case .vivo:
+            Facts(
+                name: "vivo", platform: .android, getuiName: "vv",
+                limits: VendorLimits(titleLength: 40, bodyLength: 100, contentByteCount: 8_192, hasPassthrough: false))
+        case .meizu:
+            Facts(
+                name: "meizu", platform: .android, getuiName: "mz",
+                limits: VendorLimits(titleLength: 32, bodyLength: 100, contentByteCount: 8_192, hasPassthrough: false))
+        case .webPush:
+            Facts(
+                name: "webPush", platform: .android, getuiName: "web",
+                limits: VendorLimits(contentByteCount: 3_993))
         }
     }
 
@@ -38,6 +65,7 @@ public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
     public var name: StaticString { facts.name }
     public var platform: VendorPlatform { facts.platform }
     public var getuiName: StaticString { facts.getuiName }
+    public var limits: VendorLimits { facts.limits }
 
     public init?(named name: String) {
         guard let channel = Self.allCases.first(where: { "\($0.name)" == name }) else { return nil }

@@ -13,6 +13,8 @@ package enum AdminAction {
     case lease(LeaseRequest)
     /// Settles jobs on their loops (`MessageID.bucket`); answered with `HandoffAnswer.verdicts`.
     case results(ResultsRequest)
+    /// Receipts of vendors, with the caller's apps (`nil` for all).
+    case receipts([VendorReceipt], apps: Set<AppKey>?)
     /// Extends leases; answered with `HandoffAnswer.verdicts`.
     case extend(ExtendRequest)
     /// Asks the device's loop; answered with `AdminAnswer.device`.
@@ -139,6 +141,9 @@ package final class AdminAPI {
         case .results:
             let (value, credential) = try body(request, .handoff)
             return .results(ResultsRequest(results: try results(value), apps: credential.apps))
+        case .receipts:
+            let (value, credential) = try body(request, .handoff)
+            return .receipts(try receipts(value), apps: credential.apps)
         case .extend:
             let (value, credential) = try body(request, .handoff)
             return .extend(try extend(value, apps: credential.apps))
@@ -288,6 +293,17 @@ package final class AdminAPI {
             results.append(try StrictObject.result(item, at: "results[\(index)]", leaseID: nil))
         }
         return results
+    }
+
+    private func receipts(_ body: JSONValue) throws(AdminFault) -> [VendorReceipt] {
+        var receipts: [VendorReceipt] = []
+        for (index, item) in try StrictObject.list(body, "receipts").elements.enumerated() {
+            guard index < HandoffBounds.jobCount else {
+                throw .invalid("receipts has at most \(HandoffBounds.jobCount)")
+            }
+            receipts.append(try StrictObject.receipt(item, at: "receipts[\(index)]"))
+        }
+        return receipts
     }
 
     private func extend(_ body: JSONValue, apps: Set<AppKey>?) throws(AdminFault) -> ExtendRequest {

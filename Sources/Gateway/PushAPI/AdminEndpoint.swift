@@ -1,6 +1,6 @@
 /// The endpoints of the admin listener, as in `PublicEndpoint`.
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
-    case lease, results, extend, message, apps, device, push, metrics, health, healthz, readyz
+    case lease, results, receipts, extend, message, apps, device, push, metrics, health, healthz, readyz
     case cluster, clusterDrain, clusterMove
     case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
     case alias, task, taskMessage, request, jobs
@@ -25,6 +25,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
         .init("/v1/handoff/results", [.post(.results)]),
+        .init("/v1/handoff/receipts", [.post(.receipts)]),
         .init("/v1/handoff/extend", [.post(.extend)]),
         .init("/v1/messages/{msgId}", [.get(.message)]),
         .init("/v1/apps", [.get(.apps), .post(.appCreate)]),

@@ -104,7 +104,10 @@ struct MessageParser {
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
         // A revoke is sent to every device, regardless of first acks.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
-        for other in others { message.add(other.shape, body: other.body, collapseID: []) }
+        for other in others {
+            message.add(other.shape, body: other.body, collapseID: [])
+            for (vendor, reason) in other.refusals { notes.note(vendor, reason, itemIndex: itemIndex) }
+        }
         message.vendorStrategies = settings.vendorStrategies
         message.vendorCarriesAll =
             !message.vendors.isEmpty && content.map { $0.omission == nil } ?? true && others.allSatisfy(\.carriesAll)

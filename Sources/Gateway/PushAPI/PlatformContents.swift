@@ -16,6 +16,24 @@ struct PlatformContent {
     /// The texts for the live channel; empty without a notification.
     var title = UnsafeRawBufferPointer(start: nil, count: 0)
     var text = UnsafeRawBufferPointer(start: nil, count: 0)
+    var isPassthrough = false
+
+    /// Returns the vendors of the platform that would refuse the content, each with the limit that it exceeds.
+    ///
+    /// The sizes of requests are known only to the sender, which checks them, too.
+    var refusals: [(vendor: VendorChannel, reason: String)] {
+        func length(_ text: UnsafeRawBufferPointer) -> Int { String(decoding: text, as: UTF8.self).utf16.count }
+        return VendorChannel.allCases.filter { $0.platform == shape.channel.platform }.compactMap { vendor in
+            let limits = vendor.limits
+            if isPassthrough, !limits.hasPassthrough { return (vendor, "it delivers no transmission") }
+            for (name, text, limit) in [("title", title, limits.titleLength), ("body", self.text, limits.bodyLength)]
+            where limit > 0 && length(text) > limit {
+                return (vendor, "\(name) has \(length(text)) characters, at most \(limit)")
+            }
+            return body.count > limits.contentByteCount
+                ? (vendor, "the content has \(body.count) bytes, at most \(limits.contentByteCount)") : nil
+        }
+    }
 }
 
 struct PlatformContents {
@@ -28,7 +46,8 @@ struct PlatformContents {
     func android(_ android: JSONValue?) throws(GetuiFault) -> PlatformContent? {
         guard let ups = try Self.object(Self.object(android, "android")?["ups"], "ups") else { return nil }
         guard ups["revoke"].map({ $0.isHollow(zero: true) }) != false else {
-            throw .invalid("ups.revoke", "no vendor withdraws a notification here; push_message.revoke acts on the connection")
+            throw .invalid(
+                "ups.revoke", "no vendor withdraws a notification here; push_message.revoke acts on the connection")
         }
         return try content(of: ups, "ups", channel: .fcm, clickTypes: NotificationRules.clickTypes) {
             (text, writer) throws(GetuiFault) in
@@ -86,7 +105,10 @@ struct PlatformContents {
                 notification.map { NotificationRules.isShown($0, title: content.title, body: content.text, numbers) }
                 ?? false
         }
-        if let carried { content.carriesAll = try other(carried, &writer) }
+        if let carried {
+            content.carriesAll = try other(carried, &writer)
+            content.isPassthrough = true
+        }
         try writeOptions(object["options"], "\(path).options", to: &writer)
         writer.endObject()
         content.body = writer.bytes

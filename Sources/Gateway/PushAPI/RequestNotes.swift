@@ -1,5 +1,6 @@
 /// Notes about a request, for its answer; they are not errors, but may indicate mistakes.
 internal import JSON
+package import Wire
 
 package struct RequestNotes: Sendable, Equatable {
     /// Ignored fields (`FieldUse.ignored`).
@@ -9,6 +10,13 @@ package struct RequestNotes: Sendable, Equatable {
     /// The indices in `msg_list` (0 for a single message) whose transmission does not fit beside the alert; their APNs bodies
     /// have only the ids.
     package internal(set) var idsOnly: [Int] = []
+    /// Contents that a vendor would refuse, at most one for each vendor, with their index in `msg_list`.
+    package internal(set) var refusedBy: [VendorChannel: VendorRefusal] = [:]
+
+    package struct VendorRefusal: Sendable, Equatable {
+        var itemIndex: Int
+        var reason: String
+    }
 
     package init() {}
 
@@ -22,6 +30,10 @@ package struct RequestNotes: Sendable, Equatable {
         }
     }
 
+    mutating func note(_ vendor: VendorChannel, _ reason: String, itemIndex: Int) {
+        if refusedBy[vendor] == nil { refusedBy[vendor] = VendorRefusal(itemIndex: itemIndex, reason: reason) }
+    }
+
     mutating func addIgnored(_ name: String) { Self.add(name, to: &ignored) }
 
     private static func add(_ name: String, to names: inout [String]) {
@@ -29,6 +41,12 @@ package struct RequestNotes: Sendable, Equatable {
     }
 
     var members: JSONObject {
-        ["ignored": ignored.unlessEmpty, "topLevelKeys": topLevelKeys.unlessEmpty, "idsOnly": idsOnly.unlessEmpty]
+        let vendors = refusedBy.sorted { $0.key.rawValue < $1.key.rawValue }.map { vendor, refusal in
+            ["vendor": vendor.name, "index": refusal.itemIndex, "reason": refusal.reason] as JSONObject
+        }
+        return [
+            "ignored": ignored.unlessEmpty, "topLevelKeys": topLevelKeys.unlessEmpty, "idsOnly": idsOnly.unlessEmpty,
+            "refusedBy": vendors.unlessEmpty,
+        ]
     }
 }

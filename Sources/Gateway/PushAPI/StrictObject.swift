@@ -81,6 +81,22 @@ struct StrictObject {
             timestamp: timestamp, retryAfterMilliseconds: retryAfter * 1_000)
     }
 
+    static func receipt(_ item: JSONValue, at place: String) throws(AdminFault) -> VendorReceipt {
+        let fields = try StrictObject(item, known: ["jobId", "kind", "token", "timestamp"], at: place)
+        let named = try fields.text("kind")
+        guard let kind = VendorReceipt.Kind.allCases.first(where: { "\($0)" == named }) else {
+            let names = VendorReceipt.Kind.allCases.map { "\($0)" }.joined(separator: ", ")
+            throw .invalid("\(place).kind is one of \(names)")
+        }
+        let token = try fields.text("token") ?? ""
+        guard token.utf8.count <= Wire.Limits.tokenByteCount else {
+            throw .invalid("\(place).token has at most \(Wire.Limits.tokenByteCount) bytes")
+        }
+        return VendorReceipt(
+            message: try fields.job(), kind: kind, token: token,
+            at: try fields.integer("timestamp", in: 0...(1 << 52)) ?? 0)
+    }
+
     /// Returns at most `Limits.vendorReasonByteCount` bytes of the text, cut between characters.
     private static func truncated(_ text: String) -> String {
         guard text.utf8.count > Limits.vendorReasonByteCount else { return text }

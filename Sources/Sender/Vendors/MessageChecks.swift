@@ -1,4 +1,5 @@
 internal import TextForms
+internal import Wire
 
 /// Checks a message against a vendor's documented limits.
 ///
@@ -41,8 +42,8 @@ struct MessageChecks {
     }
 
     func titles(_ notice: PushContent.Notice) throws(VendorRefusal) {
-        try length(notice.title, field: "title", limit: facts.titleLength, reason: "TitleTooLong")
-        try length(notice.body, field: "body", limit: facts.bodyLength, reason: "BodyTooLong")
+        try length(notice.title, field: "title", limit: vendor.limits.titleLength, reason: "TitleTooLong")
+        try length(notice.body, field: "body", limit: vendor.limits.bodyLength, reason: "BodyTooLong")
     }
 
     /// Checks a text's length in UTF-16 code units; 0 means no limit.
@@ -52,7 +53,7 @@ struct MessageChecks {
     }
 
     func byteCount(_ count: Int, of field: String, limit: Int? = nil) throws(VendorRefusal) {
-        let limit = limit ?? facts.contentByteCount
+        let limit = limit ?? vendor.limits.contentByteCount
         guard count > limit else { return }
         throw refusal("MessageTooLarge", "\(field) has \(count) bytes; the limit is \(limit)")
     }

@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import JSON
+internal import Wire
 
 /// OPPO PUSH, also for realme and OnePlus.
 ///
@@ -65,9 +66,9 @@ struct OPPO: VendorAPI {
         _ notice: PushContent.Notice, _ message: VendorMessage, _ checks: MessageChecks
     ) throws(VendorRefusal) -> JSONTree {
         let text = notice.bigText ?? notice.body
-        try checks.length(notice.title, field: "title", limit: vendor.facts.titleLength, reason: "TitleTooLong")
+        try checks.length(notice.title, field: "title", limit: vendor.limits.titleLength, reason: "TitleTooLong")
         try checks.length(
-            text, field: notice.bigText == nil ? "body" : "big_text", limit: vendor.facts.bodyLength,
+            text, field: notice.bigText == nil ? "body" : "big_text", limit: vendor.limits.bodyLength,
             reason: "BodyTooLong")
         let parameters = message.appData(notice.payload).text
         guard parameters.utf16.count <= Self.parametersLength else {

@@ -1,6 +1,8 @@
+package import Wire
+
 // Renders messages for the push services of Android vendors, HarmonyOS and browsers, and interprets their answers.
 //
-// The module is pure: the caller sends the requests, passes the time and keeps the access tokens. docs/Vendors.md has the sources
+// The module is pure: the caller sends the requests, passes the time and keeps the access tokens. docs/use/Vendors.md has the sources
 // of the vendors' rules.
 
 package enum Vendor: String, Sendable, CaseIterable {
@@ -22,14 +24,7 @@ package struct VendorFacts: Sendable, Equatable {
     package var optionNames: [String]
     package var tokenKind: TokenKind
     package var wantsHTTP2 = false
-    /// The maximum bytes of the content, measured as the vendor's documentation says.
-    package var contentByteCount: Int
-    /// The maximum lengths in UTF-16 code units, or 0 if only `contentByteCount` limits the text.
-    package var titleLength = 0
-    package var bodyLength = 0
     package var secondsToLive: ClosedRange<Int64>
-    /// Whether the vendor delivers data to the app without showing it.
-    package var hasPassthrough: Bool
     /// The default bound of requests per second; vendors grant more to large apps.
     package var requestsPerSecond: Int
     /// Whether the vendor counts messages per day of Beijing.
@@ -39,46 +34,46 @@ package struct VendorFacts: Sendable, Equatable {
 }
 
 extension Vendor {
+    /// The limits that the gateway checks, too.
+    package var limits: VendorLimits { (VendorChannel(named: rawValue) ?? .fcm).limits }
+
     package var facts: VendorFacts {
         switch self {
         case .fcm:
             VendorFacts(
-                optionNames: ["FCM"], tokenKind: .exchanged, wantsHTTP2: true, contentByteCount: 4_096,
-                secondsToLive: 0...2_419_200, hasPassthrough: true, requestsPerSecond: 1_000, tokenByteCount: 4_096)
+                optionNames: ["FCM"], tokenKind: .exchanged, wantsHTTP2: true, secondsToLive: 0...2_419_200,
+                requestsPerSecond: 1_000, tokenByteCount: 4_096)
         case .hms:
             VendorFacts(
-                optionNames: ["HW"], tokenKind: .exchanged, contentByteCount: 4_096, secondsToLive: 1...1_296_000,
-                hasPassthrough: true, requestsPerSecond: 1_000)
+                optionNames: ["HW"], tokenKind: .exchanged, secondsToLive: 1...1_296_000,
+                requestsPerSecond: 1_000)
         case .harmony:
             VendorFacts(
-                optionNames: ["HARMONY", "HOSHW"], tokenKind: .signed, contentByteCount: 4_096,
-                secondsToLive: 1...1_296_000, hasPassthrough: true, requestsPerSecond: 1_000)
+                optionNames: ["HARMONY", "HOSHW"], tokenKind: .signed, secondsToLive: 1...1_296_000,
+                requestsPerSecond: 1_000)
         case .honor:
             VendorFacts(
-                optionNames: ["HO"], tokenKind: .exchanged, contentByteCount: 4_096, secondsToLive: 1...1_296_000,
-                hasPassthrough: true, requestsPerSecond: 1_000)
+                optionNames: ["HO"], tokenKind: .exchanged, secondsToLive: 1...1_296_000,
+                requestsPerSecond: 1_000)
         case .xiaomi:
             VendorFacts(
-                optionNames: ["XM"], tokenKind: .none, contentByteCount: 4_096, titleLength: 49, bodyLength: 127,
-                secondsToLive: 1...1_209_600, hasPassthrough: true, requestsPerSecond: 500, hasDayQuota: true)
+                optionNames: ["XM"], tokenKind: .none, secondsToLive: 1...1_209_600, requestsPerSecond: 500,
+                hasDayQuota: true)
         case .oppo:
             VendorFacts(
-                optionNames: ["OP"], tokenKind: .exchanged, contentByteCount: 8_192, titleLength: 50,
-                bodyLength: 128, secondsToLive: 0...864_000, hasPassthrough: false, requestsPerSecond: 1_000,
+                optionNames: ["OP"], tokenKind: .exchanged, secondsToLive: 0...864_000, requestsPerSecond: 1_000,
                 hasDayQuota: true)
         case .vivo:
             VendorFacts(
-                optionNames: ["VV"], tokenKind: .exchanged, contentByteCount: 8_192, titleLength: 40,
-                bodyLength: 100, secondsToLive: 60...86_400, hasPassthrough: false, requestsPerSecond: 500,
+                optionNames: ["VV"], tokenKind: .exchanged, secondsToLive: 60...86_400, requestsPerSecond: 500,
                 hasDayQuota: true)
         case .meizu:
             VendorFacts(
-                optionNames: ["MZ"], tokenKind: .none, contentByteCount: 8_192, titleLength: 32, bodyLength: 100,
-                secondsToLive: 0...259_200, hasPassthrough: false, requestsPerSecond: 200)
+                optionNames: ["MZ"], tokenKind: .none, secondsToLive: 0...259_200, requestsPerSecond: 200)
         case .webPush:
             VendorFacts(
-                optionNames: ["WEB"], tokenKind: .signed, wantsHTTP2: true, contentByteCount: 3_993,
-                secondsToLive: 0...2_419_200, hasPassthrough: true, requestsPerSecond: 1_000,
+                optionNames: ["WEB"], tokenKind: .signed, wantsHTTP2: true, secondsToLive: 0...2_419_200,
+                requestsPerSecond: 1_000,
                 tokenByteCount: 2_048)
         }
     }

@@ -73,6 +73,13 @@ enum AdminFuzz {
             let results = request.results
             try require(results.count <= HandoffBounds.jobCount && bearer != nil, "\(results.count) results")
             for result in results { try check(result) }
+        case .receipts(let receipts, _):
+            try require(receipts.count <= HandoffBounds.jobCount && bearer != nil, "\(receipts.count) receipts")
+            for receipt in receipts {
+                try require(
+                    receipt.message.bucket != nil && receipt.token.utf8.count <= Wire.Limits.tokenByteCount
+                        && receipt.at >= 0, "a receipt beyond its limits")
+            }
         case .extend(let extend):
             try require(extend.items.count <= HandoffBounds.jobCount && bearer != nil, "\(extend.items.count) items")
             try require((5_000...300_000).contains(extend.leaseMilliseconds), "a lease beyond its limits")

@@ -120,6 +120,20 @@ def test_content_that_no_vendor_could_show_is_refused_by_its_field(gateway, away
     assert refused.value.body["code"] == 20001 and word in refused.value.body["msg"], refused.value.body
 
 
+def test_vendors_that_would_refuse_the_content_are_named_in_the_answer(gateway, away):
+    device = away(gateway, "fcm")
+
+    def refused(ups):
+        body = gateway.push_body(device.cid, "x")
+        body["push_channel"] = {"android": {"ups": ups}}
+        answer = gateway.api("POST", "push/single/cid", body)["longwire"]
+        return {entry["vendor"]: entry["reason"] for entry in answer.get("refusedBy", [])}
+
+    assert refused(UPS) == {}
+    assert set(refused({"notification": {**UPS["notification"], "title": "T" * 45}})) == {"vivo", "meizu"}
+    assert set(refused({"transmission": "x"})) == {"oppo", "vivo", "meizu"}
+
+
 def test_tokens_that_no_vendor_issues_are_refused_alone(gateway, new_device):
     device = new_device(gateway)
     result = device.update(tokens=[
@@ -128,3 +142,23 @@ def test_tokens_that_no_vendor_issues_are_refused_alone(gateway, new_device):
         pb.VendorToken(channel=NUMBERS["fcm"], token="good")])
     assert "2 refused" in result.reason
     assert [token["channel"] for token in gateway.view(device.cid)["tokens"]] == ["fcm"]
+
+
+def receipts(gateway, *items):
+    return [one["verdict"] for one in gateway.admin_call("POST", "/v1/handoff/receipts", list(items), token=HANDOFF_TOKEN)["results"]]
+
+
+def test_receipts_of_vendors_are_steps_of_the_message_and_quarantine_tokens(gateway, away):
+    device = away(gateway, "vivo")
+    message = push(gateway, device.cid)
+    job, = lease(gateway, "vivo")
+    gateway.settle(job, "accepted")
+    delivered = {"jobId": job["jobId"], "kind": "delivered", "timestamp": 0}
+    assert receipts(gateway, delivered, delivered, {"jobId": "0" * 31 + "1", "kind": "clicked"}) == ["recorded", "recorded", "unknownJob"]
+    assert gateway.steps(message["msgId"]).count("shown") == 1
+    assert receipts(gateway, {"jobId": job["jobId"], "kind": "badToken", "token": text("vivo")}) == ["recorded"]
+    assert gateway.view(device.cid)["tokens"][0]["quarantined"]
+    for wrong in ({"jobId": "x", "kind": "clicked"}, {"jobId": job["jobId"], "kind": "eaten"}, {"jobId": job["jobId"], "kind": "clicked", "token": "t" * 1025}):
+        with pytest.raises(Refused) as refused:
+            receipts(gateway, wrong)
+        assert refused.value.status == 400

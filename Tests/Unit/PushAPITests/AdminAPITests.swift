@@ -205,6 +205,13 @@ struct AdminAPITests {
             ) {
                 if case .results(let request) = $0 { .some(request.apps) } else { .none }
             }
+        case .receipts:
+            Rule(
+                target: "/v1/handoff/receipts", body: #"[{"jobId":"\#(Self.jobID)","kind":"clicked"}]"#,
+                permissions: [.handoff]
+            ) {
+                if case .receipts(_, let apps) = $0 { .some(apps) } else { .none }
+            }
         case .extend:
             Rule(
                 target: "/v1/handoff/extend", body: #"{"leaseSeconds":60,"jobs":[\#(item)}]}"#,

@@ -64,7 +64,7 @@ struct PushParsingTests {
         arguments: [
             #""settings":[]"#, #""push_channel":[]"#, #""push_channel":{}"#, #""push_channel":null"#,
             #""push_channel":{"ios":[]}"#, #""push_channel":{"ios":{"aps":[],"payload":"","multimedia":[]}}"#,
-            #""push_channel":{"android":{"ups":{"notification":{"title":"t","body":"b","click_type":"none"}}},"harmony":{},"mp":1}"#,
+            #""push_channel":{"android":{"ups":{"notification":{"title":"","click_type":""}}},"harmony":{},"mp":1}"#,
             #""task_name":"x","harmony":1,"custom_callback":"y","appkey":null,"sign":null,"timestamp":0"#,
             #""group_name":"a-B_9""#, #""group_name":null"#,
             #""settings":{"speed":0,"schedule_time":"","filter_notify_off":false,"first_ack_wins":false}"#,

@@ -1,4 +1,5 @@
 import Testing
+import Wire
 
 @testable import Vendors
 
@@ -20,15 +21,15 @@ import Testing
 
     @Test("a title or body at the limit is sent, and one character more is refused", arguments: Vendor.allCases)
     func lengths(vendor: Vendor) {
-        let facts = vendor.facts
-        if facts.titleLength > 0 {
-            #expect(reason(vendor, message(vendor, title: String(repeating: "中", count: facts.titleLength))) == "")
-            let long = String(repeating: "中", count: facts.titleLength + 1)
+        let limits = vendor.limits
+        if limits.titleLength > 0 {
+            #expect(reason(vendor, message(vendor, title: String(repeating: "中", count: limits.titleLength))) == "")
+            let long = String(repeating: "中", count: limits.titleLength + 1)
             #expect(reason(vendor, message(vendor, title: long)) == "TitleTooLong")
         }
-        if facts.bodyLength > 0 {
-            #expect(reason(vendor, message(vendor, body: String(repeating: "中", count: facts.bodyLength))) == "")
-            let long = String(repeating: "中", count: facts.bodyLength + 1)
+        if limits.bodyLength > 0 {
+            #expect(reason(vendor, message(vendor, body: String(repeating: "中", count: limits.bodyLength))) == "")
+            let long = String(repeating: "中", count: limits.bodyLength + 1)
             #expect(reason(vendor, message(vendor, body: long)) == "BodyTooLong")
         } else {
             #expect(reason(vendor, message(vendor, body: String(repeating: "b", count: 3_000))) == "")
@@ -39,9 +40,9 @@ import Testing
     @Test("passthrough is refused where the vendor has none, and large data everywhere", arguments: Vendor.allCases)
     func passthrough(vendor: Vendor) {
         let small = reason(vendor, Samples.message(vendor, .transmission("text")))
-        #expect(small == (vendor.facts.hasPassthrough ? "" : "NoPassthrough"))
+        #expect(small == (vendor.limits.hasPassthrough ? "" : "NoPassthrough"))
         let large = reason(vendor, Samples.message(vendor, .transmission(String(repeating: "t", count: 5_000))))
-        #expect(large == (vendor.facts.hasPassthrough ? "MessageTooLarge" : "NoPassthrough"))
+        #expect(large == (vendor.limits.hasPassthrough ? "MessageTooLarge" : "NoPassthrough"))
         let payload = PushContent.Kind.notification(Samples.notice(.payload(String(repeating: "p", count: 9_000))))
         #expect(reason(vendor, Samples.message(vendor, payload)) == "MessageTooLarge")
     }

@@ -94,6 +94,15 @@ final class HandoffCoordinator {
         }
     }
 
+    /// Records receipts of vendors, with verdicts as in `settle`.
+    func take(
+        _ receipts: [VendorReceipt], apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
+    ) -> Bool {
+        spread(receipts.map(\.message), complete: complete) { places in
+            TakeReceipts(receipts: places.map { receipts[$0] }, apps: apps)
+        }
+    }
+
     func extend(
         _ items: [ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
     ) -> Bool {

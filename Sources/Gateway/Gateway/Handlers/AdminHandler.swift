@@ -74,6 +74,11 @@ final class AdminHandler {
                 respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }
+        case .receipts(let receipts, let apps):
+            let isTaken = owner.handoff.take(receipts, apps: apps) { [self] verdicts in
+                respond(exchange, HandoffAnswer.verdicts(verdicts))
+            }
+            if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
             let isTaken = owner.handoff.extend(

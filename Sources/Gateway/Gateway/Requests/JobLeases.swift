@@ -75,6 +75,19 @@ struct ExtendLeases: PartitionRequest {
     }
 }
 
+extension TakeReceipts: PartitionRequest {
+    static let number: UInt8 = 55
+    var busy: [ResultVerdict] { receipts.map { ResultVerdict(job: $0.message, verdict: .storeFailed) } }
+
+    func isValid(in share: LoopShare) -> Bool {
+        receipts.count <= HandoffBounds.jobCount
+            && receipts.allSatisfy {
+                share.contains($0.message.bucket) && LinkCodec.isTime($0.at)
+                    && $0.token.utf8.count <= Wire.Limits.tokenByteCount
+            }
+    }
+}
+
 struct ExtendItem: Sendable, Codable {
     var job: MessageID
     @Words var leaseID: (UInt64, UInt64)

@@ -133,6 +133,84 @@ struct VendorTests {
         #expect(harness.status(second)?.tokens.map(\.token) == ["aB"])
     }
 
+    private func take(
+        _ harness: DeliveryHarness, _ message: MessageID, _ kind: VendorReceipt.Kind, token: String = "",
+        at: GatewayTime = 0, apps: Set<AppKey>? = nil
+    ) -> ResultVerdict.Verdict? {
+        let receipt = VendorReceipt(message: message, kind: kind, token: token, at: at)
+        return harness.ask(TakeReceipts(receipts: [receipt], apps: apps))?.first?.verdict
+    }
+
+    private func events(_ harness: DeliveryHarness, _ message: MessageID) -> [TraceEvent] {
+        harness.trace(message)?.steps.map(\.event) ?? []
+    }
+
+    @Test("a receipt of delivery is a step of the message once, also after a restart, and the message stays pending")
+    func delivered() throws {
+        let (harness, phone) = away([token(.vivo, "v")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .vivo).first), .accepted)
+        for _ in 0..<2 {
+            #expect(take(harness, outcome.message, .delivered) == .recorded)
+            harness.crash()
+        }
+        #expect(events(harness, outcome.message).filter { $0 == .shown }.count == 1)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+    }
+
+    @Test("a receipt of a click ends a message whose alert carried all of it")
+    func clicked() throws {
+        let (harness, phone) = away([token(.oppo, "o")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .oppo).first), .accepted)
+        #expect(take(harness, outcome.message, .clicked) == .recorded)
+        #expect(harness.finalState(outcome.message) == .opened)
+        #expect(take(harness, outcome.message, .clicked) == .recorded)
+        let part = harness.publish(phone, carriesAll: false)
+        harness.settle(try #require(harness.lease(channel: .oppo).first), .accepted)
+        #expect(take(harness, part.message, .clicked) == .recorded)
+        #expect(harness.trace(part.message)?.finalState == nil, "the rest of it is still delivered")
+    }
+
+    @Test("a receipt for a message that the vendor took over is recorded, too")
+    func handedOff() throws {
+        let (harness, phone) = away([token(.honor, "o")])
+        let outcome = harness.publish(phone, strategy: .vendorOnly)
+        harness.settle(try #require(harness.lease(channel: .honor).first), .accepted)
+        #expect(harness.finalState(outcome.message) == .handedOff)
+        #expect(take(harness, outcome.message, .delivered) == .recorded)
+        #expect(events(harness, outcome.message).contains(.shown))
+    }
+
+    @Test("a receipt of an uninstalled app quarantines its token, unless it was registered again since")
+    func uninstalled() throws {
+        var (harness, phone) = away([token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        #expect(take(harness, outcome.message, .badToken, token: "other") == .recorded)
+        #expect(harness.publish(phone).fallback == .due)
+        let vendorTime = harness.now
+        harness.advance(1_000)
+        harness.connect(&phone, state: .background)
+        harness.update(phone) { $0.tokens = [self.token(.hms, "h")] }
+        harness.disconnect(phone)
+        #expect(take(harness, outcome.message, .badToken, token: "h", at: vendorTime) == .recorded)
+        #expect(harness.publish(phone).fallback == .due)
+        #expect(take(harness, outcome.message, .badToken, token: "h", at: harness.now) == .recorded)
+        #expect(harness.publish(phone).fallbackReason == .noToken)
+    }
+
+    @Test("a receipt for another app's message, or for none, is unknown")
+    func foreign() throws {
+        let (harness, phone) = away([token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        #expect(take(harness, outcome.message, .clicked, apps: [AppKey(77)]) == .unknownJob)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        let other = MessageID(high: outcome.message.high, low: outcome.message.low &+ 1)
+        #expect(take(harness, other, .clicked) == .unknownJob)
+    }
+
     @Test("each channel and kind has its own bit")
     func bits() {
         var seen = TokenSet(rawValue: 0)

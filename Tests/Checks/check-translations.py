@@ -22,7 +22,7 @@ import tempfile
 
 # The pages below docs whose twin, NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
 COMPLETE = ("Semantics", "use/Errors", "use/GetuiCompatibility", "use/Limits", "use/Migrating-from-Getui", "use/OpenIM",
-            "use/Operations", "use/Protocol", "use/Symptoms")
+            "use/Operations", "use/Protocol", "use/Symptoms", "use/Vendors")
 
 # The pages whose list items are rules: each section has as many in the translation. The list above the first section has none.
 RULES = ("Semantics",)

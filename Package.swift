@@ -127,7 +127,8 @@ let package = Package(
                 "Platform", "Structures", "TextForms", "Webhooks",
             ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
-            name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"], path: "Sources/Sender/Vendors",
+            name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"],
+            path: "Sources/Sender/Vendors",
             swiftSettings: pure),
         .target(
             name: "FakeAPNs",

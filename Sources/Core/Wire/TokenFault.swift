@@ -18,7 +18,7 @@ public enum TokenFault: Error, Equatable, Sendable {
         case .tooMany: "a device has at most 16 vendor tokens"
         case .characters: "a vendor token or its topic has characters other than visible ASCII"
         case .kind: "only tokens of APNs have another kind than ALERT"
-        case .subscription: "a Web Push token is no subscription in the form ENDPOINT#P256DH.AUTH with an https endpoint"
+        case .subscription: "a Web Push token is not ENDPOINT#P256DH.AUTH with an https endpoint"
         }
     }
 }

@@ -13,8 +13,12 @@ enum NotificationRules {
 
     static let harmonyClickTypes = clickTypes + ["want"]
 
+    /// The largest change of a badge that each vendor takes.
+    static let vendorBadges: ClosedRange<Int64> = 1...99
+
     static func check(
-        _ notification: JSONValue, clickTypes: [StaticString] = NotificationRules.clickTypes
+        _ notification: JSONValue, clickTypes: [StaticString] = NotificationRules.clickTypes,
+        badges: ClosedRange<Int64> = 1...2_147_483_647
     ) throws(GetuiFault) {
         guard notification.kind == .object else { throw .type("notification") }
         for name in ["title", "body"] as [StaticString] {
@@ -37,7 +41,7 @@ enum NotificationRules {
         }
         try check("channel_level", in: 0...4, notification["channel_level"])
         try check("notify_id", in: 0...2_147_483_647, notification["notify_id"])
-        try check("badge_add_num", in: 1...2_147_483_647, notification["badge_add_num"])
+        try check("badge_add_num", in: badges, notification["badge_add_num"])
     }
 
     /// The keys, besides title and body, that control an Android notification's appearance.

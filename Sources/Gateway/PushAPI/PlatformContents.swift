@@ -75,9 +75,9 @@ struct PlatformContents {
         }
     }
 
-    /// Parses an object with either `notification` or the platform's other field.
+    /// Parses an object with either `notification` or the platform's other field, which `other` writes.
     ///
-    /// - Parameter other: Writes the other field; returns whether it carries all of the live channel's message.
+    /// `other` returns whether the field carries all of the live channel's message.
     private func content(
         of object: JSONValue, _ path: String, channel: VendorChannel, clickTypes: [StaticString],
         other: (JSONValue, inout JSONWriter) throws(GetuiFault) -> Bool
@@ -97,7 +97,7 @@ struct PlatformContents {
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
         if let shown {
-            try NotificationRules.check(shown, clickTypes: clickTypes)
+            try NotificationRules.check(shown, clickTypes: clickTypes, badges: NotificationRules.vendorBadges)
             Self.write(shown, as: "notification", to: &writer)
             content.title = shown["title"].flatMap { numbers.bytes(of: $0) } ?? content.title
             content.text = shown["body"].flatMap { numbers.bytes(of: $0) } ?? content.text
@@ -129,7 +129,9 @@ struct PlatformContents {
         writer.key(key)
         writer.beginObject()
         var taken: Set<[UInt8]> = []
-        for (name, value) in object.members where value.hasContent {
+        for (name, value) in object.members where !value.isAbsent {
+            // SDKs send 0 for a badge that the caller leaves out.
+            if name.equals("badge_add_num"), value.isAbsentOrZero { continue }
             let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
             guard taken.insert(Array(bytes)).inserted else { continue }
             writer.key(bytes: bytes)

@@ -14,11 +14,11 @@ package enum ReportAnswer {
         let unknown = query.unknown + found.filter { $0.1 == nil }.map(\.0.text)
         let data = known.map { task, totals -> (String, JSONObject) in
             guard !query.isDetailed else {
-                return (task, channels(totals, vendorName: "apn") + ["failed_detail": failures(totals)])
+                return (task, channels(totals, apple: "apn") + ["failed_detail": failures(totals)])
             }
             let actions = totals.actions.sorted { $0.key < $1.key }.filter { query.asks(for: $0.key) }
             let counts = JSONObject(actions.map { (String($0.key), $0.value) })
-            return (task, channels(totals, vendorName: "ios") + ["actionCntMap": counts])
+            return (task, channels(totals, apple: "ios") + ["actionCntMap": counts])
         }
         return .success(
             JSONObject(data),
@@ -71,21 +71,28 @@ package enum ReportAnswer {
         _ name: String, _ totals: TaskTotals, tasks: Int?, notes: RequestNotes = RequestNotes()
     ) -> APIResponse {
         .success(
-            [name: channels(totals, vendorName: "ios")] as JSONObject,
+            [name: channels(totals, apple: "ios")] as JSONObject,
             longwire: ["tasks": tasks, "states": states(totals)] + notes.members)
     }
 
-    private static func channels(_ totals: TaskTotals, vendorName: String) -> JSONObject {
+    private static func channels(_ totals: TaskTotals, apple: String) -> JSONObject {
         func members(_ channel: TaskTotals.Channel) -> JSONObject {
             [
                 "target_num": channel.sent, "receive_num": channel.received, "display_num": channel.shown,
                 "click_num": channel.clicked,
             ]
         }
-        return [
+        let named: JSONObject = [
             "total": ["msg_num": totals.accepted] + members(totals.all), "gt": members(totals.live),
-            vendorName: members(totals.vendor),
         ]
+        // Counts without a vendor are those of days, which are kept as sums.
+        guard !totals.byVendor.isEmpty else { return named + JSONObject([(apple, members(totals.vendor))]) }
+        var android = TaskTotals.Channel()
+        for (vendor, figures) in totals.byVendor where vendor.platform == .android { android.add(figures) }
+        let others = totals.byVendor.filter { $0.key != .apns }.sorted { $0.key.rawValue < $1.key.rawValue }
+        return named + JSONObject([(apple, members(totals.byVendor[.apns] ?? TaskTotals.Channel()))])
+            + ["android": android == TaskTotals.Channel() ? nil : members(android)]
+            + JSONObject(others.map { ("\($0.key.getuiName)", members($0.value)) })
     }
 
     /// Returns the failures by stage, then channel, then Getui's class.

@@ -162,3 +162,27 @@ def test_receipts_of_vendors_are_steps_of_the_message_and_quarantine_tokens(gate
         with pytest.raises(Refused) as refused:
             receipts(gateway, wrong)
         assert refused.value.status == 400
+
+
+def test_reports_count_each_vendor(own_gateway, away):
+    gateway = own_gateway()
+    phones = [away(gateway, channel) for channel in ("hms", "honor", "harmony")]
+    body = gateway.push_body("0" * 32, "x")
+    body["push_channel"] = {"android": {"ups": UPS}, "harmony": HARMONY}
+    del body["audience"]
+    task = gateway.api("POST", "push/list/message", body)["data"]["taskid"]
+    gateway.api("POST", "push/list/cid", {"taskid": task, "audience": {"cid": [phone.cid for phone in phones]}})
+    jobs = lease(gateway, "hms") + lease(gateway, "honor") + lease(gateway, "harmony")
+    assert len(jobs) == 3
+    for job in jobs:
+        gateway.settle(job, "accepted")
+    receipts(gateway, {"jobId": jobs[0]["jobId"], "kind": "clicked"})
+    report = gateway.api("GET", f"report/push/task/{task}")["data"][task]
+    assert [report[name]["target_num"] for name in ("total", "android", "hw", "ho", "hoshw", "ios")] == [3, 2, 1, 1, 1, 0]
+    assert report["hw"]["click_num"] == report["android"]["click_num"] == 1
+    single = gateway.push_body(phones[2].cid, "x")
+    single["push_channel"] = {"harmony": HARMONY}
+    answer = gateway.api("POST", "push/single/cid", single)["longwire"]["messages"][0]
+    gateway.settle(*lease(gateway, "harmony"), "accepted")
+    report = gateway.api("GET", f"report/push/task/{answer['taskId']}")["data"][answer["taskId"]]
+    assert report["hoshw"]["target_num"] == 1 and "android" not in report

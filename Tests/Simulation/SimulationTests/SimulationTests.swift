@@ -79,6 +79,15 @@ enum FixedSeeds {
         if let report = world.report { Issue.record("\(report)") }
     }
 
+    @Test(
+        "messages reach devices with tokens of several vendors",
+        arguments: (900_000_000..<900_000_006).map { $0 } as [UInt64])
+    func severalVendors(seed: UInt64) {
+        let world = World(seed: seed)
+        world.run(events: 6_000)
+        if let report = world.report { Issue.record("\(report)") }
+    }
+
     @Test("a seed determines the whole run", arguments: [3, 17] as [UInt64])
     func repeatable(seed: UInt64) {
         let (first, second) = (World(seed: seed), World(seed: seed))

@@ -17,7 +17,9 @@ package final class SecretAsProof: ProofVerifier {
 /// Derives a row name from a token; collisions are unlikely among a test's few tokens.
 package func testTokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
     var word = app.word &+ UInt64(channel.rawValue) << 8 &+ UInt64(kind.rawValue)
-    for byte in (channel == .apns ? token.lowercased() : token).utf8 { word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9 }
+    for byte in (channel == .apns ? token.lowercased() : token).utf8 {
+        word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9
+    }
     return AliasName(high: word &* 0xD6E8_FEB8_6659_FD93, low: word, text: "")
 }
 

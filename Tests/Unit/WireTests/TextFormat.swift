@@ -82,7 +82,9 @@ extension VendorToken: TextFormatted {
         text.name("environment", environment.rawValue, of: ["PRODUCTION", "SANDBOX"])
         text.text("topic", topic)
         text.text("token", token)
-        text.name("channel", channel.rawValue, of: ["APNS", "FCM", "HMS", "HARMONY", "HONOR", "XIAOMI", "OPPO", "VIVO", "MEIZU", "WEB_PUSH"])
+        text.name(
+            "channel", channel.rawValue,
+            of: ["APNS", "FCM", "HMS", "HARMONY", "HONOR", "XIAOMI", "OPPO", "VIVO", "MEIZU", "WEB_PUSH"])
         text.text("activity", activity)
     }
 }

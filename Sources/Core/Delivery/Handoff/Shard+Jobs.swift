@@ -191,7 +191,8 @@ extension Shard {
         let need = TokenNeed(platform: channel.platform, kind: .alert, activity: 0)
         // The choice matters only with tokens of other vendors of the platform.
         guard device.value.isLoaded,
-            !device.value.tokens.subtracting(TokenSet(channel, .alert)).isDisjoint(with: TokenSet(need.platform, .alert))
+            !device.value.tokens.subtracting(TokenSet(channel, .alert)).isDisjoint(
+                with: TokenSet(need.platform, .alert))
         else { return channel }
         let app = apps[Int(entry.value.appIndex)]
         return profile(entry.value.device).channel(for: [need], appHasTopic: app.hasTopic, order: app.vendorOrder)
@@ -436,7 +437,7 @@ extension Shard {
         entry.value.row.isAlertCounted = true
         let facts = entry.value.row.facts
         countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
-        noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
+        noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 
     /// Reverts the badge change of a job's lease, or applies it again, with the device's next write.

@@ -87,13 +87,14 @@ extension Shard {
                 totals.all.received = isAcked || isOpened ? 1 : 0
                 (totals.all.shown, totals.all.clicked) = (totals.vendor.shown, totals.vendor.clicked)
                 shard.answerSingle(
-                    totals, of: row.message, steps: trace.steps, isVendor: wasAlerted, reply)
+                    totals, of: row.message, trace.channel, steps: trace.steps, isVendor: wasAlerted, reply)
             }
         }
     }
 
     private mutating func answerSingle(
-        _ totals: TaskTotals, of message: MessageID, steps: [MessageTrace.Step], isVendor: Bool,
+        _ totals: TaskTotals, of message: MessageID, _ channel: VendorChannel?, steps: [MessageTrace.Step],
+        isVendor: Bool,
         _ reply: ShardReply<Found<TaskTotals>>
     ) {
         lateEvents(of: message) { shard, late, reading in
@@ -101,6 +102,7 @@ extension Shard {
             var totals = totals
             totals.takeReported(
                 steps + late, isVendor: isVendor || late.contains { $0.event == .vendorAccepted })
+            totals.name(channel)
             shard.answer(reply, .found(totals))
         }
     }
@@ -135,7 +137,7 @@ extension Shard {
                     wasAlerted: found.alertedAt > 0)
                 // A receipt may arrive before the sender's result.
                 return shard.answerSingle(
-                    totals, of: row.message, steps: found.steps, isVendor: found.attempts > 0, reply)
+                    totals, of: row.message, found.channel, steps: found.steps, isVendor: found.attempts > 0, reply)
             }
             guard let bucket = row.message.bucket else { return shard.answer(reply, .absent) }
             shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, found in
@@ -147,7 +149,7 @@ extension Shard {
                     facts = MessageRow(stored.bytes)?.facts(cid: row.cid, table: row.table, item: row.item)
                 }
                 totals.takeOut(wasSent: facts.map { !$0.flags.contains(.offline) } ?? false, wasAlerted: false)
-                shard.answerSingle(totals, of: row.message, steps: [], isVendor: false, reply)
+                shard.answerSingle(totals, of: row.message, nil, steps: [], isVendor: false, reply)
             }
         }
     }

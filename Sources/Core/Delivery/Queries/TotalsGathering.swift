@@ -12,9 +12,14 @@ final class TotalsGathering {
         static let clickedVendor = Marks(rawValue: 64)
     }
 
+    private struct Message {
+        var marks: Marks = []
+        var vendor: VendorChannel?
+    }
+
     private var totals = TaskTotals()
     /// The marks by bucket and 48 bits of the message's digest; a message's ledger and event rows share this key.
-    private var marks: [UInt64: Marks] = [:]
+    private var marks: [UInt64: Message] = [:]
 
     static func place(_ bucket: Bucket, _ item: UInt64) -> UInt64 { item & ~0xFFFF | UInt64(bucket.index) }
 
@@ -32,7 +37,9 @@ final class TotalsGathering {
             if !row.flags.isDisjoint(with: [.live, .sent]) { found.insert(.sent) }
             if row.flags.contains(.alerted) { found.insert(.alerted) }
         }
-        marks[Self.place(key.bucket, key.item), default: []].formUnion(found)
+        let place = Self.place(key.bucket, key.item)
+        marks[place, default: Message()].marks.formUnion(found)
+        marks[place]?.vendor = row.vendor
     }
 
     func take(_ row: TaskEventRow, _ key: StoreKey) {
@@ -43,21 +50,24 @@ final class TotalsGathering {
         case .alerted: found = .alerted
         case .action: totals.actions[row.action, default: 0] += 1
         }
-        marks[Self.place(key.bucket, key.item), default: []].formUnion(found)
+        marks[Self.place(key.bucket, key.item), default: Message()].marks.formUnion(found)
     }
 
     func sum() -> TaskTotals {
         var sum = totals
-        for mark in marks.values {
+        for message in marks.values {
+            let mark = message.marks
             let isBack = !mark.isDisjoint(with: [.shownVendor, .clickedVendor])
             sum.live.sent += mark.contains(.sent) ? 1 : 0
             sum.live.received += mark.contains(.arrived) ? 1 : 0
             sum.live.shown += mark.contains(.shownLive) ? 1 : 0
             sum.live.clicked += mark.contains(.clickedLive) ? 1 : 0
-            sum.vendor.sent += mark.contains(.alerted) || isBack ? 1 : 0
-            sum.vendor.received += isBack ? 1 : 0
-            sum.vendor.shown += mark.contains(.shownVendor) ? 1 : 0
-            sum.vendor.clicked += mark.contains(.clickedVendor) ? 1 : 0
+            var vendor = TaskTotals.Channel()
+            vendor.sent = mark.contains(.alerted) || isBack ? 1 : 0
+            vendor.received = isBack ? 1 : 0
+            vendor.shown = mark.contains(.shownVendor) ? 1 : 0
+            vendor.clicked = mark.contains(.clickedVendor) ? 1 : 0
+            sum.add(vendor, of: message.vendor)
             sum.all.sent += mark.isDisjoint(with: [.sent, .alerted]) && !isBack ? 0 : 1
             sum.all.received += mark.contains(.arrived) || isBack ? 1 : 0
             sum.all.shown += mark.isDisjoint(with: [.shownLive, .shownVendor]) ? 0 : 1

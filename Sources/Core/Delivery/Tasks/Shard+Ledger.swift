@@ -30,7 +30,7 @@ extension Shard {
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: nil,
             fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
-            timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
+            timeToLive: facts.timeToLive, table: facts.table, item: facts.item, vendor: facts.channels.first)
         store.putRow(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
             row.write(into: $0)
         }
@@ -55,13 +55,13 @@ extension Shard {
     }
 
     /// Records, in the open batch, that the vendor accepted a task's message that stays pending.
-    mutating func noteAlerted(_ facts: MessageFacts, wasSent: Bool) {
+    mutating func noteAlerted(_ facts: MessageFacts, _ vendor: VendorChannel?, wasSent: Bool) {
         guard facts.task.hasLedger else { return }
         let (fallback, fallbackReason) = facts.fallback
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: ledgerFlags(facts, wasSent: wasSent, wasAlerted: true), state: nil,
             fallback: fallback, fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt,
-            timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
+            timeToLive: facts.timeToLive, table: facts.table, item: facts.item, vendor: vendor)
         store.putRow(
             Self.ledgerKey(facts), wakeAt: alertedAlarm(facts), prior: .maybe(wakeAt: ledgerAlarm(facts)),
             byteCount: row.byteCount
@@ -71,8 +71,8 @@ extension Shard {
 
     /// Records, in the open batch, the end of a task's message; `alarm` is the row's alarm before.
     mutating func noteEnded(
-        _ facts: MessageFacts, _ state: FinalState, reason: String, wasSent: Bool, wasAlerted: Bool, isNew: Bool,
-        alarm: GatewayTime
+        _ facts: MessageFacts, _ state: FinalState, reason: String, vendor: VendorChannel?, wasSent: Bool,
+        wasAlerted: Bool, isNew: Bool, alarm: GatewayTime
     ) {
         guard facts.task.hasLedger else { return }
         if isNew { acceptances.insert(facts.task, facts.message.low, now: now) }
@@ -84,7 +84,7 @@ extension Shard {
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: state, fallback: fallback,
             fallbackReason: fallbackReason, acceptedAt: facts.acceptedAt, endedAt: now, timeToLive: facts.timeToLive,
-            table: facts.table, item: facts.item, reason: reason)
+            table: facts.table, item: facts.item, reason: reason, vendor: vendor)
         let end = ledgerEnd(facts)
         // The alarm repeats the first ack until its siblings have ended.
         store.putRow(
@@ -118,7 +118,8 @@ extension Shard {
             message: MessageID(bucket: command.bucket, acceptedAt: row.acceptedAt, digest: command.messageDigest),
             task: command.task, isLive: row.flags.contains(.live), fallback: row.fallback,
             fallbackReason: row.fallbackReason, timeToLive: row.timeToLive, isRepeat: true,
-            endedAs: row.flags.contains(.endedAtOnce) ? row.state : nil)
+            endedAs: row.flags.contains(.endedAtOnce) ? row.state : nil,
+            vendor: row.fallback == .none ? nil : row.vendor)
     }
 
     // MARK: Looking a row up

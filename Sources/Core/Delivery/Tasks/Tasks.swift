@@ -141,7 +141,10 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     /// The number of failed messages by reason.
     package var failures: [String: Int] = [:]
     package var live = Channel()
+    /// All vendors together.
     package var vendor = Channel()
+    /// The same by vendor; empty where only the sum is counted.
+    package private(set) var byVendor: [VendorChannel: Channel] = [:]
     /// Both channels together, each message once.
     package var all = Channel()
     /// The number of custom actions by the client's action number.
@@ -155,6 +158,18 @@ package struct TaskTotals: Sendable, Equatable, Codable {
 
     package var ended: Int { finals.reduce(0, +) }
     package var pending: Int { accepted - ended }
+
+    /// Adds figures of a vendor; figures without a channel are Apple's.
+    mutating func add(_ figures: Channel, of channel: VendorChannel?) {
+        guard figures != Channel() else { return }
+        vendor.add(figures)
+        byVendor[channel ?? .apns, default: Channel()].add(figures)
+    }
+
+    /// Names the vendor of a single message's figures.
+    mutating func name(_ channel: VendorChannel?) {
+        if vendor != Channel() { byVendor = [channel ?? .apns: vendor] }
+    }
 
     mutating func takeOut(wasSent: Bool, wasAlerted: Bool) {
         live.sent += wasSent ? 1 : 0
@@ -186,6 +201,7 @@ package struct TaskTotals: Sendable, Equatable, Codable {
         failures.merge(other.failures, uniquingKeysWith: +)
         live.add(other.live)
         vendor.add(other.vendor)
+        for (channel, figures) in other.byVendor { byVendor[channel, default: Channel()].add(figures) }
         all.add(other.all)
         actions.merge(other.actions, uniquingKeysWith: +)
     }

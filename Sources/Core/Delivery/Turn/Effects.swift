@@ -138,7 +138,7 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     package var isRepeat: Bool
     /// The state of a message that ended in the batch that accepted it and was not sent.
     package var endedAs: FinalState?
-    /// The channel of the fallback; `nil` without one, and in a repeated answer of a task to several devices.
+    /// The channel of the fallback; `nil` without one.
     package var vendor: VendorChannel?
 
     package init(

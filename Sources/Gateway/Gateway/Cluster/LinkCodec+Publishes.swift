@@ -234,7 +234,9 @@ extension LinkCodec {
             (command.revokes, command.revokedDigest) = (TaskID(high: high, low: low), digest)
         }
         if flags.contains(.hasVendorStrategies) {
-            guard let word = cursor.next(UInt64.self), let strategies = VendorStrategies(word: word) else { return false }
+            guard let word = cursor.next(UInt64.self), let strategies = VendorStrategies(word: word) else {
+                return false
+            }
             command.vendorStrategies = strategies
         }
         let contentCount = Int(entry[Entry.contentCount])

@@ -102,6 +102,13 @@ extension World {
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
                     command.vendorCarriesAll = record.hasVendor && record.carriesAll
+                    if record.hasVendor {
+                        for channel in plan.channels {
+                            var further = content
+                            further.channel = channel
+                            command.contents.add(further)
+                        }
+                    }
                     command.taskCreatedAt =
                         record.task?.createdAt ?? record.dealt?.launched?.broadcast?.launchedAt ?? 0
                     command.firstAckWins = record.task?.firstAckWins ?? false

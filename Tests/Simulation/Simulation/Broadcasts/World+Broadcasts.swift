@@ -44,6 +44,12 @@ extension World {
         var content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: hasVendor ? shape : nil, lengths: lengths,
             arena: payload + (collapse == 0 ? [] : [96 + collapse]) + (hasVendor ? body : []))
+        for platform in VendorPlatform.allCases where hasVendor && platform != .apple {
+            guard let channel = plan.channels.first(where: { $0.platform == platform }) else { continue }
+            var further = shape
+            further.channel = channel
+            content.add(further, body: body, collapseID: [])
+        }
         content.vendorCarriesAll = hasVendor && index % 3 != 2
         let id = TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, UInt64(index)))
         var record = TaskRecord(

@@ -111,7 +111,14 @@ extension Oracle {
         // The messages here are alerts, so tokens of other kinds must make no difference.
         let tokens = tokens.filter { $0.kind == .alert }
         guard !tokens.isEmpty else { return }
-        identity.tokens = tokens.map(\.token).filter { !$0.isEmpty }
+        for token in tokens {
+            identity.tokens.removeAll { channel(ofToken: $0) == token.channel }
+            if !token.token.isEmpty { identity.tokens.append(token.token) }
+        }
+    }
+
+    func channel(ofToken text: String) -> VendorChannel {
+        VendorChannel.allCases.first { $0 != .apns && text.hasPrefix(SimulatedDevice.prefix(of: $0)) } ?? .apns
     }
 
     func willUpdate(_ link: Link, _ update: DeviceUpdate, _ loop: Loop) {

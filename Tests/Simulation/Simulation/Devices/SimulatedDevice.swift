@@ -42,7 +42,15 @@ final class SimulatedDevice {
             configuration: configuration, state: state, cryptography: SystemCryptography(), seed: world.chance.next())
     }
 
-    private var token: VendorToken { VendorToken(token: "token-\(index)-\(tokenNumber)") }
+    private var token: VendorToken {
+        let channel = world.plan.channels[(index + tokenNumber) % world.plan.channels.count]
+        return VendorToken(
+            channel: channel, kind: .alert, token: "\(Self.prefix(of: channel))token-\(index)-\(tokenNumber)")
+    }
+
+    /// The beginning of a channel's tokens.
+    static func prefix(of channel: VendorChannel) -> String { channel == .apns ? "" : "\(channel.name)-" }
+
     /// A token of another kind; activities start and end, and calls have a token, too.
     private var otherToken: VendorToken {
         let text = tokenNumber % 7 == 0 ? "" : "other-\(index)-\(tokenNumber)"
@@ -183,7 +191,8 @@ final class SimulatedDevice {
         tokenNumber += 1
         if tokenNumber % 3 == 0 { perform(.token(otherToken)) }
         if world.chance.perMille(150) {
-            perform(.token(VendorToken(token: "")))
+            let channel = world.plan.channels[tokenNumber % world.plan.channels.count]
+            perform(.token(VendorToken(channel: channel, kind: .alert, token: "")))
         } else {
             perform(.token(token))
         }

@@ -103,11 +103,16 @@ extension Oracle {
         record.leaseTokens[job.leaseID.1] = job.token
         let app = world.plan.apps[record.identity.app]
         if loop.unknownApps.contains(app.key) { fail(.lease, "\(name) was leased before its app was known") }
-        if job.topic != app.apnsTopic { fail(.content, "\(name) was leased with topic \(job.topic)") }
+        if job.topic != (job.channel == .apns ? app.apnsTopic : "") {
+            fail(.content, "\(name) was leased with topic \(job.topic)")
+        }
         if job.cid != record.identity.cid { fail(.content, "\(name) was leased for another device") }
         let identity = record.identity
         if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
             fail(.lease, "\(name) was leased with a token its device does not have: \(job.token)")
+        }
+        if channel(ofToken: job.token) != job.channel {
+            fail(.lease, "\(name) was leased in channel \(job.channel.name) with token \(job.token)")
         }
         if job.attempt > world.plan.apps[identity.app].maxAttempts {
             fail(.bounds, "\(name) had \(job.attempt) attempts")

@@ -31,22 +31,25 @@ extension World {
 
     func lease(_ sender: SimulatedSender, limit most: Int? = nil) {
         for loop in loops {
-            guard loop.shard.hasDueJobs else { continue }
-            eventCount += 1
-            sender.leaseCount += 1
-            let limit = most ?? (isHealing ? 100 : chance.one(of: [1, 2, 5, 50]))
-            let isChoosy = chance.perMille(100) || plan.lacksSender && !isHealing
-            loop.shard.lease(
-                LeaseCommand(
-                    origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
-                    channel: .apns, apps: isChoosy ? [plan.apps[0].key] : nil, limit: limit,
-                    leaseMilliseconds: sender.leaseMilliseconds,
-                    leaseID: (
-                        UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount
-                    )),
-                now: gatewayNow)
-            loop.perform()
+            for channel in plan.channels where loop.shard.hasDueJobs { lease(sender, channel, of: loop, limit: most) }
         }
+    }
+
+    private func lease(_ sender: SimulatedSender, _ channel: VendorChannel, of loop: Loop, limit most: Int?) {
+        eventCount += 1
+        sender.leaseCount += 1
+        let limit = most ?? (isHealing ? 100 : chance.one(of: [1, 2, 5, 50]))
+        let isChoosy = chance.perMille(100) || plan.lacksSender && !isHealing
+        loop.shard.lease(
+            LeaseCommand(
+                origin: Origin(route: 2 | UInt64(sender.index) << 8, request: UInt64(sender.leaseMilliseconds)),
+                channel: channel, apps: isChoosy ? [plan.apps[0].key] : nil, limit: limit,
+                leaseMilliseconds: sender.leaseMilliseconds,
+                leaseID: (
+                    UInt64(sender.index) + 1, UInt64(life) << 40 | UInt64(sender.index) << 32 | sender.leaseCount
+                )),
+            now: gatewayNow)
+        loop.perform()
     }
 
     func leased(_ origin: Origin, _ jobs: [Job], _ loop: Loop) {

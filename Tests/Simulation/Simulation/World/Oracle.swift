@@ -126,8 +126,10 @@ final class Oracle: StoreWitness {
             }
             let numbers = loop.shard.statistics
             let gauges = [
-                ("messages", numbers.messagesInMemory), ("jobs", numbers.jobsInMemory), ("due", numbers[.apns].dueJobs),
-                ("held", numbers[.apns].heldJobs), ("leased", numbers[.apns].leasedJobs),
+                ("messages", numbers.messagesInMemory), ("jobs", numbers.jobsInMemory),
+                ("due", VendorChannel.allCases.reduce(0) { $0 + numbers[$1].dueJobs }),
+                ("held", VendorChannel.allCases.reduce(0) { $0 + numbers[$1].heldJobs }),
+                ("leased", VendorChannel.allCases.reduce(0) { $0 + numbers[$1].leasedJobs }),
                 ("waiting", numbers.waitingCommands),
                 ("effects", numbers.pendingEffects), ("pending", Int(numbers.pending)),
             ]

@@ -35,6 +35,9 @@ struct Plan {
     var collapses = true
     var vendorTrouble = 100
     var senderCount = 2
+    /// The channels of the devices' tokens; seeds from `severalVendorsSeed` on have several.
+    var channels: [VendorChannel] = [.apns]
+    static let severalVendorsSeed: UInt64 = 900_000_000
     /// The longest pause between two leases of a sender service, in milliseconds.
     var senderGap: Int64 = 3_000
 

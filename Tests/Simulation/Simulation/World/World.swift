@@ -97,6 +97,7 @@ package final class World {
         firstAcks = FirstAckModel(seed: seed)
         chance = Chance(seed: seed)
         plan = Plan(&chance)
+        if seed >= Plan.severalVendorsSeed { plan.channels = [.apns, .fcm, .hms, .harmony] }
         names = NamesModel(seed: seed)
         adjust(&plan.limits)
         if self.hasFeeds { feeds.configure(&plan.apps) }

@@ -173,7 +173,9 @@ import Wire
             #expect(read.appleToken(for: any, appHasTopic: true)?.token == "cc")
             read.tokens.removeAll()
             for kind in TokenKind.allCases {
-                #expect(read.appleToken(for: TokenNeed(platform: .apple, kind: kind, activity: 0), appHasTopic: true) == nil)
+                #expect(
+                    read.appleToken(for: TokenNeed(platform: .apple, kind: kind, activity: 0), appHasTopic: true) == nil
+                )
             }
             // The row still has the token when written again, and its bound includes it.
             for number in 0..<20 {

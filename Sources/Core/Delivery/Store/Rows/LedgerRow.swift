@@ -36,6 +36,8 @@ package struct LedgerRow: Equatable {
     var table: StoreKey.Table
     var item: UInt64
     package var reason = ""
+    /// The channel of the message's fallback or alert; `nil` without vendor content.
+    var vendor: VendorChannel?
 
     var byteCount: Int { Self.fixedByteCount + RowWriter.byteCount(text: reason) }
 
@@ -47,7 +49,7 @@ package struct LedgerRow: Equatable {
         writer.put(fallback.rawValue)
         writer.put(fallbackReason.rawValue)
         writer.put(table.rawValue)
-        writer.put(UInt16(0))
+        writer.put(UInt16(VendorChannel.nibble(of: vendor)))
         writer.put(app.word)
         writer.put(cid.high)
         writer.put(cid.low)
@@ -66,7 +68,7 @@ package struct LedgerRow: Equatable {
             let flags = reader.next(UInt8.self),
             let fallback = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
             let fallbackReason = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
-            let table = StoreKey.Table(rawValue: reader.next() ?? 0), reader.next(UInt16.self) != nil,
+            let table = StoreKey.Table(rawValue: reader.next() ?? 0), let vendor = reader.next(UInt16.self),
             let app = reader.next(UInt64.self), let cid = reader.nextIdentifier(DeviceID.self),
             let acceptedAt = reader.next(Int64.self), let endedAt = reader.next(Int64.self),
             let timeToLive = reader.next(Int64.self), let item = reader.next(UInt64.self),
@@ -76,14 +78,16 @@ package struct LedgerRow: Equatable {
         self.init(
             cid: cid, app: AppKey(app), flags: Flags(rawValue: flags), state: FinalState(rawValue: state),
             fallback: fallback, fallbackReason: fallbackReason, acceptedAt: acceptedAt, endedAt: endedAt,
-            timeToLive: timeToLive, table: table, item: item, reason: reason)
+            timeToLive: timeToLive, table: table, item: item, reason: reason,
+            vendor: VendorChannel.channel(ofNibble: UInt8(truncatingIfNeeded: vendor)))
     }
 
     init(
         cid: DeviceID, app: AppKey, flags: Flags, state: FinalState?, fallback: PublishOutcome.Fallback,
         fallbackReason: PublishOutcome.FallbackReason, acceptedAt: GatewayTime, endedAt: GatewayTime = 0,
-        timeToLive: Int64, table: StoreKey.Table, item: UInt64, reason: String = ""
+        timeToLive: Int64, table: StoreKey.Table, item: UInt64, reason: String = "", vendor: VendorChannel? = nil
     ) {
+        self.vendor = vendor
         (self.cid, self.app, self.flags, self.state) = (cid, app, flags, state)
         (self.fallback, self.fallbackReason) = (fallback, fallbackReason)
         (self.acceptedAt, self.endedAt, self.timeToLive) = (acceptedAt, endedAt, timeToLive)

@@ -112,7 +112,8 @@ package struct PushRow {
         let outcome = PublishOutcome(
             code: .accepted, cid: cid, message: MessageID(high: high, low: low), task: task,
             isLive: form.contains(.live), fallback: fallback, fallbackReason: reason, timeToLive: timeToLive,
-            isRepeat: true, endedAs: FinalState(rawValue: ended & 15), vendor: VendorChannel.channel(ofNibble: ended >> 4))
+            isRepeat: true, endedAs: FinalState(rawValue: ended & 15),
+            vendor: VendorChannel.channel(ofNibble: ended >> 4))
         self.init(
             outcome, digest: digest, app: AppKey(app),
             table: form.contains(.vendorMessage) ? .vendorMessage : .message, item: item)

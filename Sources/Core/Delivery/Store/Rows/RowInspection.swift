@@ -118,7 +118,7 @@ package enum RowInspection {
             badgeRound: row.badgeRound,
             pushModeOff: row.flags.contains(.pushModeOff), isBlacklisted: row.flags.contains(.blacklisted),
             alias: profile.names.alias(ofType: 0)?.name, tags: profile.names.tags,
-            tokens: profile.tokens.filter { $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined }.map(
+            tokens: profile.tokens.filter { $0.kind == .alert && !$0.isQuarantined }.map(
                 \.token),
             quarantined: profile.tokens.filter(\.isQuarantined).map(\.token))
     }

@@ -111,7 +111,8 @@ def findings(passage, used):
         is_free = is_heading or re.search(r"\?\W*$", sentence) or passage.kind == PAGE and not sentence[0].isupper()
         if CLAUSE.match(sentence) and not is_free:
             yield start, "clause", " ".join(sentence.split()[:6])
-        count = len(re.findall(r"\S*\w\S*", sentence))
+        # A list of names in backticks reads like one word.
+        count = len(re.findall(r"\S*\w\S*", re.sub(r"_+(?:, _+)+", "_", sentence)))
         # Scripts and tables of options are messages, too.
         if count > LONG and passage.kind != MESSAGE:
             yield start, "endless" if count > LONGEST else "long", f"{count} words: {' '.join(sentence.split()[:6])}"

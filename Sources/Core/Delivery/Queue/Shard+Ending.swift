@@ -73,7 +73,8 @@ extension Shard {
         let wasAlerted = state == .handedOff || state == .opened || row.map { $0.alertedAt > 0 } ?? false
         let isAlertCounted = row?.isAlertCounted ?? false
         noteEnded(
-            facts, state, reason: reason, vendor: row?.channel ?? facts.channels.first, wasSent: wasSent, wasAlerted: wasAlerted, isNew: !isStored,
+            facts, state, reason: reason, vendor: row?.channel ?? facts.channels.first, wasSent: wasSent,
+            wasAlerted: wasAlerted, isNew: !isStored,
             alarm: ledgerAlarm(facts, isAlertCounted: isAlertCounted))
         // A send or an alert that was counted when it happened is not counted again.
         let isSendCounted = facts.flags.contains(.sendCounted)

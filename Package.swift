@@ -33,7 +33,7 @@ let package = Package(
         .library(name: "LongwireClient", targets: ["LongwireClient"]),
         .executable(name: "longwired", targets: ["longwired"]),
         .executable(name: "longwire", targets: ["longwire"]),
-        .executable(name: "longwire-apns", targets: ["longwire-apns"]),
+        .executable(name: "longwire-sender", targets: ["longwire-sender"]),
     ],
     targets: [
         // System libraries and the two C targets.
@@ -153,7 +153,7 @@ let package = Package(
             ], path: "Sources/Tools/CommandLineTool",
             swiftSettings: common),
         .executableTarget(
-            name: "longwire-apns", dependencies: ["APNsSender"], path: "Sources/Programs/longwire-apns",
+            name: "longwire-sender", dependencies: ["APNsSender"], path: "Sources/Programs/longwire-sender",
             swiftSettings: common),
         .executableTarget(
             name: "longwired", dependencies: ["Gateway"], path: "Sources/Programs/longwired", swiftSettings: common),

@@ -34,7 +34,7 @@ package final class HTTPCaller: Sendable {
             throw Self.cancelled
         }
         var call = HTTPCall(
-            url, headers: headers, body: body, userAgent: "longwire-apns", timeoutMilliseconds: timeoutMilliseconds)
+            url, headers: headers, body: body, userAgent: "longwire-sender", timeoutMilliseconds: timeoutMilliseconds)
         call.trust = trust
         guard let transfer = HTTPTransfer(call, in: transfers) else { throw Self.noMemory }
         defer { transfer.leave() }

@@ -5,7 +5,7 @@ internal import JSON
 internal import Platform
 internal import TextForms
 
-/// The commands `longwire-apns channel` and `longwire-apns broadcast`: one request, sent as the sender does.
+/// The commands `longwire-sender channel` and `longwire-sender broadcast`: one request, sent as the sender does.
 struct ChannelCommand {
     let configuration: SenderConfiguration
     let wish: ChannelOrder

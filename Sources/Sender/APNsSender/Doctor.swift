@@ -7,7 +7,7 @@ internal import JSON
 internal import Platform
 internal import TextForms
 
-/// The command `longwire-apns doctor`: tests the gateway, the credentials and Apple, and reports problems.
+/// The command `longwire-sender doctor`: tests the gateway, the credentials and Apple, and reports problems.
 struct Doctor {
     /// A well-formed token that no device has; Apple checks it last, so any other refusal concerns the sender.
     private static let strangerToken = String(repeating: "0", count: 64)

@@ -6,7 +6,7 @@ internal import FakeAPNs
 internal import Glibc
 internal import Platform
 
-/// The command `longwire-apns fake`: both of Apple's environments and a web page with the phones, in one process.
+/// The command `longwire-sender fake`: both of Apple's environments and a web page with the phones, in one process.
 final class FakeProgram {
     let loop: EventLoop
     private(set) var addresses: [(name: String, address: String)] = []

@@ -92,7 +92,7 @@ struct SenderArguments: Equatable {
         case "broadcast": return (.broadcast, 1, [service[0]] + channels.filter { $0.name != "storage" })
         case "channel":
             guard words.count > 1, let verb = ChannelVerb(rawValue: words[1]) else {
-                throw .usage("channel is followed by create, list, show or delete\nTry: longwire-apns --help")
+                throw .usage("channel is followed by create, list, show or delete\nTry: longwire-sender --help")
             }
             let own = verb == .create ? "storage" : verb == .list ? "" : "channel"
             return (.channel(verb), 2, of(channels, "topic", "environment", "app", own))
@@ -105,7 +105,7 @@ struct SenderArguments: Equatable {
     /// - Throws: a usage failure that names the word.
     init(_ arguments: [String]) throws(CommandFailure) {
         let (command, wordCount, options) = try Self.command(arguments.prefix { !$0.hasPrefix("-") })
-        let words = try ParsedArguments(arguments.dropFirst(wordCount), of: "longwire-apns", options)
+        let words = try ParsedArguments(arguments.dropFirst(wordCount), of: "longwire-sender", options)
         guard !words.wantsHelp, !words.has("version") else {
             action = words.wantsHelp ? .help : .version
             return
@@ -162,13 +162,13 @@ struct SenderArguments: Equatable {
     }
 
     static let helpText = """
-        longwire-apns: sends Longwire's handoff jobs to Apple's push service.
+        longwire-sender: sends Longwire's handoff jobs to Apple's push service.
 
-        Usage: longwire-apns --config FILE [--check]
-               longwire-apns doctor --config FILE --topic BUNDLE-ID [--environment ENV] [--token HEX]
-               longwire-apns channel create|list|show|delete --config FILE --topic BUNDLE-ID [options]
-               longwire-apns broadcast --config FILE --topic BUNDLE-ID --channel ID --body JSON [options]
-               longwire-apns fake [options]
+        Usage: longwire-sender --config FILE [--check]
+               longwire-sender doctor --config FILE --topic BUNDLE-ID [--environment ENV] [--token HEX]
+               longwire-sender channel create|list|show|delete --config FILE --topic BUNDLE-ID [options]
+               longwire-sender broadcast --config FILE --topic BUNDLE-ID --channel ID --body JSON [options]
+               longwire-sender fake [options]
 
         \(lines(service))
 

@@ -5,7 +5,7 @@ internal import Glibc
 internal import HTTPClient
 internal import Webhooks
 
-/// The configuration of `longwire-apns`, read from one JSON5 file.
+/// The configuration of `longwire-sender`, read from one JSON5 file.
 struct SenderConfiguration {
     struct Key {
         var file: String

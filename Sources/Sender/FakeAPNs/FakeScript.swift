@@ -71,7 +71,7 @@ package struct FakeScript: Sendable, Equatable {
     package static var conventional: FakeScript {
         var script = FakeScript()
         script.rules = [
-            // The token of `longwire-apns doctor` without `--token`.
+            // The token of `longwire-sender doctor` without `--token`.
             Rule(prefix: String(repeating: "0", count: 32), status: 400, reason: "BadDeviceToken"),
             Rule(prefix: "dead", status: 410, reason: "Unregistered"),
             Rule(prefix: "bad0", status: 400, reason: "BadDeviceToken"),

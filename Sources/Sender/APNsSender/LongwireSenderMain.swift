@@ -5,8 +5,8 @@ internal import Glibc
 internal import Platform
 internal import TextForms
 
-/// The program `longwire-apns`.
-public enum LongwireAPNsMain {
+/// The program `longwire-sender`.
+public enum LongwireSenderMain {
     /// Runs until a signal ends it.
     ///
     /// - Parameter arguments: the command line without the program's name.
@@ -29,7 +29,7 @@ public enum LongwireAPNsMain {
         do {
             switch parsed.action {
             case .help: return tell(SenderArguments.helpText)
-            case .version: return tell("longwire-apns \(versionText)")
+            case .version: return tell("longwire-sender \(versionText)")
             case .check: return try check(parsed)
             case .doctor: return try doctor(parsed)
             case .fake: return try fake(parsed, terminal, &signals)
@@ -87,7 +87,7 @@ public enum LongwireAPNsMain {
         let program = try SenderProgram(configuration, log: log)
         try program.start()
         log.write("started", "version \(versionText)")
-        greet("longwire-apns \(versionText) sends for \(configuration.link.url).", program.addresses)
+        greet("longwire-sender \(versionText) sends for \(configuration.link.url).", program.addresses)
         let manager = ServiceManager()
         let status = "Sending for \(configuration.link.url)"
         manager.tellReady(status)
@@ -158,7 +158,7 @@ public enum LongwireAPNsMain {
 
     private static func fail(_ text: String, _ code: Int32) -> Int32 {
         // Errors may contain text from gateways, Apple and proxies, so control characters are escaped.
-        let line = (text.hasPrefix("longwire-apns") ? "" : "longwire-apns: ") + TerminalText.unpainted(text) + "\n"
+        let line = (text.hasPrefix("longwire-sender") ? "" : "longwire-sender: ") + TerminalText.unpainted(text) + "\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code
     }

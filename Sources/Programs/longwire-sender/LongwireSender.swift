@@ -1,0 +1,6 @@
+internal import APNsSender
+internal import Glibc
+
+@main struct LongwireSender {
+    static func main() { exit(LongwireSenderMain.run(Array(CommandLine.arguments.dropFirst()))) }
+}

@@ -17,6 +17,19 @@ package struct HTTPTrust: Sendable, Equatable {
 
 package struct HTTPCall: Sendable {
     package enum Method: Sendable { case get, post, patch, delete }
+    package enum Version: Sendable {
+        /// curl's default.
+        case any
+        case http1
+        /// HTTP/2 if the server offers it with TLS; requests wait for a shared connection.
+        case http2
+    }
+    package enum Addresses: Sendable {
+        case any
+        /// No private, link-local, multicast, reserved or loopback address.
+        case global
+        case globalOrLoopback
+    }
 
     package var method = Method.post
     /// The URL; `http://` is limited to this machine by `isLoopbackOnly`.
@@ -30,6 +43,14 @@ package struct HTTPCall: Sendable {
     package var trust = HTTPTrust()
     /// Whether plain HTTP is allowed only to loopback addresses.
     package var isLoopbackOnly = true
+    package var version = Version.any
+    package var proxy: HTTPProxy?
+    /// The addresses that a connection may have; not checked through a proxy, whose own address would be seen.
+    package var addresses = Addresses.any
+    /// The time after which the system ends a connection whose peer acknowledges no data, or 0.
+    ///
+    /// Many requests share an HTTP/2 connection. Without it, requests would follow each other onto a dead one.
+    package var unacknowledgedMilliseconds = 0
     /// The maximum size of the answer's body in bytes; a larger body ends the request.
     package var answerByteLimit = 64 << 20
 
@@ -44,23 +65,41 @@ package struct HTTPCall: Sendable {
     fileprivate var isSecure: Bool { url.lowercased().hasPrefix("https://") }
 }
 
+/// An HTTP proxy that takes CONNECT.
+package struct HTTPProxy: Sendable, Equatable {
+    /// `http://HOST:PORT`.
+    package var url: String
+    /// `USER:PASSWORD`, or `nil`.
+    package var credentials: String?
+
+    package init(url: String, credentials: String? = nil) { (self.url, self.credentials) = (url, credentials) }
+}
+
 package struct HTTPReply: Sendable, Equatable {
     package var status: Int
     package var body: [UInt8]
     /// The delay of the field Retry-After in milliseconds, or `nil` without one.
     package var retryAfterMilliseconds: Int64?
+    /// The field Location, or empty.
+    package var location = ""
 }
 
 /// The failure of a request without a complete answer; the text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
         case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled
+        /// The host has only addresses that `HTTPCall.Addresses` forbids.
+        case forbiddenAddress
         /// The connection ended before the answer was complete.
         case cut
         case other
     }
     package var kind: Kind
     package var description: String
+    /// The cause without the address, which may be confidential.
+    package var cause = ""
+    /// Whether the server may have received the request.
+    package var mayHaveArrived = true
 }
 
 /// A request in progress, confined to the thread of its `HTTPTransfers`.
@@ -79,6 +118,8 @@ package final class HTTPTransfer {
     private var isTooLarge = false
     private var isUnderWay = false
     fileprivate var wasRefusedAddress = false
+    fileprivate var isForLoopbackOnly: Bool { !call.isSecure && call.isLoopbackOnly }
+    fileprivate var unacknowledgedMilliseconds: Int { call.unacknowledgedMilliseconds }
 
     /// Starts the request; fails when curl has no memory or rejects an option.
     package init?(_ call: HTTPCall, in transfers: HTTPTransfers) {
@@ -113,6 +154,17 @@ package final class HTTPTransfer {
         if longwire_curl_get_socket(handle, &socket) == CURLE_OK, socket >= 0 { shutdown(socket, CInt(SHUT_WR)) }
     }
 
+    /// Whether a connection to an address of this scope is allowed.
+    fileprivate func permits(_ scope: AddressScope?) -> Bool {
+        if isForLoopbackOnly { return scope == .loopback }
+        switch call.addresses {
+        case .any: return true
+        case _ where call.proxy != nil: return true
+        case .global: return scope == .global
+        case .globalOrLoopback: return scope == .global || scope == .loopback
+        }
+    }
+
     private func setHeaders() -> Bool {
         // An empty Expect field. Otherwise curl waits up to a second for "100 Continue" before a larger body.
         for (name, value) in call.headers + [(name: "Expect", value: "")] {
@@ -137,8 +189,20 @@ package final class HTTPTransfer {
         set(CURLOPT_URL, call.url)
         set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
         set(CURLOPT_FOLLOWLOCATION, 0)
-        // No proxy, even if the environment sets one: it would see the request and bypass the loopback check.
-        set(CURLOPT_PROXY, "")
+        // Without a proxy of the call there is none, even if the environment sets one: it would see the request and bypass the
+        // loopback check.
+        set(CURLOPT_PROXY, call.proxy?.url ?? "")
+        if let proxy = call.proxy {
+            set(CURLOPT_HTTPPROXYTUNNEL, 1)
+            if let credentials = proxy.credentials { set(CURLOPT_PROXYUSERPWD, credentials) }
+        }
+        switch call.version {
+        case .any: break
+        case .http1: set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
+        case .http2:
+            set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS))
+            set(CURLOPT_PIPEWAIT, 1)
+        }
         set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         set(CURLOPT_USERAGENT, call.userAgent)
         set(CURLOPT_TCP_NODELAY, 1)
@@ -170,11 +234,11 @@ package final class HTTPTransfer {
                     let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
                     return transfer.receive(UnsafeRawBufferPointer(start: bytes, count: size * count))
                 }, context))
-        if !call.isSecure, call.isLoopbackOnly {
+        if isForLoopbackOnly || call.addresses != .any || call.unacknowledgedMilliseconds > 0 {
             // The socket's address is checked, because a name such as "localhost" may resolve to another address when curl
             // connects.
             codes.append(longwire_curl_set_pointer(handle, CURLOPT_OPENSOCKETDATA, context))
-            codes.append(longwire_curl_set_socket_opener(handle, openLoopbackSocket))
+            codes.append(longwire_curl_set_socket_opener(handle, openCheckedSocket))
         }
         return codes.allSatisfy { $0 == CURLE_OK }
     }
@@ -192,14 +256,20 @@ package final class HTTPTransfer {
         var status = 0
         if code == CURLE_OK, longwire_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK {
             return .success(
-                HTTPReply(status: status, body: answer, retryAfterMilliseconds: retryAfterMilliseconds))
+                HTTPReply(
+                    status: status, body: answer, retryAfterMilliseconds: retryAfterMilliseconds,
+                    location: header("Location")))
         }
         let name = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
         // A TLS error code does not identify the certificate or the cause, but the detail does.
         let detail = call.isSecure ? String(cString: detail) : ""
         let text = detail.isEmpty ? name : "\(name) (\(detail))"
         if isTooLarge { return failure(.tooLarge, "the answer is too large") }
-        if wasRefusedAddress { return failure(.notLoopback, "plain http is for this machine only") }
+        if wasRefusedAddress {
+            return isForLoopbackOnly
+                ? failure(.notLoopback, "plain http is for this machine only")
+                : failure(.forbiddenAddress, "the host has a private or reserved address")
+        }
         switch code {
         case CURLE_COULDNT_RESOLVE_HOST: return failure(.resolve, text)
         case CURLE_COULDNT_CONNECT: return failure(.connect, text)
@@ -213,7 +283,20 @@ package final class HTTPTransfer {
     }
 
     private func failure(_ kind: HTTPCallFailure.Kind, _ text: String) -> Result<HTTPReply, HTTPCallFailure> {
-        .failure(HTTPCallFailure(kind: kind, description: "\(call.url): \(text)"))
+        // curl sets this time just before it sends the request.
+        var sentAt: curl_off_t = 0
+        let isKnown = longwire_curl_get_size(handle, CURLINFO_PRETRANSFER_TIME_T, &sentAt) == CURLE_OK
+        return .failure(
+            HTTPCallFailure(
+                kind: kind, description: "\(call.url): \(text)", cause: text, mayHaveArrived: !isKnown || sentAt > 0))
+    }
+
+    private func header(_ name: String) -> String {
+        var field: UnsafeMutablePointer<curl_header>?
+        guard curl_easy_header(handle, name, 0, CUnsignedInt(CURLH_HEADER), -1, &field) == CURLHE_OK,
+            let value = field?.pointee.value
+        else { return "" }
+        return String(cString: value)
     }
 
     private var retryAfterMilliseconds: Int64? {
@@ -225,28 +308,23 @@ package final class HTTPTransfer {
     }
 }
 
-/// Opens curl's socket for loopback addresses only.
-private func openLoopbackSocket(
+/// Opens curl's socket if the call permits its address.
+private func openCheckedSocket(
     context: UnsafeMutableRawPointer?, purpose: curlsocktype, address: UnsafeMutablePointer<curl_sockaddr>?
 ) -> curl_socket_t {
     guard let context, let address else { return CURL_SOCKET_BAD }
     let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
     // The declaration has only a `sockaddr`, but curl reserves space for any address after it.
     let bytes = UnsafeRawPointer(address) + MemoryLayout<curl_sockaddr>.offset(of: \.addr)!
-    let isLoopback: Bool
-    switch address.pointee.family {
-    case AF_INET:
-        let four = bytes.loadUnaligned(as: sockaddr_in.self)
-        isLoopback = UInt32(bigEndian: four.sin_addr.s_addr) >> 24 == 127
-    case AF_INET6:
-        let six = bytes.loadUnaligned(as: sockaddr_in6.self)
-        isLoopback = withUnsafeBytes(of: six.sin6_addr) { $0.dropLast().allSatisfy { $0 == 0 } && $0[15] == 1 }
-    default: isLoopback = false
-    }
-    guard isLoopback else {
+    guard transfer.permits(AddressScope.scope(family: address.pointee.family, bytes)) else {
         transfer.wasRefusedAddress = true
         return CURL_SOCKET_BAD
     }
     let kind = address.pointee.socktype | CInt(SOCK_CLOEXEC.rawValue)
-    return socket(address.pointee.family, kind, address.pointee.protocol)
+    let opened = socket(address.pointee.family, kind, address.pointee.protocol)
+    var limit = CUnsignedInt(clamping: transfer.unacknowledgedMilliseconds)
+    if opened >= 0, limit > 0 {
+        setsockopt(opened, CInt(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, socklen_t(MemoryLayout<CUnsignedInt>.size))
+    }
+    return opened
 }

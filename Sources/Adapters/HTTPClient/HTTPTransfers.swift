@@ -7,26 +7,41 @@ package final class HTTPTransfers: @unchecked Sendable {
     // Safe: one thread at a time uses it, apart from `curl_multi_wakeup`, which curl allows from any thread.
 
     private let raw: UnsafeMutableRawPointer
-    private var underWay: [HTTPTransfer] = []
+    private var underWay: [UnsafeMutableRawPointer: HTTPTransfer] = [:]
     private static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
+    /// The bounds of the connection pool; 0 stands for curl's default.
+    package struct Bounds: Sendable {
+        package var connections = 0
+        package var connectionsPerHost = 0
+        /// The maximum number of concurrent requests on an HTTP/2 connection.
+        package var streams = 0
+        package init() {}
+    }
+
     /// Fails when curl cannot be initialized or has no memory.
-    package init?() {
+    package init?(_ bounds: Bounds = Bounds()) {
         guard Self.isReady, let raw = curl_multi_init() else { return nil }
         self.raw = raw
+        let options: [(CURLMoption, Int)] = [
+            (CURLMOPT_MAXCONNECTS, bounds.connections), (CURLMOPT_MAX_HOST_CONNECTIONS, bounds.connectionsPerHost),
+            (CURLMOPT_MAX_CONCURRENT_STREAMS, bounds.streams),
+        ]
+        for (option, value) in options where value > 0 { longwire_curl_multi_set_long(raw, option, value) }
+        longwire_curl_multi_set_long(raw, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
     }
 
     deinit { curl_multi_cleanup(raw) }
 
     func add(_ transfer: HTTPTransfer) -> Bool {
         guard curl_multi_add_handle(raw, transfer.handle) == CURLM_OK else { return false }
-        underWay.append(transfer)
+        underWay[transfer.handle] = transfer
         return true
     }
 
     func remove(_ transfer: HTTPTransfer) {
         curl_multi_remove_handle(raw, transfer.handle)
-        underWay.removeAll { $0 === transfer }
+        underWay[transfer.handle] = nil
     }
 
     /// Continues all requests until the network would block.
@@ -40,7 +55,7 @@ package final class HTTPTransfers: @unchecked Sendable {
         var left: CInt = 0
         while let message = curl_multi_info_read(raw, &left) {
             guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
-                let transfer = underWay.first(where: { $0.handle == handle })
+                let transfer = underWay[handle]
             else { continue }
             let result = transfer.result(message.pointee.data.result)
             transfer.leave()

@@ -93,7 +93,7 @@ enum ConnectionHint {
             return
                 "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "
                 + "and --key FILE."
-        case .other, .tooLarge, .notLoopback, .cancelled: return nil
+        case .other, .tooLarge, .notLoopback, .forbiddenAddress, .cancelled: return nil
         }
     }
 }

@@ -43,7 +43,7 @@ extension HookFailure {
         case .timeout: self = .timeout
         case .tooLarge: self = .tooLarge
         case .notLoopback: self = .notLoopback
-        case .cancelled, .cut, .other: self = .other
+        case .cancelled, .cut, .forbiddenAddress, .other: self = .other
         }
     }
 }

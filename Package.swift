@@ -124,7 +124,7 @@ let package = Package(
             name: "APNsSender",
             dependencies: [
                 "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "JSON", "Cryptography",
-                "Platform", "Structures", "TextForms", "Webhooks",
+                "Platform", "Structures", "TextForms", "Vendors", "Webhooks",
             ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
             name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"],

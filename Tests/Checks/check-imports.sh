@@ -42,7 +42,7 @@ LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
 CommandLineTool/Store: Delivery MessageStore Platform Redis
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
-longwire-apns: APNsSender Glibc
+longwire-sender: APNsSender Glibc
 longwired: Gateway Glibc
 longwire: CommandLineTool Glibc LoadGenerator TextForms
 '

@@ -11,7 +11,7 @@ package final class HTTPCaller: Sendable {
     private let isEnding = Atomic<Bool>(false)
 
     package init(_ trust: HTTPTrust = HTTPTrust()) throws(HTTPCallFailure) {
-        guard let transfers = HTTPTransfers() else { throw Self.noMemory }
+        guard let transfers = HTTPTransfers() else { throw .noMemory }
         (self.transfers, self.trust) = (transfers, trust)
     }
 
@@ -31,27 +31,24 @@ package final class HTTPCaller: Sendable {
         _ url: String, headers: [(name: String, value: String)], body: [UInt8], timeoutMilliseconds: Int
     ) throws(HTTPCallFailure) -> HTTPReply {
         guard !isCancelled.load(ordering: .acquiring), !isEnding.load(ordering: .acquiring) else {
-            throw Self.cancelled
+            throw .cancelled
         }
         var call = HTTPCall(
             url, headers: headers, body: body, userAgent: "longwire-sender", timeoutMilliseconds: timeoutMilliseconds)
         call.trust = trust
-        guard let transfer = HTTPTransfer(call, in: transfers) else { throw Self.noMemory }
+        guard let transfer = HTTPTransfer(call, in: transfers) else { throw .noMemory }
         defer { transfer.leave() }
         var endingSteps = 0
         while true {
             transfers.perform()
             if let ended = transfers.nextEnded() { return try ended.result.get() }
-            if isCancelled.load(ordering: .acquiring) { throw Self.cancelled }
+            if isCancelled.load(ordering: .acquiring) { throw .cancelled }
             if isEnding.load(ordering: .acquiring) {
                 if endingSteps == 0 { transfer.closeOurHalf() }
-                guard endingSteps < Self.endingStepCount else { throw Self.cancelled }
+                guard endingSteps < Self.endingStepCount else { throw .cancelled }
                 endingSteps += 1
             }
             transfers.wait(milliseconds: endingSteps > 0 ? 10 : 1_000)
         }
     }
-
-    private static let cancelled = HTTPCallFailure(kind: .cancelled, description: "the call was cancelled")
-    private static let noMemory = HTTPCallFailure(kind: .other, description: "libcurl has no memory")
 }

@@ -100,6 +100,10 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package var cause = ""
     /// Whether the server may have received the request.
     package var mayHaveArrived = true
+
+    package static let cancelled = HTTPCallFailure(kind: .cancelled, description: "the call was cancelled")
+    package static let noMemory = HTTPCallFailure(
+        kind: .other, description: "libcurl has no memory", cause: "libcurl has no memory", mayHaveArrived: false)
 }
 
 /// A request in progress, confined to the thread of its `HTTPTransfers`.

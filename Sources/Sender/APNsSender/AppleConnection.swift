@@ -38,7 +38,7 @@ final class AppleConnection: HTTP2Connection {
     var isIdle: Bool { (session?.streamCount ?? 0) == 0 }
 
     /// Sends a request; returns false when the connection accepts no more.
-    func send(_ headers: borrowing HTTP2Headers, _ job: HandoffJob, tokenIssuedAt: Int64) -> Bool {
+    func send(_ headers: borrowing HTTP2Headers, _ job: AppleJob, tokenIssuedAt: Int64) -> Bool {
         let attempt = Attempt(job, on: self, sentAt: loop.now, tokenIssuedAt: tokenIssuedAt)
         guard session?.request(headers, attempt) == true else { return false }
         attempts.append(attempt)

@@ -6,7 +6,7 @@ final class Attempt: HTTP2Stream {
     /// The maximum size of an answer's body, which holds a reason and a time.
     private static let answerByteLimit = 4 << 10
 
-    let job: HandoffJob
+    let job: AppleJob
     unowned let connection: AppleConnection
     /// The send time, in the loop's milliseconds.
     let sentAt: UInt64
@@ -22,7 +22,7 @@ final class Attempt: HTTP2Stream {
     /// Whether the job no longer waits for this request.
     var isOver = false
 
-    init(_ job: HandoffJob, on connection: AppleConnection, sentAt: UInt64, tokenIssuedAt: Int64) {
+    init(_ job: AppleJob, on connection: AppleConnection, sentAt: UInt64, tokenIssuedAt: Int64) {
         (self.job, self.connection, self.sentAt) = (job, connection, sentAt)
         self.tokenIssuedAt = tokenIssuedAt
         super.init()

@@ -7,7 +7,7 @@ internal import JSON
 internal import Platform
 internal import TextForms
 
-/// The command `longwire-sender doctor`: tests the gateway, the credentials and Apple, and reports problems.
+/// The command `longwire-sender doctor`: tests the gateway and all credentials with their vendors, and reports problems.
 struct Doctor {
     /// A well-formed token that no device has; Apple checks it last, so any other refusal concerns the sender.
     private static let strangerToken = String(repeating: "0", count: 64)
@@ -51,14 +51,15 @@ struct Doctor {
                 apple(credential, environment)
             }
         }
+        for account in configuration.vendorAccounts { vendor(account) }
         tell(problemCount == 0 ? "All is well." : "\(problemCount) problem(s).")
         return problemCount == 0
     }
 
     // Control characters from the gateway, Apple or a proxy are escaped, so that they cannot fake an output line.
-    private func good(_ what: String, _ text: String) { tell("ok       \(what): \(TerminalText.plain(text))") }
+    func good(_ what: String, _ text: String) { tell("ok       \(what): \(TerminalText.plain(text))") }
 
-    private mutating func bad(_ what: String, _ text: String) {
+    mutating func bad(_ what: String, _ text: String) {
         problemCount += 1
         tell("PROBLEM  \(what): \(TerminalText.plain(text))")
     }

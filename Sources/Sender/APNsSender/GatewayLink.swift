@@ -4,7 +4,8 @@ internal import JSON
 internal import Platform
 internal import Synchronization
 
-/// The two threads between sender and gateway: one leases jobs while there is room, the other reports results.
+/// The two threads between the sender of a channel and the gateway: one leases jobs while there is room, the other reports
+/// results.
 ///
 /// The calls are separate, so that a long poll does not delay results.
 final class GatewayLink: Sendable {
@@ -12,12 +13,14 @@ final class GatewayLink: Sendable {
     struct Settings: Sendable, Equatable {
         /// The URL of the admin listener.
         var url: String
+        /// The channel whose jobs are leased.
+        var channel = Channel.apns
         var trust = HTTPTrust()
         var leaseSeconds = 60
         var waitSeconds = 20
         /// The maximum number of held jobs, including unreported results.
         ///
-        /// As many again are held for environments of Apple that do not answer.
+        /// As many again are held for destinations that do not answer.
         var jobs = 2_000
         var callMilliseconds = 15_000
         var pause: ClosedRange<Int> = 200...15_000
@@ -141,11 +144,11 @@ final class GatewayLink: Sendable {
 
     /// Starts both threads, or only the reporting one; `jobs` is called on the leasing thread.
     func start(leases: Bool, jobs: @escaping JobTaker) throws(SystemError) {
-        let report = try LinkThread("report") { self.runReporter() }
+        let report = try LinkThread("report \(settings.channel.name)") { self.runReporter() }
         reporter.withLock { $0 = report }
         guard leases else { return }
         do throws(SystemError) {
-            let lease = try LinkThread("lease") { self.runLeaser(jobs) }
+            let lease = try LinkThread("lease \(settings.channel.name)") { self.runLeaser(jobs) }
             leaser.withLock { $0 = lease }
         } catch {
             stopReporting()
@@ -229,7 +232,7 @@ final class GatewayLink: Sendable {
             guard room > 0 else { return }
             let limit = min(room, HandoffBounds.jobCount)
             let body =
-                "{\"channel\":\"apns\",\"max\":\(limit),\"leaseSeconds\":\(settings.askedSeconds),"
+                "{\"channel\":\"\(settings.channel.name)\",\"max\":\(limit),\"leaseSeconds\":\(settings.askedSeconds),"
                 + "\"waitSeconds\":\(settings.waitSeconds)}"
             let problem: String
             var pause = 0
@@ -320,7 +323,7 @@ final class GatewayLink: Sendable {
 
     /// Reports a batch, with retries until the gateway takes it or the process is abandoned.
     ///
-    /// There is no timeout: Apple has accepted these notifications, and a lost result would send them twice. No jobs are leased
+    /// There is no timeout: the vendor has accepted these notifications, and a lost result would send them twice. No jobs are leased
     /// while the reports fail.
     ///
     /// - Returns: the results that the gateway could not store or did not mention.

@@ -68,14 +68,11 @@ final class HookIntake {
     /// 500 calls a second for 900 s, about 20 MB.
     private static let keptCalls = 500_000
 
-    private let sender: Sender
-    private let link: GatewayLink
+    private let intake: JobIntake
     private let secrets: [HookSecret]
     private var taken = TakenCalls(keepMilliseconds: keepMilliseconds, limit: keptCalls)
 
-    init(_ sender: Sender, _ link: GatewayLink, secrets: [HookSecret]) {
-        (self.sender, self.link, self.secrets) = (sender, link, secrets)
-    }
+    init(_ intake: JobIntake, secrets: [HookSecret]) { (self.intake, self.secrets) = (intake, secrets) }
 
     /// The accepted age of a call, as Standard Webhooks requires; the gateway signs each attempt anew.
     private static let toleranceSeconds: Int64 = 300
@@ -111,26 +108,29 @@ final class HookIntake {
         guard let id = exchange.header("webhook-id"), isSigned(exchange, id, body) else {
             return refuse(exchange, 401, "the signature does not fit")
         }
-        let now = sender.loop.now
+        let now = intake.desk.loop.now
         // The gateway did not receive the answer. The jobs are here, or their results are in flight.
         if taken.recognise(id, now: now) {
-            sender.metrics.repeatedCalls += 1
+            intake.repeatedCalls += 1
             return exchange.respond(status: 202)
         }
-        // After 503 the gateway keeps the batch and posts it again.
-        guard !sender.isStopping, link.room > 0, taken.hasRoom else { return refuse(exchange, 503, "no room, retry") }
+        let reader: HandoffJobReader
         do throws(HandoffJobReader.Failure) {
-            // The signature's time is the gateway's, as the leases' times are. The delay in transit is measured with this
-            // machine's clock.
-            let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
-            let delay = max(0, sender.wallMilliseconds - signedAt)
-            link.took(
-                try sender.take(body) {
-                    let length = min(max(0, $0.leasedUntil), 1 << 52) - signedAt
-                    return JobLease(left: length - delay, length: length)
-                })
+            reader = try intake.read(body)
         } catch {
             return refuse(exchange, 400, error.description)
+        }
+        // After 503 the gateway keeps the batch and posts it again.
+        guard !intake.desk.isStopping, intake.hasRoom(for: reader), taken.hasRoom else {
+            return refuse(exchange, 503, "no room, retry")
+        }
+        // The signature's time is the gateway's, as the leases' times are. The delay in transit is measured with this
+        // machine's clock.
+        let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
+        let delay = max(0, intake.desk.wallMilliseconds - signedAt)
+        _ = intake.take(reader, leasedBy: nil) {
+            let length = min(max(0, $0.leasedUntil), 1 << 52) - signedAt
+            return JobLease(left: length - delay, length: length)
         }
         taken.note(id, now: now)
         exchange.respond(status: 202)

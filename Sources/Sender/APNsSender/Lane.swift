@@ -2,13 +2,12 @@ internal import APNs
 internal import EventLoops
 internal import HTTP2
 internal import Platform
-internal import Structures
 
 /// The jobs and connections of one credential to one of Apple's environments.
 ///
 /// Apple refuses a connection with provider tokens of several teams, and a key may be limited to one environment. A connection
 /// therefore serves one lane only. Confined to the sender's loop.
-final class Lane {
+final class Lane: JobLane {
     /// The limits of a lane; times are in milliseconds.
     struct Limits: Sendable, Equatable {
         var connections = 8
@@ -60,7 +59,7 @@ final class Lane {
     let environment: Environment
     let endpoint: Endpoint
     let limits: Limits
-    private var waiting = Ring<HandoffJob>()
+    private var waiting: JobQueue<AppleJob>
     private(set) var connections: [AppleConnection] = []
     private var addresses: [RemoteAddress] = []
     private var resolvedAt: UInt64 = 0
@@ -76,7 +75,6 @@ final class Lane {
     /// The error of the last connection attempt; empty after an accepted notification.
     private var lastFailure = ""
     private var connectsAt: UInt64 = 0
-    private var looksForLateAt: UInt64 = 0
     private var restsUntil: UInt64 = 0
     private(set) var restReason = ""
     private var restCount = 0
@@ -89,6 +87,7 @@ final class Lane {
     {
         (self.credential, self.environment, self.endpoint) = (credential, environment, endpoint)
         (self.limits, self.sender) = (limits, sender)
+        waiting = JobQueue(neededMilliseconds: limits.requestMilliseconds + limits.leaseMargin)
     }
 
     var name: String { "\(credential.name)/\(environment.rawValue)" }
@@ -103,7 +102,7 @@ final class Lane {
     // MARK: Jobs
 
     /// Queues a job; it is sent in this turn if a connection has room.
-    func add(_ job: HandoffJob) {
+    func add(_ job: AppleJob) {
         guard !sender.isStopping else { return sender.giveBack(job, "senderStops") }
         waiting.append(job)
         sender.mark(self)
@@ -120,7 +119,7 @@ final class Lane {
                 giveBackResting(job, reason, seconds)
                 continue
             }
-            guard isInTime(job, now) else {
+            guard waiting.isInTime(job, now) else {
                 _ = waiting.popFirst()
                 sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
                 continue
@@ -135,8 +134,8 @@ final class Lane {
             }
             probes -= 1
             job.tries += 1
-            sender.metrics.requests += 1
-            if job.tries == 1 { sender.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
+            sender.desk.metrics.requests += 1
+            if job.tries == 1 { sender.desk.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
         }
         for connection in connections { connection.flush() }
         if !waiting.isEmpty, probes > 0 { openIfFull(now) }
@@ -147,60 +146,37 @@ final class Lane {
         connections.reduce(0) { $0 + ($1.isLeaving || $1.isSuspect ? 0 : $1.session?.streamCount ?? 0) }
     }
 
-    /// Returns the jobs beyond a failing lane's share to the gateway, so that one failed environment does not block the other.
+    /// Returns the jobs beyond a failing lane's share to the gateway.
     private func giveBackBeyondShare(_ now: UInt64, since: UInt64) {
-        let share = max(1, limits.failingJobs / max(1, sender.failingCount))
-        let pause = Int64(min(60, max(5, (now - min(now, since)) / 1_000)))
-        while waiting.count > share, let job = waiting.popFirst() {
-            sender.giveBack(job, failure, retryAfter: pause)
-        }
+        let (jobs, pause) = waiting.takeBeyondShare(
+            of: limits.failingJobs, among: sender.failingCount, now, since: since)
+        for job in jobs { sender.giveBack(job, failure, retryAfter: pause) }
     }
 
     /// Returns a job whose lane or topic backs off.
     ///
     /// A refused credential in the other environment ends a job that only probed it: its token belongs to neither environment.
-    private func giveBackResting(_ job: HandoffJob, _ reason: String, _ seconds: Int64) {
+    private func giveBackResting(_ job: AppleJob, _ reason: String, _ seconds: Int64) {
         guard job.hasTriedOther, Reason(rawValue: reason)?.action == .restCredential else {
             return sender.giveBack(job, reason, retryAfter: seconds)
         }
         sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
     }
 
-    /// Whether a request that starts now ends within the job's lease, by its answer or its timeout.
-    private func isInTime(_ job: HandoffJob, _ now: UInt64) -> Bool {
-        job.deadline >= now + limits.requestMilliseconds + limits.leaseMargin
-    }
-
-    /// Returns queued jobs that can no longer be sent within their leases; runs once a second.
-    private func giveBackLate(_ now: UInt64) {
-        guard now >= looksForLateAt else { return }
-        looksForLateAt = now + 1_000
-        for _ in 0..<waiting.count {
-            guard let job = waiting.popFirst() else { return }
-            if isInTime(job, now) {
-                waiting.append(job)
-            } else {
-                sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
-            }
-        }
-    }
-
     func giveBack(_ reason: String) {
-        while let job = waiting.popFirst() { sender.giveBack(job, reason) }
+        for job in waiting.takeAll() { sender.giveBack(job, reason) }
     }
 
     /// Closes the lane for new requests after a reload.
     ///
     /// - Returns: the waiting jobs.
-    func retire() -> [HandoffJob] {
+    func retire() -> [AppleJob] {
         isRetired = true
         for connection in connections { connection.leave() }
-        var jobs: [HandoffJob] = []
-        while let job = waiting.popFirst() { jobs.append(job) }
-        return jobs
+        return waiting.takeAll()
     }
 
-    private func rest(of job: HandoffJob, _ now: UInt64) -> (seconds: Int64, reason: String)? {
+    private func rest(of job: AppleJob, _ now: UInt64) -> (seconds: Int64, reason: String)? {
         let topic = restingTopics[job.notification.fullTopic] ?? 0
         let until = max(restsUntil, topic)
         guard until > now else { return nil }
@@ -208,7 +184,7 @@ final class Lane {
     }
 
     /// Returns a request's headers, or `nil` without a provider token; the lane backs off then.
-    private func headers(for job: HandoffJob) -> HTTP2Headers? {
+    private func headers(for job: AppleJob) -> HTTP2Headers? {
         let bearer: String?
         switch credential.token(now: sender.wallMilliseconds / 1_000) {
         case .none: bearer = nil
@@ -284,7 +260,7 @@ final class Lane {
         }
     }
 
-    private func tryOther(_ job: HandoffJob, _ answer: Answer) {
+    private func tryOther(_ job: AppleJob, _ answer: Answer) {
         if !job.hasTriedOther, let other = sender.lane(of: job.appID, job.environment.other) {
             job.hasTriedOther = true
             job.environment = job.environment.other
@@ -293,7 +269,7 @@ final class Lane {
         sender.finish(job, .badToken, answer.name)
     }
 
-    private func refused(_ job: HandoffJob, _ answer: Answer) {
+    private func refused(_ job: AppleJob, _ answer: Answer) {
         // The other environment was only probed. A refusal there does not mean that the credential is bad.
         if job.hasTriedOther { return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue) }
         // A reload replaced the credential since the request. The new one has not been refused.
@@ -341,22 +317,22 @@ final class Lane {
     func lost(_ attempt: Attempt, isUntouched: Bool) {
         let job = attempt.job
         if isUntouched {
-            sender.metrics.refused += 1
+            sender.desk.metrics.refused += 1
             job.tries -= 1
             job.refusals += 1
             // Limits the retries, in case a server refuses every request.
             guard job.refusals <= 10 * limits.tries else { return sender.giveBack(job, "refusedStream") }
             return again(job, "refusedStream")
         }
-        sender.metrics.unknown += 1
+        sender.desk.metrics.unknown += 1
         job.mayBeTaken = true
         if attempt.sentAt >= answeredAt { fails() }
         guard job.tries < limits.tries else { return sender.finish(job, .retry, "noAnswer") }
-        sender.metrics.repeated += 1
+        sender.desk.metrics.repeated += 1
         again(job, "noAnswer")
     }
 
-    private func again(_ job: HandoffJob, _ reason: String) {
+    private func again(_ job: AppleJob, _ reason: String) {
         guard !sender.isStopping else { return sender.giveBack(job, reason) }
         // After a reload another lane serves the app.
         guard let lane = sender.lane(of: job.appID, job.environment) else {
@@ -382,7 +358,7 @@ final class Lane {
                 try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,
                 serverName: endpoint.host, through: endpoint.tunnel)
             connections.append(connection)
-            sender.metrics.connectionsOpened += 1
+            sender.desk.metrics.connectionsOpened += 1
         } catch {
             failed("\(error)")
         }
@@ -405,7 +381,7 @@ final class Lane {
 
     /// Handles a GOAWAY; its reason may concern the credential.
     func goneAway(_ connection: AppleConnection, debug: [UInt8]) {
-        sender.metrics.goodbyes += 1
+        sender.desk.metrics.goodbyes += 1
         sender.mark(self)
         guard let reason = sender.reason(in: debug) else { return }
         sender.noteAnswer("goodbye " + reason)
@@ -433,7 +409,7 @@ final class Lane {
         pause()
         fails()
         lastFailure = "connectionFailed: " + reason
-        sender.metrics.connectionsFailed += 1
+        sender.desk.metrics.connectionsFailed += 1
         sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
     }
 
@@ -453,7 +429,9 @@ final class Lane {
         {
             fails()
         }
-        giveBackLate(now)
+        for job in waiting.takeLate(now) {
+            sender.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
+        }
         if !waiting.isEmpty { sender.mark(self) }
         guard restingTopics.contains(where: { $0.value <= now }) else { return }
         restingTopics = restingTopics.filter { $0.value > now }

@@ -67,8 +67,13 @@ public enum LongwireSenderMain {
     }
 
     private static func doctor(_ parsed: SenderArguments) throws -> Int32 {
+        let configuration = try configuration(parsed)
+        guard parsed.topic != nil || configuration.credentials.isEmpty else {
+            throw CommandFailure.usage(
+                "--topic is missing, the bundle id of the app, because the configuration has a credential of Apple")
+        }
         var doctor = Doctor(
-            try configuration(parsed), topic: parsed.topic ?? "", token: parsed.token, environment: parsed.environment,
+            configuration, topic: parsed.topic ?? "", token: parsed.token, environment: parsed.environment,
             tell: { _ = tell($0) })
         return doctor.run() ? 0 : 1
     }

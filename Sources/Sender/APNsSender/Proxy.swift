@@ -1,6 +1,12 @@
 internal import Configuration
 internal import TextForms
 
+/// A proxy and the hosts that are reached without it, in the form of `NO_PROXY`.
+struct ProxyChoice: Sendable, Equatable {
+    var proxy: Proxy
+    var exceptions = ""
+}
+
 struct Proxy: Sendable, Equatable {
     var host: String
     var port: UInt16

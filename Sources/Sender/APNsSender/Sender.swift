@@ -45,20 +45,20 @@ struct ClockDifference: Equatable, CustomStringConvertible {
     }
 }
 
-/// The core of the sender: takes jobs, sends requests to Apple and returns results.
+/// The sender of the channel `apns`: sends requests to Apple and returns results.
 ///
 /// Confined to its loop.
-final class Sender {
+final class Sender: ChannelSender {
     let loop: EventLoop
     let log: SenderLog
-    var metrics = SenderMetrics()
+    let desk: JobDesk
+    var metrics: SenderMetrics { desk.metrics }
     var tokens: TokenMemory
-    private(set) var isStopping = false
+    var isStopping: Bool { desk.isStopping }
+    var inHandCount: Int { desk.inHandCount }
+    var failingCount: Int { desk.failingCount }
     /// The clock difference from the newest refusal that has a date.
     private(set) var clockDifference: ClockDifference?
-    /// Jobs by id, until `results` gets their outcome.
-    private var inHand: [String: HandoffJob] = [:]
-    var inHandCount: Int { inHand.count }
     private var credentials: [String: [Credential]]
     private var otherCredentials: [Credential]
     private let endpoints: [Environment: Lane.Endpoint]
@@ -66,22 +66,8 @@ final class Sender {
     private var lanes: [String: Lane] = [:]
     /// Lanes of replaced credentials, until their requests have ended.
     private var retired: [Lane] = []
-    private var marked: [Lane] = []
-    private var outcomes: [JobOutcome] = []
-    private let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
-    /// A callback for the outcomes of a turn.
-    private let results: ([JobOutcome]) -> Void
+    private let parser = HandoffJobReader.makeParser()
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void
-    private let wall: () -> UInt64
-    /// Returns the final outcomes that the gateway does not have yet.
-    private let unreported: () -> [String: JobOutcome]
-    /// The number of lanes whose environment is unreachable or does not answer.
-    private(set) var failingCount = 0
-    /// A callback for the number of jobs in failing lanes, which take no room from others.
-    private let setAside: (Int) -> Void
-    private var setAsideCount = 0
-    /// Apps without a credential, and the time when each is logged again.
-    private var missingCredentials: [String: UInt64] = [:]
 
     /// Creates a sender with `credentials` for single apps and `otherCredentials` for all others.
     ///
@@ -95,71 +81,37 @@ final class Sender {
         unreported: @escaping () -> [String: JobOutcome] = { [:] }, setAside: @escaping (Int) -> Void = { _ in },
         results: @escaping ([JobOutcome]) -> Void
     ) {
-        (self.loop, self.log, self.wall) = (loop, log, wall)
+        (self.loop, self.log, self.resolver) = (loop, log, resolver)
         (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
         (self.endpoints, self.limits) = (endpoints, limits)
-        (self.resolver, self.results, self.unreported, self.setAside) = (resolver, results, unreported, setAside)
+        desk = JobDesk(
+            of: .apns, on: loop, log: log, wall: wall, unreported: unreported, setAside: setAside, results: results)
         tokens = TokenMemory(limit: rememberedTokens)
-        loop.onTurnEnd { [unowned self] in endTurn() }
         loop.onTick { [unowned self] now in
             for lane in lanes.values { lane.tick(now) }
             for lane in retired { lane.tick(now) }
-            noteFailing()
+            desk.noteFailing(Array(lanes.values) + retired)
             retired.removeAll { $0.connections.isEmpty && $0.waitingCount == 0 }
         }
     }
 
-    var wallMilliseconds: Int64 { Int64(wall()) }
+    var wallMilliseconds: Int64 { desk.wallMilliseconds }
     var allLanes: [Lane] { lanes.values.sorted { $0.name < $1.name } }
 
     // MARK: Jobs
 
-    /// Takes the jobs of a lease answer or a hook call.
-    ///
-    /// Returns the number of new jobs. `lease` computes a job's lease time, because the gateway's clock may differ from this
-    /// machine's.
+    /// Takes the jobs of a lease answer; see `JobDesk.take`.
     func take(
         _ bytes: [UInt8], lease: (HandoffJob) -> JobLease
     ) throws(HandoffJobReader.Failure) -> Int {
         let reader = try HandoffJobReader(bytes, parser: parser)
-        metrics.jobsUnreadable += UInt64(reader.namelessCount)
-        // Only a job with an earlier lease can have an outcome here. Most jobs have none.
-        let known = reader.jobs.contains { $0.attempt > 1 } ? unreported() : [:]
-        for job in reader.unreadable {
-            metrics.jobsUnreadable += 1
-            outcomes.append(
-                JobOutcome(jobID: job.id, leaseID: job.leaseID, kind: .rejected, reason: "unreadable \(job.field)"))
-        }
-        var newCount = reader.unreadable.count
-        for job in reader.jobs {
-            let lease = lease(job)
-            job.deadline = loop.now + UInt64(min(max(0, lease.left), 3_600_000))
-            job.noteWait(lease: lease.length)
-            if let held = inHand[job.id] {
-                // A repeated hook call, or a new lease after one that expired with a request in flight.
-                (held.leaseID, held.deadline) = (job.leaseID, job.deadline)
-                continue
-            }
-            newCount += 1
-            if var outcome = known[job.id] {
-                // Apple has decided, but the gateway lacks the result. It is reported again under the new lease.
-                metrics.jobsTaken += 1
-                metrics.repeatedOutcomes += 1
-                outcome.leaseID = job.leaseID
-                outcomes.append(outcome)
-                continue
-            }
-            take(job)
-        }
-        return newCount
+        desk.metrics.jobsUnreadable += UInt64(reader.namelessCount)
+        return desk.take(reader.jobs, unreadable: reader.unreadable, lease: lease) { begin($0) }
     }
 
-    private func take(_ job: HandoffJob) {
-        metrics.jobsTaken += 1
-        inHand[job.id] = job
-        job.takenAt = loop.now
+    func begin(_ job: HandoffJob) {
+        guard let job = job as? AppleJob else { preconditionFailure("a job of another channel") }
         let notification = job.notification
-        if isStopping { return giveBack(job, "senderStops") }
         if let breach = RequestRules.breach(of: notification, job.facts) {
             return finish(job, "\(breach.reason)" == "BadDeviceToken" ? .badToken : .rejected, "\(breach.reason)")
         }
@@ -171,19 +123,9 @@ final class Sender {
         // A reload may have removed the credential of the remembered environment.
         if credential(of: job.appID, job.environment) == nil { job.environment = notification.environment }
         guard let lane = lane(of: job.appID, job.environment) else {
-            noteMissingCredential(job)
-            return giveBack(job, "noCredential", retryAfter: 300)
+            return desk.giveBackWithoutCredential(job, "app \(job.appID), \(job.environment.rawValue)")
         }
         lane.add(job)
-    }
-
-    /// Logs a missing credential once a minute per app.
-    private func noteMissingCredential(_ job: HandoffJob) {
-        let name = "app \(job.appID), \(job.environment.rawValue)"
-        guard loop.now >= missingCredentials[name] ?? 0 else { return }
-        if missingCredentials.count >= 1_000 { missingCredentials = [:] }
-        missingCredentials[name] = loop.now + 60_000
-        log.write("noCredential", "\(name): no credential is configured for it")
     }
 
     /// Returns the lane of an app's credential, or `nil` if none is configured for the environment.
@@ -218,16 +160,9 @@ final class Sender {
     }
 
     func finish(
-        _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
+        _ job: AppleJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
         retryAfter: Int64? = nil
-    ) {
-        inHand[job.id] = nil
-        metrics.outcomes[kind, default: 0] += 1
-        outcomes.append(
-            JobOutcome(
-                jobID: job.id, leaseID: job.leaseID, kind: kind, reason: String(reason.prefix(64)), vendorID: vendorID,
-                timestamp: timestamp, retryAfterSeconds: Self.pause(job, kind, reason, retryAfter)))
-    }
+    ) { desk.finish(job, kind, reason, vendorID: vendorID, timestamp: timestamp, retryAfter: retryAfter) }
 
     /// The number of leases after which a token that its environment rejects is given up without a test in the other one.
     private static let leasesForOtherEnvironment = 3
@@ -236,69 +171,22 @@ final class Sender {
     ///
     /// If Apple called the token bad and the other environment cannot be tried now, the lease counts as an attempt. The gateway
     /// counts the leases, so that several senders share the count.
-    func giveBack(_ job: HandoffJob, _ reason: String, retryAfter: Int64? = nil) {
+    func giveBack(_ job: AppleJob, _ reason: String, retryAfter: Int64? = nil) {
         guard job.hasTriedOther, !job.mayBeTaken, !isStopping else {
-            return finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
+            return desk.giveBack(job, reason, retryAfter: retryAfter)
         }
         let isLast = job.attempt >= Self.leasesForOtherEnvironment
         finish(job, isLast ? .badToken : .retry, Reason.badDeviceToken.rawValue, retryAfter: retryAfter)
     }
 
-    private func noteFailing() {
-        var (count, jobs) = (0, 0)
-        for lane in Array(lanes.values) + retired where lane.failsSince != nil {
-            count += 1
-            jobs += lane.heldCount
-        }
-        failingCount = count
-        guard jobs != setAsideCount else { return }
-        setAsideCount = jobs
-        setAside(jobs)
-    }
-
-    /// Returns the delay in seconds before the job is due again, or `nil` for a final outcome.
-    private static func pause(
-        _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, _ given: Int64?
-    ) -> Int64? {
-        switch kind {
-        case .accepted, .rejected, .badToken: return nil
-        // Another sender, or the next process, may continue at once.
-        case .unsent: return max(1, given ?? (reason == "senderStops" ? 1 : 5))
-        case .retry:
-            // The gateway gives up after a few leases. These steps keep an outage at Apple from using them up.
-            let steps: [Int64] = [5, 30, 180, 1_080, 3_600]
-            return max(given ?? 0, steps[min(max(job.attempt, 1), steps.count) - 1])
-        }
-    }
-
-    // MARK: Turn
-
     /// Marks a lane for `dispatch` at the end of this turn.
-    func mark(_ lane: Lane) {
-        guard !lane.isMarked else { return }
-        lane.isMarked = true
-        marked.append(lane)
-    }
-
-    private func endTurn() {
-        while !marked.isEmpty {
-            let lanes = marked
-            marked = []
-            for lane in lanes {
-                lane.isMarked = false
-                lane.dispatch()
-            }
-        }
-        guard !outcomes.isEmpty else { return }
-        results(outcomes)
-        outcomes.removeAll(keepingCapacity: true)
-    }
+    func mark(_ lane: Lane) { desk.mark(lane) }
 
     // MARK: Stop
 
     /// Returns jobs that are not in flight; requests in flight get their answer, or end with `abandon`.
     func beginStop() {
-        isStopping = true
+        desk.stop()
         for lane in Array(lanes.values) + retired { lane.giveBack("senderStops") }
     }
 
@@ -340,9 +228,5 @@ final class Sender {
         }
     }
 
-    /// Counts an answer by Apple's reason; the number of distinct reasons is limited.
-    func noteAnswer(_ name: String) {
-        let isKnown = metrics.answers[name] != nil || metrics.answers.count < 128
-        metrics.answers[isKnown ? name : "other", default: 0] += 1
-    }
+    func noteAnswer(_ name: String) { desk.noteAnswer(name) }
 }

@@ -120,7 +120,8 @@ struct SenderArguments: Equatable {
         }
         guard configurationFile != nil else { throw words.usage("--config FILE is missing") }
         topic = words.text("topic")
-        guard topic != nil || command == .run else { throw words.usage("--topic is missing, the bundle id of the app") }
+        // `doctor` needs it only for credentials of Apple.
+        guard topic != nil || command == .run || command == .doctor else { throw words.usage("--topic is missing, the bundle id of the app") }
         token = words.text("token")
         environment = try words.parse("environment", "production or sandbox") { Environment(rawValue: $0) }
         channels.appID = words.text("app") ?? channels.appID
@@ -162,18 +163,18 @@ struct SenderArguments: Equatable {
     }
 
     static let helpText = """
-        longwire-sender: sends Longwire's handoff jobs to Apple's push service.
+        longwire-sender: sends Longwire's handoff jobs to the vendors' push services.
 
         Usage: longwire-sender --config FILE [--check]
-               longwire-sender doctor --config FILE --topic BUNDLE-ID [--environment ENV] [--token HEX]
+               longwire-sender doctor --config FILE [--topic BUNDLE-ID] [--environment ENV] [--token HEX]
                longwire-sender channel create|list|show|delete --config FILE --topic BUNDLE-ID [options]
                longwire-sender broadcast --config FILE --topic BUNDLE-ID --channel ID --body JSON [options]
                longwire-sender fake [options]
 
         \(lines(service))
 
-        doctor tries each credential with Apple and says what is wrong in plain words. It sends one request to a token
-        that does not exist, or a silent one to the token given.
+        doctor tests each credential with its vendor and reports problems. With a credential of Apple it needs --topic: it
+        sends one request to a token that does not exist, or a silent one to the token given.
         \(lines(doctor))
 
         channel and broadcast speak to Apple about Live Activities' channels, and print JSON.

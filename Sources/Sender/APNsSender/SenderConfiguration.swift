@@ -3,6 +3,7 @@ internal import Configuration
 internal import Cryptography
 internal import Glibc
 internal import HTTPClient
+internal import Vendors
 internal import Webhooks
 
 /// The configuration of `longwire-sender`, read from one JSON5 file.
@@ -47,7 +48,10 @@ struct SenderConfiguration {
     var appleAuthorities: String?
     var limits: Lane.Limits
     var stopMilliseconds: UInt64
+    /// The credentials of Apple.
     var credentials: [CredentialEntry]
+    var vendorAccounts: [VendorAccount]
+    var vendorSettings: [Vendor: VendorSettings]
     var admin: SenderListener?
     /// The bearer tokens for `/v1/channels` and `/v1/broadcasts`; empty disables both.
     var adminTokens: [Secret]
@@ -80,10 +84,11 @@ struct SenderConfiguration {
     }
 }
 
-private struct SenderConfigurationReader {
+struct SenderConfigurationReader {
     let file: String
     let problems: ConfigurationProblems
     private var secrets: SecretReader
+    var warnings: [String] = []
 
     init(file: String, problems: ConfigurationProblems) {
         (self.file, self.problems) = (file, problems)
@@ -94,7 +99,7 @@ private struct SenderConfigurationReader {
         file.lastIndex(of: "/").map { String(file[...$0]) } ?? ""
     }
 
-    private func resolved(_ path: String) -> String { path.hasPrefix("/") ? path : Self.folder(of: file) + path }
+    func resolved(_ path: String) -> String { path.hasPrefix("/") ? path : Self.folder(of: file) + path }
 
     mutating func read(_ root: ConfigurationObject, _ variable: (String) -> String?) -> SenderConfiguration? {
         var link = GatewayLink.Settings(url: "http://127.0.0.1:7081")
@@ -109,16 +114,29 @@ private struct SenderConfigurationReader {
         }
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
+        let proxy =
+            root.has("proxy") ? root.object("proxy").flatMap { readProxy($0) } : variableProxy(root, variable)
         let (endpoints, channelEndpoints, authorities, limits) = apple(
-            root.object("apple"), jobs: link.jobs, root, variable)
+            root.object("apple"), jobs: link.jobs, proxy)
         var credentials: [SenderConfiguration.CredentialEntry] = []
+        var accounts: [VendorAccount] = []
         for object in root.objects("credentials", limit: 1_000) ?? [] {
-            if let credential = readCredential(object) { credentials.append(credential) }
+            switch object.value("vendor", allowed: Self.channelNames, { Channel(name: $0) }) {
+            case .vendor(let vendor):
+                if let account = readAccount(object, vendor) { accounts.append(account) }
+            case .apns: if let credential = readCredential(object) { credentials.append(credential) }
+            case nil:
+                // Without the field it is Apple's. With an unknown vendor its fields are unknown, too.
+                if !object.has("vendor"), let credential = readCredential(object) { credentials.append(credential) }
+            }
         }
-        if credentials.isEmpty { root.report("credentials", "missing; at least one key or certificate") }
-        checkNames(credentials, root)
+        if !root.has("credentials") { root.report("credentials", "missing; at least one credential of a vendor") }
+        if root.has("credentials"), credentials.isEmpty, accounts.isEmpty, problems.all.isEmpty {
+            root.report("credentials", "empty; at least one credential of a vendor")
+        }
+        checkNames(credentials.map { ("apns", $0.name) } + accounts.map { ($0.vendor.rawValue, $0.name) }, root)
+        let vendorSettings = readVendors(root, link, proxy)
         var adminTokens: [Secret] = []
-        var warnings: [String] = []
         var admin: SenderListener?
         if let object = root.object("admin") {
             admin = listener(object)
@@ -130,7 +148,7 @@ private struct SenderConfigurationReader {
         if !adminTokens.isEmpty, let plain = admin?.plain, !plain.isLoopback {
             warnings.append("admin.listen \(plain): callers' tokens travel in the clear; use admin.tls")
         }
-        warnings += unused(credentials)
+        warnings += unused(credentials) + unused(accounts)
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
         // Two weeks leave time for manual renewal.
         let warningDays = root.integer("certificateWarningDays", in: 1...365) ?? 14
@@ -144,7 +162,8 @@ private struct SenderConfigurationReader {
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
             channelEndpoints: channelEndpoints, appleAuthorities: authorities, limits: limits,
             stopMilliseconds: UInt64(stop) * 1_000,
-            credentials: credentials, admin: admin, adminTokens: adminTokens,
+            credentials: credentials, vendorAccounts: accounts, vendorSettings: vendorSettings, admin: admin,
+            adminTokens: adminTokens,
             certificateWarningSeconds: Int64(warningDays) * 86_400, warnings: secrets.warnings + warnings)
     }
 
@@ -196,7 +215,7 @@ private struct SenderConfigurationReader {
     }
 
     private mutating func apple(
-        _ object: ConfigurationObject?, jobs: Int, _ root: ConfigurationObject, _ variable: (String) -> String?
+        _ object: ConfigurationObject?, jobs: Int, _ common: ProxyChoice?
     ) -> (
         [Environment: Lane.Endpoint], channels: [Environment: Lane.Endpoint], authorities: String?, Lane.Limits
     ) {
@@ -209,7 +228,7 @@ private struct SenderConfigurationReader {
         var limits = Lane.Limits()
         limits.failingJobs = max(1, jobs / 4)
         guard let object else {
-            setProxy(variableProxy(root, variable), &endpoints, &channels)
+            setProxy(common, &endpoints, &channels)
             return (endpoints, channels, nil, limits)
         }
         defer { object.finish() }
@@ -220,8 +239,7 @@ private struct SenderConfigurationReader {
             if let given = endpoint(environment.rawValue) { endpoints[environment] = given }
             if let given = endpoint(environment.rawValue + "Channels") { channels[environment] = given }
         }
-        let proxy =
-            object.has("proxy") ? object.object("proxy").flatMap { readProxy($0) } : variableProxy(root, variable)
+        let proxy = object.has("proxy") ? object.object("proxy").flatMap { readProxy($0) } : common
         setProxy(proxy, &endpoints, &channels)
         limits.connections = Int(object.integer("connections", in: 1...100) ?? Int64(limits.connections))
         limits.streams = Int(object.integer("streams", in: 1...10_000) ?? Int64(limits.streams))
@@ -230,11 +248,6 @@ private struct SenderConfigurationReader {
         limits.pingMilliseconds = UInt64(
             object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
         return (endpoints, channels, path(object, "authoritiesFile"), limits)
-    }
-
-    private struct ProxyChoice {
-        var proxy: Proxy
-        var exceptions = ""
     }
 
     private func setProxy(
@@ -251,10 +264,10 @@ private struct SenderConfigurationReader {
         }
     }
 
-    /// Reads `apple.proxy`: `url`, and `user` with `password` or `passwordFile`.
+    /// Reads `proxy`, `apple.proxy` or `vendors.VENDOR.proxy`: `url`, and `user` with `password` or `passwordFile`.
     ///
     /// The url `none` disables the proxy of the environment variables.
-    private mutating func readProxy(_ object: ConfigurationObject) -> ProxyChoice? {
+    mutating func readProxy(_ object: ConfigurationObject) -> ProxyChoice? {
         defer { object.finish() }
         let url = object.required("url", "\(Proxy.form), or none") {
             $0 == "none" || Proxy(url: $0).map { $0.credentials == nil } == true
@@ -279,8 +292,7 @@ private struct SenderConfigurationReader {
         guard let proxy = Proxy(url: url.contains("://") ? url : "http://" + url) else {
             // The message leaves out the value, which may hold a password.
             root.report(
-                "apple",
-                "the variable HTTPS_PROXY is not \(Proxy.form); change it, or give apple.proxy, which counts alone")
+                "proxy", "the variable HTTPS_PROXY is not \(Proxy.form); change it, or give proxy, which counts alone")
             return nil
         }
         return ProxyChoice(proxy: proxy, exceptions: value("NO_PROXY") ?? "")
@@ -296,10 +308,13 @@ private struct SenderConfigurationReader {
         return Lane.Endpoint(host: String(host), port: port)
     }
 
+    func credentialName(_ object: ConfigurationObject) -> String? {
+        object.required("name", "1 to 64 characters") { (1...64).contains($0.utf8.count) }
+    }
+
     private mutating func readCredential(_ object: ConfigurationObject) -> SenderConfiguration.CredentialEntry? {
         defer { object.finish() }
-        let name = object.string("name", allowed: "1 to 64 characters", where: { (1...64).contains($0.utf8.count) })
-        if name == nil, !object.has("name") { object.report("name", "missing") }
+        let name = credentialName(object)
         let words = object.strings("environments", limit: 2)
         let environments = words.map { Set($0.compactMap(Environment.init)) } ?? Set(Environment.allCases)
         if let words, environments.count != words.count || words.isEmpty {
@@ -345,7 +360,7 @@ private struct SenderConfigurationReader {
         return secrets.read(object, "password", 1...1_024)?.first
     }
 
-    private func path(_ object: ConfigurationObject, _ key: String, _ allowed: String = "a path") -> String? {
+    func path(_ object: ConfigurationObject, _ key: String, _ allowed: String = "a path") -> String? {
         object.string(key, allowed: allowed, where: { !$0.isEmpty }).map(resolved)
     }
 
@@ -368,10 +383,10 @@ private struct SenderConfigurationReader {
         return warnings
     }
 
-    private func checkNames(_ credentials: [SenderConfiguration.CredentialEntry], _ root: ConfigurationObject) {
+    private func checkNames(_ credentials: [(vendor: String, name: String)], _ root: ConfigurationObject) {
         var names: Set<String> = []
-        for credential in credentials where !names.insert(credential.name).inserted {
-            root.report("credentials", "the name \(credential.name) is given twice")
+        for (vendor, name) in credentials where !names.insert("\(vendor) \(name)").inserted {
+            root.report("credentials", "the name \(name) is given twice for \(vendor)")
         }
     }
 }

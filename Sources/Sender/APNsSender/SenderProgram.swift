@@ -5,17 +5,18 @@ internal import EventLoops
 internal import HTTPClient
 internal import Platform
 internal import Synchronization
+internal import Vendors
 internal import Webhooks
 
 final class SenderProgram {
     private let configuration: SenderConfiguration
     private let loop: EventLoop
-    private let link: GatewayLink
+    private let links: [(channel: Channel, link: GatewayLink)]
     private let resolver: Resolver
-    private let sender: LoopBound<Sender>
+    private let senders: LoopBound<Senders>
+    private let stopTransport: (@Sendable () -> Void)?
     private let tokens: Lock<[Secret]>
     private let adminTokens: Lock<[Secret]>
-    private let channels: LoopBound<ChannelCalls>
     private let log: SenderLog
     private let keys = KeyRing()
     private let listeners: LoopBound<SenderListeners>
@@ -25,19 +26,41 @@ final class SenderProgram {
     /// The watchdog of the loop, for the service manager.
     let pulse: WatchdogTick
 
-    /// Opens credentials and listeners without starting any thread.
+    /// The objects of the loop.
+    struct Senders {
+        let apple: Sender
+        let channels: ChannelCalls
+        let vendors: [VendorSender]
+        let transport: VendorTransport?
+        let intake: JobIntake
+        let links: [(channel: Channel, link: GatewayLink)]
+
+        /// The senders of all channels with a credential.
+        func forEach(_ body: (any ChannelSender) -> Void) {
+            body(apple)
+            for vendor in vendors { body(vendor) }
+        }
+    }
+
+    /// Opens credentials and listeners without starting any thread but those of names and vendors' requests.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
         self.configuration = configuration
         self.log = log
-        let loop = try EventLoop(index: 0, name: "apns")
+        let loop = try EventLoop(index: 0, name: "sender")
         self.loop = loop
         pulse = WatchdogTick([loop])
         let tokens = Lock(configuration.tokens)
         self.tokens = tokens
-        // Requests carry the newest token. The gateway also accepts the old one during the overlap.
-        let link = try GatewayLink(
-            configuration.link, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log.write)
-        self.link = link
+        var links: [Channel: GatewayLink] = [:]
+        for channel in configuration.channels {
+            var settings = configuration.link
+            settings.channel = channel
+            // Requests carry the newest token. The gateway also accepts the old one during the overlap.
+            links[channel] = try GatewayLink(
+                settings, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log.write)
+        }
+        let ordered = configuration.channels.compactMap { channel in links[channel].map { (channel: channel, link: $0) } }
+        self.links = ordered
         let resolver = try Resolver()
         self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
@@ -46,15 +69,24 @@ final class SenderProgram {
         let certificates = Lock(configuration.ends(of: shown))
         self.certificates = certificates
         Self.warn(configuration, shown, certificates, log)
+        // Without a credential of Apple no jobs arrive here.
+        let appleLink = links[.apns]
         let sender = Sender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
             resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
-            unreported: { link.unreported() }, setAside: { link.setAside($0) }, results: { link.take($0) })
-        self.sender = LoopBound(sender, on: loop)
+            unreported: { appleLink?.unreported() ?? [:] }, setAside: { appleLink?.setAside($0) },
+            results: { appleLink?.take($0) })
         let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
         channels.onCount = { [channelCalls] count in channelCalls.withLock { $0 = count } }
-        self.channels = LoopBound(channels, on: loop)
+        let (vendors, transport) = try Self.vendors(configuration, links, on: loop, log)
+        stopTransport = transport?.stop
+        let all: [any ChannelSender] = [sender] + vendors
+        let intake = JobIntake(
+            all.compactMap { sender in links[sender.desk.channel].map { (sender: sender, link: $0) } })
+        let senders = Senders(
+            apple: sender, channels: channels, vendors: vendors, transport: transport, intake: intake, links: ordered)
+        self.senders = LoopBound(senders, on: loop)
         let adminTokens = Lock(configuration.adminTokens)
         self.adminTokens = adminTokens
         let listeners = SenderListeners(on: loop, log: log.write)
@@ -66,11 +98,11 @@ final class SenderProgram {
                 handler: { exchange in
                     if ChannelEndpoint.handle(exchange, channels, tokens: adminTokens.withLock { $0 }) { return }
                     let ends = certificates.withLock { $0 }
-                    Self.answer(exchange, sender, channels, link, ends, leases: leases, now: loop.now)
+                    Self.answer(exchange, senders, ends, leases: leases, now: loop.now)
                 })
         }
         if let hook = configuration.hook {
-            let intake = HookIntake(sender, link, secrets: hook.secrets.compactMap { HookSecret($0.exposed) })
+            let intake = HookIntake(intake, secrets: hook.secrets.compactMap { HookSecret($0.exposed) })
             try listeners.open(
                 "hook", hook.listener, bodyByteLimit: HookIntake.bodyByteLimit, judge: { HookIntake.judge($0) },
                 handler: { intake.handle($0) })
@@ -79,9 +111,27 @@ final class SenderProgram {
         self.listeners = LoopBound(listeners, on: loop)
     }
 
+    /// Creates the senders of all vendors but Apple, and the transport that they share.
+    private static func vendors(
+        _ configuration: SenderConfiguration, _ links: [Channel: GatewayLink], on loop: EventLoop, _ log: SenderLog
+    ) throws -> ([VendorSender], VendorTransport?) {
+        guard !configuration.vendorAccounts.isEmpty else { return ([], nil) }
+        let connections = configuration.vendorSettings.values.map(\.connections).max() ?? 1
+        let transport = try VendorTransport(on: loop, connectionsPerHost: connections)
+        var senders: [VendorSender] = []
+        for vendor in Vendor.allCases {
+            guard let link = links[.vendor(vendor)], let settings = configuration.vendorSettings[vendor] else { continue }
+            let desk = JobDesk(
+                of: .vendor(vendor), on: loop, log: log, unreported: { link.unreported() },
+                setAside: { link.setAside($0) }, results: { link.take($0) })
+            senders.append(
+                VendorSender(configuration.accounts(of: vendor), settings: settings, desk: desk, through: transport))
+        }
+        return (senders, transport)
+    }
+
     private static func answer(
-        _ exchange: HTTPExchange, _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink,
-        _ certificates: CertificateEnds, leases: Bool, now: UInt64
+        _ exchange: HTTPExchange, _ senders: Senders, _ certificates: CertificateEnds, leases: Bool, now: UInt64
     ) {
         func respond(_ status: Int, _ text: String, headers: [(name: String, value: String)] = []) {
             exchange.respond(
@@ -89,8 +139,8 @@ final class SenderProgram {
                 body: Array((text + "\n").utf8))
         }
         let path = exchange.rawTarget.prefix { $0 != "?" }
-        guard ["/metrics", "/healthz", "/readyz"].contains(path) else {
-            return respond(404, "/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here")
+        guard ["/metrics", "/healthz", "/readyz", "/status"].contains(path) else {
+            return respond(404, "/metrics, /healthz, /readyz, /status, /v1/channels and /v1/broadcasts are here")
         }
         guard exchange.method == .get || exchange.method == .head else {
             return respond(405, "this page is read with GET", headers: [("Allow", "GET, HEAD")])
@@ -99,25 +149,37 @@ final class SenderProgram {
         case "/metrics":
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
-                body: SenderPages.metrics(sender, channels, link.figures, certificates, now: now))
+                body: SenderPages.metrics(senders, certificates, now: now))
         case "/healthz": respond(200, "ok")
+        case "/status":
+            exchange.respond(
+                status: 200, contentType: "application/json", body: SenderPages.status(senders, now: now))
         default:
-            let (isReady, text) = SenderPages.readiness(sender, link.figures, leases: leases, now: now)
+            let (isReady, text) = SenderPages.readiness(senders, leases: leases, now: now)
             respond(isReady ? 200 : 503, text)
         }
     }
 
     func start() throws {
         try loop.start()
-        let (loop, sender, link, log) = (loop, sender, link, log)
+        for (channel, link) in links { try start(link, of: channel) }
+    }
+
+    private func start(_ link: GatewayLink, of channel: Channel) throws {
+        let (loop, senders, log) = (loop, senders, log)
         guard configuration.leases else { return try link.start(leases: false) { _, _, taken in taken(nil) } }
         let lease = Int64(configuration.link.askedSeconds) * 1_000
         try link.start(leases: true) { answer, askedAt, taken in
             loop.submit {
                 do throws(HandoffJobReader.Failure) {
+                    let intake = senders.wrapped.intake
+                    let reader = try intake.read(answer)
                     // The answer's time in transit is unknown, so the lease counts from the request.
                     let waited = Int64(clamping: SystemClock.monotonicMilliseconds - askedAt)
-                    taken(try sender.wrapped.take(answer) { _ in JobLease(left: lease - waited, length: lease) })
+                    taken(
+                        intake.take(reader, leasedBy: channel) { _ in
+                            JobLease(left: lease - waited, length: lease)
+                        })
                 } catch {
                     log.write("gatewayFailed", error.description)
                     taken(nil)
@@ -161,10 +223,16 @@ final class SenderProgram {
             adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
             Self.warn(new, shown, certificates, log)
-            let (sender, listeners) = (sender, listeners)
+            let (senders, listeners, accounts) = (senders, listeners, new.vendorAccounts)
+            for channel in new.channels where !links.contains(where: { $0.channel == channel }) {
+                log.write("configurationWarning", "credentials of \(channel.name) take effect after a restart")
+            }
             loop.submit {
                 let (apps, others) = credentials.value
-                sender.wrapped.reload(credentials: apps, otherCredentials: others)
+                senders.wrapped.apple.reload(credentials: apps, otherCredentials: others)
+                for sender in senders.wrapped.vendors {
+                    sender.reload(accounts.filter { $0.vendor == sender.vendor })
+                }
                 listeners.wrapped.renew(opened)
             }
             log.write("reloaded", "credentials, tokens and certificates are in force; other keys count after a restart")
@@ -175,21 +243,24 @@ final class SenderProgram {
 
     /// Finishes requests in flight, returns the other jobs, and reports both.
     func stop() {
-        let (loop, sender) = (loop, sender)
-        loop.submit { sender.wrapped.beginStop() }
-        link.stopLeasing()
-        link.joinLeaser()
+        let (loop, senders) = (loop, senders)
+        loop.submit { senders.wrapped.forEach { $0.beginStop() } }
+        for (_, link) in links { link.stopLeasing() }
+        for (_, link) in links { link.joinLeaser() }
         if !wait(milliseconds: configuration.stopMilliseconds) {
-            let channels = channels
             loop.submit {
-                sender.wrapped.abandon()
-                channels.wrapped.close()
+                senders.wrapped.forEach { $0.abandon() }
+                senders.wrapped.transport?.abandon()
+                senders.wrapped.channels.close()
             }
             _ = wait(milliseconds: 2_000)
         }
-        link.stopReporting()
-        if !wait(milliseconds: 2_000) { link.abandon() }
-        link.joinReporter()
+        for (_, link) in links { link.stopReporting() }
+        if !wait(milliseconds: 2_000) {
+            for (_, link) in links { link.abandon() }
+        }
+        for (_, link) in links { link.joinReporter() }
+        stopTransport?()
         loop.stop()
         loop.join()
         resolver.stop()
@@ -198,7 +269,7 @@ final class SenderProgram {
     /// Waits until the gateway has every outcome; returns false on timeout.
     private func wait(milliseconds: UInt64) -> Bool {
         let end = SystemClock.monotonicMilliseconds + milliseconds
-        while link.figures.held > 0 || channelCalls.withLock({ $0 }) > 0 {
+        while links.contains(where: { $0.link.figures.held > 0 }) || channelCalls.withLock({ $0 }) > 0 {
             guard SystemClock.monotonicMilliseconds < end else { return false }
             Pause.milliseconds(10)
         }

@@ -1,0 +1,334 @@
+internal import EventLoops
+internal import HTTPClient
+internal import Vendors
+
+/// The jobs of one credential of a vendor; for Web Push those of one push service.
+///
+/// States of a lane: ready; waiting for an access token; failing, with one request at a time after a pause; resting after a refused
+/// credential or a used-up quota, when all its jobs return to the gateway. Confined to the sender's loop.
+final class VendorLane: JobLane {
+    private unowned let sender: VendorSender
+    let account: VendorAccount
+    /// The scope of signed tokens: an origin for Web Push, else empty.
+    let scope: String
+    private let settings: VendorSettings
+    private var waiting: JobQueue<VendorJob>
+    private(set) var underWayCount = 0
+    private(set) var token: VendorToken
+    private(set) var pace: RequestPace
+    private var answeredAt: UInt64 = 0
+    /// The time of the last accepted notification, or `nil`.
+    private(set) var acceptedAt: UInt64?
+    private(set) var failsSince: UInt64?
+    private var failures = 0
+    private var failedAt: UInt64 = 0
+    private var triesAt: UInt64 = 0
+    private var lastFailure = ""
+    /// Whether the vendor has accepted the credential since the start or the last backoff.
+    private var isProven = false
+    private var restsUntil: UInt64 = 0
+    private(set) var restReason = ""
+    private var restCount = 0
+    /// The end of the rest in Unix seconds, if a quota is used up; the wall clock decides because it may be hours away.
+    private var quotaUntil: Int64?
+    private var usedAt: UInt64
+    var isMarked = false
+    private(set) var isRetired = false
+
+    init(_ account: VendorAccount, scope: String, settings: VendorSettings, of sender: VendorSender) {
+        (self.account, self.scope, self.settings, self.sender) = (account, scope, settings, sender)
+        waiting = JobQueue(neededMilliseconds: settings.timeoutMilliseconds + settings.leaseMargin)
+        token = VendorToken(account.vendor.facts.tokenKind)
+        pace = RequestPace(requestsPerSecond: settings.requestsPerSecond)
+        usedAt = sender.loop.now
+    }
+
+    private var desk: JobDesk { sender.desk }
+    private var loopNow: UInt64 { sender.loop.now }
+    var name: String { "\(account.vendor.rawValue)/\(account.name)" + (scope.isEmpty ? "" : " \(scope)") }
+    var waitingCount: Int { waiting.count }
+    var heldCount: Int { waiting.count + underWayCount }
+    var failure: String { lastFailure.isEmpty ? "vendorDoesNotAnswer" : lastFailure }
+    /// Whether the lane has no jobs and no state that a new lane would lack.
+    func isIdle(_ now: UInt64) -> Bool {
+        heldCount == 0 && failsSince == nil && !isResting(now) && now >= usedAt + 600_000
+    }
+
+    func isResting(_ now: UInt64) -> Bool {
+        now < restsUntil || quotaUntil.map { desk.wallSeconds < $0 } ?? false
+    }
+    var isQuotaUsedUp: Bool { quotaUntil.map { desk.wallSeconds < $0 } ?? false }
+
+    enum State: String, CaseIterable { case ready, token, slowed, failing, refused, quota }
+    func state(_ now: UInt64) -> State {
+        if isQuotaUsedUp { return .quota }
+        if isResting(now) { return .refused }
+        if failsSince != nil { return .failing }
+        if token.isAwaited { return .token }
+        return pace.isSlowed ? .slowed : .ready
+    }
+
+    // MARK: Jobs
+
+    /// Queues a job; it is sent in this turn if there is room.
+    func add(_ job: VendorJob) {
+        guard !desk.isStopping else { return desk.giveBack(job, "senderStops") }
+        usedAt = loopNow
+        waiting.append(job)
+        desk.mark(self)
+    }
+
+    func dispatch() {
+        let now = loopNow
+        if isResting(now) { return giveBackResting(now) }
+        if let failsSince {
+            let (jobs, pause) = waiting.takeBeyondShare(
+                of: settings.failingJobs, among: desk.failingCount, now, since: failsSince)
+            for job in jobs { desk.giveBack(job, failure, retryAfter: pause) }
+        }
+        pace.advance(to: now)
+        while let job = waiting.first {
+            guard waiting.isInTime(job, now) else {
+                _ = waiting.popFirst()
+                desk.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
+                continue
+            }
+            guard underWayCount < room(now) else { return }
+            let bearer: String?
+            switch token.bearer(now: desk.wallSeconds, sign: { account.api.signToken(scope: scope, now: $0) }) {
+            case .ready(let text): bearer = text
+            case .awaited: return renewToken(now)
+            case .unsigned: return refused("NoMemory", "the token could not be signed", now)
+            }
+            guard pace.take() else { return }
+            _ = waiting.popFirst()
+            send(job, bearer, now)
+        }
+        // Renewed before it expires, while requests still use the old one.
+        if token.isDue(now: desk.wallSeconds) { renewToken(now) }
+    }
+
+    /// The number of requests that may be under way now.
+    private func room(_ now: UInt64) -> Int {
+        if failsSince != nil { return now >= triesAt ? 1 : 0 }
+        let most = settings.concurrency(account.vendor)
+        return isProven ? most : min(most, settings.probes)
+    }
+
+    private func send(_ job: VendorJob, _ bearer: String?, _ now: UInt64) {
+        let wall = desk.wallSeconds
+        job.message.secondsToLive = job.expiration > 0 ? max(0, job.expiration - wall) : 0
+        let request: VendorRequest
+        do throws(VendorRefusal) {
+            request = try account.api.request(for: job.message, bearer: bearer, now: wall)
+        } catch {
+            return desk.finish(job, error.isTokenFault ? .badToken : .rejected, error.reason)
+        }
+        underWayCount += 1
+        job.tries += 1
+        desk.metrics.requests += 1
+        if job.tries == 1 { desk.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
+        sender.transport.submit(settings.call(request, addresses: account.addresses)) { [self] answer in
+            underWayCount -= 1
+            desk.mark(self)
+            switch answer {
+            case .success(let reply): answered(job, VendorReply(reply), bearer)
+            case .failure(let failure): lost(job, failure, sentAt: now, request.url)
+            }
+        }
+    }
+
+    private func giveBackResting(_ now: UInt64) {
+        let seconds = restSeconds(now)
+        for job in waiting.takeAll() { desk.giveBack(job, restReason, retryAfter: seconds) }
+    }
+
+    private func restSeconds(_ now: UInt64) -> Int64 {
+        let quota = quotaUntil.map { $0 - desk.wallSeconds } ?? 0
+        return min(86_400, max(quota, Int64((restsUntil - min(restsUntil, now) + 999) / 1_000), 1))
+    }
+
+    func giveBack(_ reason: String) {
+        for job in waiting.takeAll() { desk.giveBack(job, reason) }
+    }
+
+    /// Closes the lane for new requests after a reload; requests under way end here.
+    ///
+    /// - Returns: the waiting jobs.
+    func retire() -> [VendorJob] {
+        isRetired = true
+        return waiting.takeAll()
+    }
+
+    func tick(_ now: UInt64) {
+        for job in waiting.takeLate(now) { desk.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure) }
+        if !waiting.isEmpty { desk.mark(self) }
+    }
+
+    // MARK: Answers
+
+    private func answered(_ job: VendorJob, _ reply: VendorReply, _ bearer: String?) {
+        let now = loopNow
+        let outcome = account.api.outcome(of: reply, token: job.message.token, now: desk.wallSeconds)
+        desk.noteAnswer(outcome.reason)
+        (answeredAt, failsSince, failures, lastFailure) = (now, nil, 0, "")
+        switch outcome {
+        case .accepted(let vendorID):
+            (restCount, restReason, isProven, acceptedAt) = (0, "", true, now)
+            desk.finish(job, .accepted, "", vendorID: vendorID)
+        case .retry(let seconds, let reason): desk.finish(job, .retry, reason, retryAfter: seconds)
+        case .rejected(let reason):
+            isProven = true
+            desk.finish(job, .rejected, reason)
+        case .badToken(let reason):
+            isProven = true
+            desk.finish(job, .badToken, reason)
+        case .renewToken(let reason): tokenRefused(job, reason, bearer, now)
+        case .credentialRefused(let reason, let advice):
+            guard !isRetired else { return again(job, reason) }
+            refused(reason, advice, now)
+            desk.giveBack(job, reason, retryAfter: restSeconds(now))
+        case .quotaUsedUp(let until, let reason): quotaUsedUp(job, until, reason, now)
+        case .tooFast(let seconds, let reason):
+            isProven = true
+            if !pace.isSlowed { desk.log.write("vendorTooFast", "\(name): \(reason): the rate of requests is reduced") }
+            pace.slowDown(now)
+            // The vendor did not take the message, so the gateway counts no attempt.
+            desk.giveBack(job, reason, retryAfter: seconds)
+        case .unknown(let reason):
+            if desk.noteUnknown(reason) {
+                desk.log.write("vendorUnknown", "\(name): the answer \(reason) is unknown; its messages are retried")
+            }
+            desk.finish(job, .retry, reason)
+        }
+    }
+
+    private func quotaUsedUp(_ job: VendorJob, _ until: Int64, _ reason: String, _ now: UInt64) {
+        isProven = true
+        if !isQuotaUsedUp, !isRetired {
+            let seconds = min(86_400, max(1, until - desk.wallSeconds))
+            quotaUntil = desk.wallSeconds + seconds
+            restReason = reason
+            desk.log.write(
+                "quotaUsedUp", "\(name): \(reason): the vendor takes no message for \(seconds / 60) minutes; ask for more")
+        }
+        desk.giveBack(job, reason, retryAfter: min(86_400, max(1, until - desk.wallSeconds)))
+    }
+
+    private func tokenRefused(_ job: VendorJob, _ reason: String, _ bearer: String?, _ now: UInt64) {
+        token.refuse(bearer)
+        guard job.hasRenewedToken, !isRetired else {
+            job.hasRenewedToken = true
+            return again(job, reason)
+        }
+        refused(reason, "the vendor refuses the access token that it just issued: check the credential", now)
+        desk.giveBack(job, reason, retryAfter: restSeconds(now))
+    }
+
+    /// Starts a backoff of the credential, whose length doubles.
+    private func refused(_ reason: String, _ advice: String, _ now: UInt64) {
+        guard !isResting(now) else { return }
+        (isProven, restReason) = (false, reason)
+        restsUntil = now + min(settings.rest.upperBound, settings.rest.lowerBound << UInt64(min(restCount, 10)))
+        restCount += 1
+        desk.log.write("credentialRefused", "\(name): \(reason): \(advice)")
+        desk.mark(self)
+    }
+
+    private func again(_ job: VendorJob, _ reason: String) {
+        guard !desk.isStopping else { return desk.giveBack(job, reason) }
+        // After a reload another lane serves the app.
+        isRetired ? sender.begin(job) : add(job)
+    }
+
+    /// Handles a request without an answer; the vendor may have the notification if the request was sent.
+    private func lost(_ job: VendorJob, _ failure: HTTPCallFailure, sentAt: UInt64, _ url: String) {
+        if failure.kind == .cancelled {
+            job.mayBeTaken = true
+            return desk.giveBack(job, "senderStops")
+        }
+        let host = VendorSender.host(of: url)
+        if sentAt >= answeredAt { fails(failure.cause, at: host, sentAt: sentAt) }
+        guard failure.mayHaveArrived else {
+            job.tries -= 1
+            return again(job, lastFailure.isEmpty ? "connectionFailed" : lastFailure)
+        }
+        desk.metrics.unknown += 1
+        job.mayBeTaken = true
+        desk.finish(job, .retry, failure.kind == .tooLarge ? "answerTooLarge" : "noAnswer")
+    }
+
+    /// Starts or extends the pause after a failure; failures of requests that were sent before the last one count with it.
+    private func fails(_ cause: String, at host: String, sentAt: UInt64) {
+        let now = loopNow
+        failsSince = failsSince ?? now
+        guard failures == 0 || sentAt > failedAt else { return }
+        failedAt = now
+        failures += 1
+        let pause = min(settings.pause.upperBound, settings.pause.lowerBound << UInt64(min(failures - 1, 12)))
+        triesAt = now + .random(in: pause / 2...pause)
+        lastFailure = "connectionFailed: " + cause
+        desk.metrics.connectionsFailed += 1
+        desk.log.connectionFailed(name, host, cause, count: failures)
+    }
+
+    // MARK: Access tokens
+
+    /// Requests a new access token, unless a request is under way or the last one has just failed.
+    private func renewToken(_ now: UInt64) {
+        guard !isRetired, !desk.isStopping, token.mayBegin(now) else { return }
+        guard let request = account.api.tokenRequest(now: desk.wallSeconds) else {
+            return refused("NoMemory", "the token request could not be made", now)
+        }
+        token.begin()
+        sender.metrics.tokenRequests += 1
+        sender.transport.submit(settings.call(request, addresses: account.addresses)) { [self] answer in
+            received(answer, sentAt: now, request.url)
+        }
+    }
+
+    private func received(_ answer: VendorTransport.Answer, sentAt: UInt64, _ url: String) {
+        let now = loopNow
+        desk.mark(self)
+        switch answer {
+        case .success(let reply):
+            switch account.api.readToken(VendorReply(reply), now: desk.wallSeconds) {
+            case .success(let fresh):
+                token.succeed(fresh)
+                (failsSince, failures, lastFailure, answeredAt) = (nil, 0, "", now)
+            case .failure(.retry(let seconds, let reason)): tokenFailed(reason, after: seconds, now)
+            case .failure(.credentialRefused(let reason, let advice)):
+                sender.metrics.tokenFailures += 1
+                token.fail(now, milliseconds: settings.pause.upperBound)
+                // A token that is still valid is used up first.
+                if token.isUsable(now: desk.wallSeconds) {
+                    desk.log.write("tokenFailed", "\(name): \(reason): \(advice)")
+                } else {
+                    token.allow()
+                    refused(reason, advice, now)
+                }
+            }
+        case .failure(let failure):
+            if failure.kind == .cancelled { return token.fail(now, milliseconds: 0) }
+            if !token.isUsable(now: desk.wallSeconds) {
+                fails(failure.cause, at: VendorSender.host(of: url), sentAt: sentAt)
+            }
+            tokenFailed(failure.cause, after: nil, now)
+        }
+    }
+
+    private func tokenFailed(_ reason: String, after seconds: Int64?, _ now: UInt64) {
+        sender.metrics.tokenFailures += 1
+        let longest = min(settings.pause.upperBound, settings.pause.lowerBound << UInt64(min(token.failureCount, 12)))
+        let pause = max(UInt64(seconds ?? 0) * 1_000, .random(in: longest / 2...longest))
+        token.fail(now, milliseconds: pause)
+        if !token.isUsable(now: desk.wallSeconds) {
+            failsSince = failsSince ?? now
+            if lastFailure.isEmpty { lastFailure = "noAccessToken: " + reason }
+        }
+        let count = token.failureCount
+        if count <= 3 || count & (count - 1) == 0 {
+            desk.log.write("tokenFailed", "\(name): \(reason) (\(count) in a row)")
+        }
+    }
+}

@@ -1,0 +1,107 @@
+internal import EventLoops
+internal import Vendors
+
+/// The sender of one vendor's channel.
+///
+/// Confined to its loop.
+final class VendorSender: ChannelSender {
+    struct Metrics: Sendable, Equatable {
+        var tokenRequests: UInt64 = 0
+        var tokenFailures: UInt64 = 0
+    }
+
+    let vendor: Vendor
+    let desk: JobDesk
+    let transport: VendorTransport
+    let settings: VendorSettings
+    var metrics = Metrics()
+    private var accounts: [String: VendorAccount] = [:]
+    private var otherApps: VendorAccount?
+    private var lanes: [LaneKey: VendorLane] = [:]
+    /// Lanes of replaced credentials, until their requests have ended.
+    private var retired: [VendorLane] = []
+
+    /// The maximum number of push services of Web Push; each one has a lane.
+    private static let laneLimit = 256
+
+    private struct LaneKey: Hashable {
+        var account: String
+        var scope: String
+    }
+
+    init(_ accounts: [VendorAccount], settings: VendorSettings, desk: JobDesk, through transport: VendorTransport) {
+        guard case .vendor(let vendor) = desk.channel else { preconditionFailure("a desk of Apple's channel") }
+        (self.vendor, self.settings, self.desk, self.transport) = (vendor, settings, desk, transport)
+        use(accounts)
+        desk.loop.onTick { [unowned self] now in
+            for lane in lanes.values { lane.tick(now) }
+            desk.noteFailing(Array(lanes.values) + retired)
+            retired.removeAll { $0.heldCount == 0 && !$0.token.isAwaited }
+        }
+    }
+
+    var loop: EventLoop { desk.loop }
+    var allLanes: [VendorLane] { lanes.values.sorted { $0.name < $1.name } }
+
+    private func use(_ accounts: [VendorAccount]) {
+        (self.accounts, otherApps) = ([:], nil)
+        for account in accounts {
+            if account.apps.isEmpty, otherApps == nil { otherApps = account }
+            for app in account.apps where self.accounts[app] == nil { self.accounts[app] = account }
+        }
+    }
+
+    func begin(_ job: HandoffJob) {
+        guard let job = job as? VendorJob else { preconditionFailure("a job of another channel") }
+        guard let account = accounts[job.appID] ?? otherApps else {
+            return desk.giveBackWithoutCredential(job, "app \(job.appID), \(vendor.rawValue)")
+        }
+        guard let lane = lane(of: account, scope: account.api.tokenScope(of: job.message)) else {
+            return desk.giveBack(job, "tooManyServices", retryAfter: 60)
+        }
+        lane.add(job)
+    }
+
+    private func lane(of account: VendorAccount, scope: String) -> VendorLane? {
+        let key = LaneKey(account: account.name, scope: scope)
+        if let lane = lanes[key] { return lane }
+        if lanes.count >= Self.laneLimit {
+            lanes = lanes.filter { !$0.value.isIdle(loop.now) }
+            guard lanes.count < Self.laneLimit else { return nil }
+        }
+        let lane = VendorLane(account, scope: scope, settings: settings, of: self)
+        lanes[key] = lane
+        return lane
+    }
+
+    /// Applies new credentials: waiting jobs of changed ones move to new lanes, and requests in flight end on the old ones.
+    func reload(_ accounts: [VendorAccount]) {
+        use(accounts)
+        var moved: [VendorJob] = []
+        for (key, lane) in lanes {
+            let new = accounts.first { $0.name == lane.account.name }
+            if let new, new.digest == lane.account.digest, new.apps == lane.account.apps { continue }
+            lanes[key] = nil
+            retired.append(lane)
+            moved += lane.retire()
+        }
+        for job in moved { begin(job) }
+    }
+
+    // MARK: Stop
+
+    /// Returns jobs that are not in flight; requests in flight get their answer, or end with `abandon`.
+    func beginStop() {
+        desk.stop()
+        for lane in lanes.values { lane.giveBack("senderStops") }
+    }
+
+    /// Returns all jobs; the transport ends the unanswered requests.
+    func abandon() { for lane in lanes.values { lane.giveBack("senderStops") } }
+
+    /// Returns a URL's host and port; the path of a Web Push endpoint is confidential.
+    static func host(of url: String) -> String {
+        guard let start = url.firstRange(of: "://")?.upperBound else { return "" }
+        return String(url[start...].prefix { $0 != "/" && $0 != "?" })
+    }
+}

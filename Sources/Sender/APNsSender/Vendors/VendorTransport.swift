@@ -1,0 +1,123 @@
+internal import EventLoops
+internal import HTTPClient
+internal import Platform
+
+/// The thread that performs all requests to vendors, with libcurl's connection pool.
+///
+/// Requests are submitted and answered on the sender's loop.
+final class VendorTransport {
+    typealias Answer = Result<HTTPClient.HTTPReply, HTTPCallFailure>
+
+    /// The bounds of libcurl's pool for all vendors; each lane has its own bound of concurrent requests.
+    static let connectionLimit = 1_024
+    /// The number of concurrent requests on one HTTP/2 connection; servers of FCM and Mozilla allow 100.
+    static let streamLimit = 100
+
+    private struct Request: Sendable {
+        var number: UInt64
+        var call: HTTPCall
+    }
+    private struct State: Sendable {
+        var requests: [Request] = []
+        var isStopping = false
+    }
+
+    private let loop: EventLoop
+    private let state = Lock(State())
+    private let transfers: HTTPTransfers
+    private let thread = Lock<Thread?>(nil)
+    private var pending: [UInt64: (Answer) -> Void] = [:]
+    private var lastNumber: UInt64 = 0
+    private var isSubmitting = false
+
+    /// Creates a transport; must be called on the loop, or before the loop runs.
+    init(on loop: EventLoop, connectionsPerHost: Int) throws {
+        self.loop = loop
+        var bounds = HTTPTransfers.Bounds()
+        (bounds.connections, bounds.connectionsPerHost) = (Self.connectionLimit, connectionsPerHost)
+        bounds.streams = Self.streamLimit
+        guard let transfers = HTTPTransfers(bounds) else {
+            throw HTTPCallFailure.noMemory
+        }
+        self.transfers = transfers
+        let deliver = LoopBound(self, on: loop)
+        let state = state
+        var started: Thread? = try Thread(named: "vendors") {
+            Self.run(transfers, state) { answers in loop.submit { deliver.wrapped.deliver(answers) } }
+        }
+        thread.withLock { swap(&$0, &started) }
+        loop.onTurnEnd { [unowned self] in
+            guard isSubmitting else { return }
+            isSubmitting = false
+            transfers.wake()
+        }
+    }
+
+    var pendingCount: Int { pending.count }
+
+    /// Starts a request at the end of this turn; `done` is called on the loop.
+    func submit(_ call: HTTPCall, _ done: @escaping (Answer) -> Void) {
+        lastNumber += 1
+        pending[lastNumber] = done
+        let request = Request(number: lastNumber, call: call)
+        state.withLock { $0.requests.append(request) }
+        isSubmitting = true
+    }
+
+    private func deliver(_ answers: [(number: UInt64, answer: Answer)]) {
+        for (number, answer) in answers { pending.removeValue(forKey: number)?(answer) }
+    }
+
+    /// Ends all requests without an answer; later answers are ignored.
+    func abandon() {
+        let ended = pending
+        pending = [:]
+        let failure = HTTPCallFailure.cancelled
+        for (_, done) in ended { done(.failure(failure)) }
+    }
+
+    /// A function that ends the thread and waits for it, for another thread than the loop's.
+    var stop: @Sendable () -> Void {
+        let (state, transfers, thread) = (state, transfers, thread)
+        return {
+            state.withLock { $0.isStopping = true }
+            transfers.wake()
+            var ended: Thread?
+            thread.withLock { swap(&$0, &ended) }
+            ended.take()?.join()
+        }
+    }
+
+    // MARK: Thread
+
+    private static func run(
+        _ transfers: HTTPTransfers, _ state: Lock<State>,
+        _ deliver: ([(number: UInt64, answer: Answer)]) -> Void
+    ) {
+        var underWay: [ObjectIdentifier: (number: UInt64, transfer: HTTPTransfer)] = [:]
+        while true {
+            var answers: [(number: UInt64, answer: Answer)] = []
+            var requests: [Request] = []
+            let isStopping = state.withLock { state in
+                swap(&requests, &state.requests)
+                return state.isStopping
+            }
+            if isStopping { break }
+            for request in requests {
+                if let transfer = HTTPTransfer(request.call, in: transfers) {
+                    underWay[ObjectIdentifier(transfer)] = (request.number, transfer)
+                } else {
+                    answers.append((request.number, .failure(.noMemory)))
+                }
+            }
+            transfers.perform()
+            while let (transfer, result) = transfers.nextEnded() {
+                guard let ended = underWay.removeValue(forKey: ObjectIdentifier(transfer)) else { continue }
+                answers.append((ended.number, result))
+            }
+            if !answers.isEmpty { deliver(answers) }
+            transfers.wait(milliseconds: 1_000)
+        }
+        for (_, transfer) in underWay.values { transfer.leave() }
+    }
+}

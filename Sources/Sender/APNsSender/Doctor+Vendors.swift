@@ -41,7 +41,7 @@ extension Doctor {
     private mutating func answer(
         to request: VendorRequest, _ what: String, _ settings: VendorSettings, _ account: VendorAccount
     ) -> VendorReply? {
-        let call = settings.call(request, addresses: account.addresses)
+        let call = settings.call(request, account)
         let host = VendorSender.host(of: request.url)
         if let proxy = call.proxy { good(what, "\(host) is reached through the proxy \(proxy.url)") }
         guard let transfers = HTTPTransfers(), let transfer = HTTPTransfer(call, in: transfers) else {

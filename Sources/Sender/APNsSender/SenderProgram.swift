@@ -14,7 +14,7 @@ final class SenderProgram {
     private let links: [(channel: Channel, link: GatewayLink)]
     private let resolver: Resolver
     private let senders: LoopBound<Senders>
-    private let stopTransport: (@Sendable () -> Void)?
+    private let stopTransports: [@Sendable () -> Void]
     private let tokens: Lock<[Secret]>
     private let adminTokens: Lock<[Secret]>
     private let log: SenderLog
@@ -31,7 +31,7 @@ final class SenderProgram {
         let apple: Sender
         let channels: ChannelCalls
         let vendors: [VendorSender]
-        let transport: VendorTransport?
+        let transports: [VendorTransport]
         let intake: JobIntake
         let links: [(channel: Channel, link: GatewayLink)]
 
@@ -79,13 +79,13 @@ final class SenderProgram {
             results: { appleLink?.take($0) })
         let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
         channels.onCount = { [channelCalls] count in channelCalls.withLock { $0 = count } }
-        let (vendors, transport) = try Self.vendors(configuration, links, on: loop, log)
-        stopTransport = transport?.stop
+        let (vendors, transports) = try Self.vendors(configuration, links, on: loop, log)
+        stopTransports = transports.map(\.stop)
         let all: [any ChannelSender] = [sender] + vendors
         let intake = JobIntake(
             all.compactMap { sender in links[sender.desk.channel].map { (sender: sender, link: $0) } })
         let senders = Senders(
-            apple: sender, channels: channels, vendors: vendors, transport: transport, intake: intake, links: ordered)
+            apple: sender, channels: channels, vendors: vendors, transports: transports, intake: intake, links: ordered)
         self.senders = LoopBound(senders, on: loop)
         let adminTokens = Lock(configuration.adminTokens)
         self.adminTokens = adminTokens
@@ -111,23 +111,33 @@ final class SenderProgram {
         self.listeners = LoopBound(listeners, on: loop)
     }
 
-    /// Creates the senders of all vendors but Apple, and the transport that they share.
+    /// Creates the senders of all vendors but Apple, and their transports: one for HTTP/2 and one for HTTP/1.1.
+    ///
+    /// libcurl's bound of connections per host applies to a whole transport. HTTP/2 needs a small one, and a lane's concurrent
+    /// requests bound HTTP/1.1.
     private static func vendors(
         _ configuration: SenderConfiguration, _ links: [Channel: GatewayLink], on loop: EventLoop, _ log: SenderLog
-    ) throws -> ([VendorSender], VendorTransport?) {
-        guard !configuration.vendorAccounts.isEmpty else { return ([], nil) }
-        let connections = configuration.vendorSettings.values.map(\.connections).max() ?? 1
-        let transport = try VendorTransport(on: loop, connectionsPerHost: connections)
+    ) throws -> ([VendorSender], [VendorTransport]) {
+        var transports: [Bool: VendorTransport] = [:]
+        for isHTTP2 in [true, false] {
+            let settings = configuration.vendorSettings.filter { vendor, _ in
+                vendor.facts.wantsHTTP2 == isHTTP2 && links[.vendor(vendor)] != nil
+            }
+            guard let connections = settings.values.map(\.connections).max() else { continue }
+            transports[isHTTP2] = try VendorTransport(on: loop, connectionsPerHost: isHTTP2 ? connections : 0)
+        }
         var senders: [VendorSender] = []
         for vendor in Vendor.allCases {
-            guard let link = links[.vendor(vendor)], let settings = configuration.vendorSettings[vendor] else { continue }
+            guard let link = links[.vendor(vendor)], let settings = configuration.vendorSettings[vendor],
+                let transport = transports[vendor.facts.wantsHTTP2]
+            else { continue }
             let desk = JobDesk(
                 of: .vendor(vendor), on: loop, log: log, unreported: { link.unreported() },
                 setAside: { link.setAside($0) }, results: { link.take($0) })
             senders.append(
                 VendorSender(configuration.accounts(of: vendor), settings: settings, desk: desk, through: transport))
         }
-        return (senders, transport)
+        return (senders, Array(transports.values))
     }
 
     private static func answer(
@@ -250,7 +260,7 @@ final class SenderProgram {
         if !wait(milliseconds: configuration.stopMilliseconds) {
             loop.submit {
                 senders.wrapped.forEach { $0.abandon() }
-                senders.wrapped.transport?.abandon()
+                for transport in senders.wrapped.transports { transport.abandon() }
                 senders.wrapped.channels.close()
             }
             _ = wait(milliseconds: 2_000)
@@ -260,7 +270,7 @@ final class SenderProgram {
             for (_, link) in links { link.abandon() }
         }
         for (_, link) in links { link.joinReporter() }
-        stopTransport?()
+        for stop in stopTransports { stop() }
         loop.stop()
         loop.join()
         resolver.stop()

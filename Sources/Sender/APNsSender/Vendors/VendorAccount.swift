@@ -69,15 +69,16 @@ struct VendorSettings: Sendable, Equatable {
         min(requests, connections * (vendor.facts.wantsHTTP2 ? VendorTransport.streamLimit : 1))
     }
 
-    func call(_ request: VendorRequest, addresses: HTTPCall.Addresses) -> HTTPCall {
+    /// Returns the call of a request; `account` is its credential.
+    func call(_ request: VendorRequest, _ account: VendorAccount) -> HTTPCall {
         var call = HTTPCall(
             request.url, headers: request.headers.map { ($0.name, $0.value) }, body: request.body,
             userAgent: "longwire-sender", timeoutMilliseconds: Int(timeoutMilliseconds))
         call.method = request.method == "GET" ? .get : .post
-        call.version = request.wantsHTTP2 ? .http2 : .http1
+        call.version = account.vendor.facts.wantsHTTP2 ? .http2 : .http1
         call.trust.authoritiesFile = authoritiesFile
         call.proxy = proxy?.proxy(for: request.url)
-        call.addresses = addresses
+        call.addresses = account.addresses
         call.answerByteLimit = VendorReply.bodyByteCount
         call.unacknowledgedMilliseconds = 10_000
         return call

@@ -128,7 +128,7 @@ final class VendorLane: JobLane {
         job.tries += 1
         desk.metrics.requests += 1
         if job.tries == 1 { desk.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
-        sender.transport.submit(settings.call(request, addresses: account.addresses)) { [self] answer in
+        sender.transport.submit(settings.call(request, account)) { [self] answer in
             underWayCount -= 1
             desk.mark(self)
             switch answer {
@@ -282,7 +282,7 @@ final class VendorLane: JobLane {
         }
         token.begin()
         sender.metrics.tokenRequests += 1
-        sender.transport.submit(settings.call(request, addresses: account.addresses)) { [self] answer in
+        sender.transport.submit(settings.call(request, account)) { [self] answer in
             received(answer, sentAt: now, request.url)
         }
     }

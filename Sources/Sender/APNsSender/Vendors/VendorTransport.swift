@@ -2,13 +2,13 @@ internal import EventLoops
 internal import HTTPClient
 internal import Platform
 
-/// The thread that performs all requests to vendors, with libcurl's connection pool.
+/// A thread that performs requests to vendors, with libcurl's connection pool.
 ///
 /// Requests are submitted and answered on the sender's loop.
 final class VendorTransport {
     typealias Answer = Result<HTTPClient.HTTPReply, HTTPCallFailure>
 
-    /// The bounds of libcurl's pool for all vendors; each lane has its own bound of concurrent requests.
+    /// The bound of libcurl's pool; each lane has its own bound of concurrent requests.
     static let connectionLimit = 1_024
     /// The number of concurrent requests on one HTTP/2 connection; servers of FCM and Mozilla allow 100.
     static let streamLimit = 100
@@ -28,9 +28,10 @@ final class VendorTransport {
     private let thread = Lock<Thread?>(nil)
     private var pending: [UInt64: (Answer) -> Void] = [:]
     private var lastNumber: UInt64 = 0
-    private var isSubmitting = false
 
     /// Creates a transport; must be called on the loop, or before the loop runs.
+    ///
+    /// `connectionsPerHost` is 0 without a bound.
     init(on loop: EventLoop, connectionsPerHost: Int) throws {
         self.loop = loop
         var bounds = HTTPTransfers.Bounds()
@@ -46,22 +47,21 @@ final class VendorTransport {
             Self.run(transfers, state) { answers in loop.submit { deliver.wrapped.deliver(answers) } }
         }
         thread.withLock { swap(&$0, &started) }
-        loop.onTurnEnd { [unowned self] in
-            guard isSubmitting else { return }
-            isSubmitting = false
-            transfers.wake()
-        }
     }
 
     var pendingCount: Int { pending.count }
 
-    /// Starts a request at the end of this turn; `done` is called on the loop.
+    /// Starts a request; `done` is called on the loop.
     func submit(_ call: HTTPCall, _ done: @escaping (Answer) -> Void) {
         lastNumber += 1
         pending[lastNumber] = done
         let request = Request(number: lastNumber, call: call)
-        state.withLock { $0.requests.append(request) }
-        isSubmitting = true
+        let isFirst = state.withLock { state in
+            state.requests.append(request)
+            return state.requests.count == 1
+        }
+        // The thread takes all requests at once, so it needs no further call until then.
+        if isFirst { transfers.wake() }
     }
 
     private func deliver(_ answers: [(number: UInt64, answer: Answer)]) {

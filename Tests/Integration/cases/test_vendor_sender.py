@@ -1,0 +1,464 @@
+"""The real `longwire-sender` against a stub of the gateway and fake vendors, for each vendor's channel."""
+
+import pathlib
+import signal
+import time
+from collections import Counter
+
+import pytest
+from handoff_stub import HandoffStub
+from vendor_sender import FAKES, VendorSender
+from vendors import dropped, html, lost, slow
+
+CHANNELS = list(FAKES)
+
+
+@pytest.fixture
+def stub():
+    with HandoffStub() as stub:
+        yield stub
+
+
+@pytest.fixture
+def sending(stub):
+    """Starts fakes and a sender for channels; returns the sender."""
+    made = []
+
+    def make(*channels, options=None, starts=True, **settings):
+        fakes = {}
+        for channel in channels:
+            fakes[channel] = FAKES[channel](**(options or {})).__enter__()
+            made.append(fakes[channel])
+        sender = VendorSender(stub, fakes, **settings)
+        if starts:
+            made.append(sender.__enter__())
+        return sender
+
+    yield make
+    for one in reversed(made):
+        one.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_notification_is_delivered(stub, sending, channel):
+    """Goal: a job becomes one accepted message with title, body and the id that the app filters by."""
+    sender = sending(channel)
+    fake = sender.fakes[channel]
+    token = fake.device()
+    job = stub.add(channel, deviceToken=token, topic="com.example.app")
+    result = stub.result(job)
+    assert (result["outcome"], [one[:2] for one in fake.refused]) == ("accepted", []), result
+    sent, = fake.sent
+    assert (sent.title, sent.body) == ("Hello", "World")
+    assert stub.gmid(job) in sent.ids or sent.ids == []
+    assert sender.metric("outcomes_total", channel=channel, outcome="accepted") == 1
+    assert sender.get("/readyz") == (200, "ready\n")
+    assert [lane["state"] for lane in sender.lanes(channel)] == ["ready"]
+
+
+def outcomes(stub, job):
+    return [(one["outcome"], one.get("reason", "")) for one in stub.results[job]]
+
+
+def fakes_of(sender):
+    (fake,) = sender.fakes.values()
+    return fake
+
+
+# Access tokens
+
+TOKEN_PATHS = {"fcm": "/token", "hms": "/oauth2", "honor": "/auth/token", "oppo": "/server/v1/auth", "vivo": "/message/auth"}
+
+
+@pytest.mark.parametrize("channel", TOKEN_PATHS)
+def test_one_access_token_serves_many_messages(stub, sending, channel):
+    """Goal: concurrent jobs wait for one token request, and all use its token."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    jobs = [stub.add(channel, deviceToken=fake.device()) for _ in range(40)]
+    assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+    assert len(fake.taken(TOKEN_PATHS[channel])) == 1
+    assert sender.metric("token_requests_total", channel=channel) == 1
+
+
+@pytest.mark.parametrize("channel", TOKEN_PATHS)
+def test_a_refused_access_token_is_renewed_once(stub, sending, channel):
+    """Goal: a token that the vendor revokes costs one renewal and no message. Method: revoke between two jobs."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    stub.final(stub.add(channel, deviceToken=fake.device()))
+    fake.access.revoke()
+    jobs = [stub.add(channel, deviceToken=fake.device()) for _ in range(5)]
+    assert [outcomes(stub, job) for job in jobs if stub.final(job)] == [[("accepted", "")]] * 5
+    assert len(fake.taken(TOKEN_PATHS[channel])) == 2
+    assert len(fake.sent) == 6
+
+
+def test_a_token_endpoint_in_trouble_is_retried(stub, sending):
+    """Goal: jobs wait for a token that comes after three failures: 503, HTML and a cut connection."""
+    fake = FAKES["fcm"]()
+    fake.script((503, {}, "later"), html(200), dropped(), path="/token")
+    with fake, VendorSender(stub, {"fcm": fake}) as sender:
+        job = stub.add("fcm", deviceToken=fake.device())
+        assert stub.final(job)["outcome"] == "accepted"
+        assert outcomes(stub, job) == [("accepted", "")]
+        # curl repeats a request itself if a used connection ends before its answer.
+        assert sender.metric("token_failures_total", channel="fcm") >= 2
+
+
+def test_a_refused_service_account_rests_and_names_the_remedy(stub, sending):
+    """Goal: a deleted key gives jobs back unsent, without an attempt, and the log has the remedy."""
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    fake.account.key_id = "another"
+    job = stub.add("fcm", deviceToken=fake.device())
+    result = stub.result(job)
+    assert (result["outcome"], result["reason"]) == ("unsent", "invalid_grant")
+    assert 1 <= result["retryAfterSeconds"] <= 30
+    assert "service account" in sender.logged("credentialRefused", "fcm/our fcm")["detail"]
+    status, text = sender.get("/readyz")
+    assert status == 503 and "fcm/our fcm rests: invalid_grant" in text
+    assert sender.metric("vendor_lane_state", state="refused") == 1
+    # A further job returns at once, without a request.
+    count = len(fake.requests)
+    assert stub.result(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "unsent"
+    assert len(fake.requests) == count
+
+
+def test_a_refused_secret_without_access_tokens(stub, sending):
+    sender = sending("xiaomi")
+    fake = fakes_of(sender)
+    fake.app.secret = "changed"
+    result = stub.result(stub.add("xiaomi", deviceToken=fake.device()))
+    assert (result["outcome"], result["reason"]) == ("unsent", "21301")
+    assert sender.logged("credentialRefused", "xiaomi")["level"] == "error"
+
+
+# Answers
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_token_of_a_removed_app_is_bad(stub, sending, channel):
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    token = fake.device()
+    fake.unregister(token.partition("#")[0])
+    good = stub.add(channel, deviceToken=fake.device())
+    bad = stub.add(channel, deviceToken=token)
+    # HarmonyOS and Xiaomi have one answer for a token without the app and for an app without the right, so the token is kept.
+    expected = "rejected" if channel in ("harmony", "xiaomi") else "badToken"
+    assert (stub.final(good)["outcome"], stub.final(bad)["outcome"]) == ("accepted", expected)
+    assert len(fake.sent) == 1
+
+
+QUOTAS = ["xiaomi", "oppo", "vivo"]
+
+
+@pytest.mark.parametrize("channel", QUOTAS)
+def test_a_used_up_quota_rests_until_midnight_in_beijing(stub, sending, channel):
+    """Goal: the job returns unsent until midnight, and later jobs cost no request."""
+    sender = sending(channel, options={"day_quota": 1})
+    fake = fakes_of(sender)
+    assert stub.final(stub.add(channel, deviceToken=fake.device()))["outcome"] == "accepted"
+    midnight = 86_400 - (int(time.time()) + 8 * 3_600) % 86_400
+    result = stub.result(stub.add(channel, deviceToken=fake.device()))
+    assert result["outcome"] == "unsent"
+    assert abs(result["retryAfterSeconds"] - midnight) < 60 or midnight < 60
+    sender.logged("quotaUsedUp")
+    count = len(fake.requests)
+    again = stub.result(stub.add(channel, deviceToken=fake.device()))
+    assert (again["outcome"], again["reason"]) == ("unsent", result["reason"])
+    assert len(fake.requests) == count and len(fake.sent) == 1
+    assert sender.metric("vendor_lane_state", channel=channel, state="quota") == 1
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_an_outage_is_retried_with_the_vendors_delay(stub, sending, channel):
+    """Goal: 503 with Retry-After is `retry` after that time; a web page and an unreadable answer are `retry`, too."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    stub.final(stub.add(channel, deviceToken=fake.device()))
+    fake.script((503, {"Retry-After": "77"}, ""))
+    result = stub.result(stub.add(channel, deviceToken=fake.device()))
+    assert (result["outcome"], result["reason"], result["retryAfterSeconds"]) == ("retry", "HTTP503", 77)
+    fake.script(html(502))
+    assert stub.result(stub.add(channel, deviceToken=fake.device()))["outcome"] == "retry"
+    assert len(fake.sent) == 1
+    assert sender.metric("answers_total", channel=channel, reason="HTTP503") == 1
+
+
+@pytest.mark.parametrize("channel", [one for one in CHANNELS if one != "webPush"])
+def test_a_success_that_is_no_success_is_retried(stub, sending, channel):
+    """Goal: status 200 with a page, an empty body or an unknown code accepts no message."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    stub.final(stub.add(channel, deviceToken=fake.device()))
+    for answer in (html(200), (200, {}, ""), (200, {}, {"code": 987654, "result": 987654})):
+        fake.script(answer)
+        assert stub.result(stub.add(channel, deviceToken=fake.device()))["outcome"] == "retry"
+    assert len(fake.sent) == 1
+
+
+def test_a_refusal_within_status_200(stub, sending):
+    """Goal: Huawei's "all tokens are invalid" with status 200 is a bad token, not a success."""
+    sender = sending("hms")
+    fake = fakes_of(sender)
+    job = stub.add("hms", deviceToken=fake.make_token())
+    assert stub.final(job)["outcome"] == "badToken"
+    assert fake.sent == []
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_lost_answer_is_retried(stub, sending, channel):
+    """Goal: the vendor takes the message and cuts the connection; the result is unknown, so the gateway retries."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    # curl repeats a request itself if a used connection ends before its answer.
+    fake.script(lost(), lost(), path=PATHS[channel])
+    job = stub.add(channel, deviceToken=fake.device())
+    result = stub.result(job)
+    assert (result["outcome"], result["reason"]) == ("retry", "noAnswer")
+    assert len(fake.sent) >= 1
+    fake.clear_script()
+    stub.requeue(job)
+    assert stub.final(job)["outcome"] == "accepted"
+    assert sender.metric("requests_unknown_total", channel=channel) >= 1
+
+
+PATHS = {"fcm": "messages:send", "hms": "messages:send", "harmony": "messages:send", "honor": "sendMessage", "xiaomi": "/message/",
+         "oppo": "unicast", "vivo": "/message/send", "meizu": "pushByPushId", "webPush": "/wpush/"}
+
+
+def test_a_limited_rate_slows_the_lane_and_loses_nothing(stub, sending):
+    """Goal: all messages arrive at a vendor that takes three a second, and none costs an attempt."""
+    stub.is_eager = True
+    sender = sending("fcm", options={"rate": (3, 1.0)})
+    fake = fakes_of(sender)
+    jobs = [stub.add("fcm", deviceToken=fake.device()) for _ in range(12)]
+    for job in jobs:
+        stub.final(job)
+    assert len(fake.sent) == 12
+
+
+def test_an_unreadable_content_is_rejected_with_its_field(stub, sending):
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    job = stub.add("fcm", deviceToken=fake.device(), body={"notification": {"title": 5, "body": "x"}})
+    assert (stub.final(job)["outcome"], stub.final(job)["reason"]) == ("rejected", "unreadable notification.title")
+    assert fake.sent == []
+
+
+def test_a_message_against_the_vendors_rules_is_not_sent(stub, sending):
+    sender = sending("oppo")
+    fake = fakes_of(sender)
+    job = stub.add("oppo", deviceToken=fake.device(), body={"transmission": "for the app"})
+    assert stub.final(job)["outcome"] == "rejected"
+    assert fake.requests == [] or fake.sent == []
+
+
+def test_an_app_without_a_credential(stub, sending):
+    sender = sending("fcm")
+    sender.stop()
+    sender.sections["credentials"][0]["apps"] = ["one"]
+    sender.start()
+    fake = fakes_of(sender)
+    good, other = (stub.add("fcm", deviceToken=fake.device(), appId=app) for app in ("one", "two"))
+    assert stub.final(good)["outcome"] == "accepted"
+    result = stub.result(other)
+    assert (result["outcome"], result["reason"], result["retryAfterSeconds"]) == ("unsent", "noCredential", 300)
+    sender.logged("noCredential", "app two, fcm")
+
+
+# Several vendors
+
+def test_one_dead_vendor_holds_up_no_other(stub, sending):
+    """Goal: three vendors deliver while a fourth accepts no connection, and that one's jobs return unsent."""
+    sender = sending("fcm", "hms", "xiaomi", "oppo", gateway={"jobs": 8})
+    dead = sender.fakes["oppo"]
+    tokens = [dead.device() for _ in range(30)]
+    dead.stop()
+    lost_jobs = [stub.add("oppo", deviceToken=token) for token in tokens]
+    sender.logged("connectionFailed", "oppo/our oppo")
+    for channel in ("fcm", "hms", "xiaomi"):
+        fake = sender.fakes[channel]
+        jobs = [stub.add(channel, deviceToken=fake.device()) for _ in range(50)]
+        assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+        assert len(fake.sent) == 50
+    assert stub.result(lost_jobs[0])["outcome"] == "unsent"
+    assert sender.metric("vendor_lane_state", channel="oppo", state="failing") == 1
+    assert {channel for channel in stub.leases if stub.leases[channel]} == set(sender.fakes)
+
+
+def test_a_hanging_vendor_holds_up_no_other(stub, sending):
+    """Goal: a vendor that answers nothing within the timeout fails alone, and delivers once it answers again."""
+    sender = sending("fcm", "meizu", vendors={"meizu": {"timeoutMilliseconds": 300}})
+    slow_one, fake = sender.fakes["meizu"], sender.fakes["fcm"]
+    slow_one.script(slow(30), times=3)
+    job = stub.add("meizu", deviceToken=slow_one.device())
+    assert (stub.result(job)["outcome"], stub.result(job)["reason"]) == ("retry", "noAnswer")
+    assert stub.final(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "accepted"
+    slow_one.clear_script()
+    stub.requeue(job)
+    assert stub.final(job)["outcome"] == "accepted"
+
+
+def test_http2_shares_connections(stub, sending):
+    """Goal: hundreds of requests use at most the configured connections."""
+    sender = sending("fcm", vendors={"fcm": {"connections": 2}})
+    fake = fakes_of(sender)
+    jobs = [stub.add("fcm", deviceToken=fake.device()) for _ in range(300)]
+    stub.settled(*jobs)
+    assert {one.protocol for one in fake.taken("messages:send")} == {"HTTP/2"}
+    assert len({one.connection for one in fake.requests}) <= 2
+
+
+def test_http1_keeps_connections(stub, sending):
+    sender = sending("hms", vendors={"hms": {"connections": 3}})
+    fake = fakes_of(sender)
+    jobs = [stub.add("hms", deviceToken=fake.device()) for _ in range(100)]
+    stub.settled(*jobs)
+    assert len({one.connection for one in fake.requests}) <= 3
+
+
+def test_endpoints_in_private_networks_are_not_called(stub, sending):
+    """Goal: a permitted name that leads to this machine gets no request, unless the configuration names it for tests."""
+    sender = sending("webPush")
+    fake = fakes_of(sender)
+    sender.stop()
+    sender.sections["credentials"][0]["allowedHosts"] = f"localhost.example:{fake.port}"
+    sender.start()
+    token = fake.device().replace("push.localhost", "localhost.example")
+    # The name does not exist or, on a machine with such a name, leads to loopback: no request in either case.
+    job = stub.add("webPush", deviceToken=token)
+    sender.logged("connectionFailed", "localhost.example")
+    assert fake.requests == [] and job not in stub.results
+
+
+# The end of the process
+
+def test_a_killed_sender_loses_nothing(stub, sending):
+    """Goal: after SIGKILL under load, each message arrives; at most those in flight arrive twice."""
+    sender = sending("fcm", "hms", gateway={"jobs": 100}, vendors={"fcm": {"requests": 20}, "hms": {"requests": 20}})
+    jobs = [stub.add(channel, deviceToken=fake.device()) for _ in range(400) for channel, fake in sender.fakes.items()]
+    stub.wait(lambda: len(stub.results) >= 100)
+    sender.kill()
+    in_flight = stub.expire()
+    sender.start()
+    assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+    for channel, fake in sender.fakes.items():
+        counts = Counter(sent.ids[0] for sent in fake.sent)
+        assert set(counts) == {stub.gmid(job) for job in jobs if stub.jobs[job]["channel"] == channel}
+        assert sum(counts.values()) - len(counts) <= sum(stub.jobs[job]["channel"] == channel for job in in_flight)
+
+
+def test_a_stop_gives_waiting_jobs_back(stub, sending):
+    """Goal: at SIGTERM the request in flight is reported, waiting jobs return unsent, and the exit code is 0."""
+    sender = sending("meizu", vendors={"meizu": {"requests": 1}})
+    fake = fakes_of(sender)
+    fake.script(slow(1))
+    jobs = [stub.add("meizu", deviceToken=fake.device()) for _ in range(10)]
+    stub.wait(lambda: fake.requests and len(stub.leased) == 10)
+    assert sender.stop() == 0
+    found = Counter((stub.results[job][0]["outcome"], stub.results[job][0].get("reason", "")) for job in jobs)
+    assert found == {("accepted", ""): 1, ("unsent", "senderStops"): 9}
+    assert stub.leased == set()
+
+
+def test_a_stop_ends_a_request_without_an_answer(stub, sending):
+    sender = sending("meizu", stopSeconds=0)
+    fake = fakes_of(sender)
+    fake.script(slow(30))
+    job = stub.add("meizu", deviceToken=fake.device())
+    stub.wait(lambda: fake.requests)
+    assert sender.stop() == 0
+    assert outcomes(stub, job) == [("retry", "senderStops")]
+
+
+def test_a_lost_report_is_repeated_without_another_message(stub, sending):
+    """Goal: results are kept while the gateway answers 503."""
+    stub.refusals = 3
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    job = stub.add("fcm", deviceToken=fake.device())
+    assert stub.final(job)["outcome"] == "accepted"
+    assert len(fake.sent) == 1
+
+
+def test_a_job_leased_again_is_not_sent_again(stub, sending):
+    """Goal: a lease that ends while the result cannot be reported costs no second message. Method: refuse reports, expire."""
+    stub.refusals = 4
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    job = stub.add("fcm", deviceToken=fake.device())
+    stub.wait(lambda: fake.sent and stub.refusals < 4)
+    stub.expire()
+    assert stub.final(job)["outcome"] == "accepted"
+    assert len(fake.sent) == 1
+
+
+def test_a_reload_replaces_a_credential(stub, sending):
+    """Goal: SIGHUP applies a new secret to later jobs."""
+    sender = sending("xiaomi")
+    fake = fakes_of(sender)
+    stub.final(stub.add("xiaomi", deviceToken=fake.device()))
+    fake.app.secret = "a-new-secret"
+    pathlib.Path(sender.sections["credentials"][0]["appSecretFile"]).write_text("a-new-secret\n")
+    sender.process.send_signal(signal.SIGHUP)
+    sender.logged("reloaded")
+    assert stub.final(stub.add("xiaomi", deviceToken=fake.device()))["outcome"] == "accepted"
+
+
+# Configuration and doctor
+
+def test_doctor_checks_every_credential(stub, sending):
+    sender = sending(*CHANNELS)
+    done = sender.run("doctor")
+    assert done.returncode == 0, done.stdout
+    for channel in CHANNELS:
+        assert f"ok       {channel}, our {channel}: " in done.stdout
+    for channel in ("fcm", "vivo"):
+        assert sender.fakes[channel].sent == []
+
+
+def test_doctor_names_a_refused_credential(stub, sending):
+    sender = sending("fcm", "hms")
+    sender.fakes["hms"].app.secret = "changed"
+    done = sender.run("doctor")
+    assert done.returncode == 1
+    assert "PROBLEM  hms, our hms: " in done.stdout and "ok       fcm, our fcm: " in done.stdout
+
+
+@pytest.mark.parametrize("change, text", [
+    ({"vendor": "apple"}, 'credentials[0].vendor: "apple" is not allowed; one of "apns", "fcm"'),
+    ({"serviceAccountFile": None}, "credentials[0].serviceAccount: missing; give serviceAccountFile"),
+    ({"serviceAccount": "{}"}, "credentials[0].serviceAccountFile: not allowed beside serviceAccount"),
+    ({"appSecret": "x"}, "credentials[0].appSecret: unknown key"),
+    ({"baseURL": "http://example.com"}, "credentials[0].vendor: fcm: baseURL must be an https URL"),
+    ({"name": ""}, "credentials[0].name: "),
+])
+def test_a_bad_credential_is_an_error(stub, sending, change, text):
+    sender = sending("fcm", starts=False)
+    entry = sender.sections["credentials"][0]
+    entry.update(change)
+    done = sender.run("--check")
+    assert done.returncode == 78 and text in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("vendors, text", [
+    ({"fcn": {}}, "vendors.fcn: unknown key"),
+    ({"fcm": {"requests": 0}}, "vendors.fcm.requests: 0 is not allowed"),
+    ({"fcm": {"timeoutMilliseconds": 31_000}}, "vendors.fcm.timeoutMilliseconds: must be at most half"),
+    ({"fcm": {"proxy": {"url": "socks5://x"}}}, "vendors.fcm.proxy.url"),
+])
+def test_a_bad_bound_is_an_error(stub, sending, vendors, text):
+    sender = sending("fcm", starts=False)
+    sender.sections["vendors"] = vendors
+    done = sender.run("--check")
+    assert done.returncode == 78 and text in done.stderr, done.stderr
+
+
+def test_a_configuration_without_credentials_is_an_error(stub, sending):
+    sender = sending("fcm", starts=False)
+    for credentials in ([], None):
+        sender.sections["credentials"] = credentials
+        done = sender.run("--check")
+        assert done.returncode == 78 and "at least one credential of a vendor" in done.stderr, done.stderr

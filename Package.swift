@@ -181,7 +181,7 @@ let package = Package(
             name: "APNsSenderTests",
             dependencies: [
                 "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
-                "Platform", "Wire",
+                "Platform", "Vendors", "Wire",
             ], path: "Tests/Unit/APNsSenderTests", swiftSettings: common),
         .testTarget(
             name: "VendorsTests", dependencies: ["Vendors", "Wire", "JSON", "TextForms", "Cryptography"],
@@ -200,6 +200,9 @@ let package = Package(
         .testTarget(
             name: "EventLoopsTests", dependencies: ["EventLoops", "EventLoopsKit", "Platform", "Cryptography"],
             path: "Tests/Unit/EventLoopsTests",
+            swiftSettings: common),
+        .testTarget(
+            name: "HTTPClientTests", dependencies: ["HTTPClient"], path: "Tests/Unit/HTTPClientTests",
             swiftSettings: common),
         .testTarget(
             name: "HTTP2Tests", dependencies: ["HTTP2", "EventLoops", "Cryptography", "Platform"],

@@ -33,8 +33,8 @@ enum AddressScope {
         if let translated { return translated == .global ? .global : .restricted }
         // Global unicast addresses are in 2000::/3. 2001::/23 has protocol assignments such as Teredo, and 2001:db8::/32 examples.
         guard bytes[0] >> 5 == 1 else { return .restricted }
-        if bytes[0] == 0x20, bytes[1] == 0x01, bytes[2] < 2 || bytes[2] == 0x0D && bytes[3] == 0xB8 { return .restricted }
-        return .global
+        let isSpecial = bytes[2] < 2 || bytes[2] == 0x0D && bytes[3] == 0xB8
+        return bytes[0] == 0x20 && bytes[1] == 0x01 && isSpecial ? .restricted : .global
     }
 
     /// Returns the scope of a socket's address, or `nil` for another family than IPv4 and IPv6.

@@ -28,7 +28,8 @@ extension Doctor {
         guard let request = api.testRequest(bearer: bearer, now: now) else {
             let isAsked = account.vendor.facts.tokenKind == .exchanged
             return good(
-                what, isAsked ? "the vendor issued an access token" : "readable; the vendor has no request that checks it")
+                what,
+                isAsked ? "the vendor issued an access token" : "readable; the vendor has no request that checks it")
         }
         guard let reply = answer(to: request, what, settings, account) else { return }
         if let fault = api.testFailure(reply, now: now) { return report(fault, what) }

@@ -41,14 +41,13 @@ struct HandoffJobReader {
         }
         let name = item["channel"]?.string ?? Channel.apns.name
         do throws(FieldFault) {
-            let lease = HandoffJob.Lease(
-                id: id, leaseID: lease, appID: try Self.text(item, "appId"),
-                attempt: Int(clamping: item["attempt"]?.integer ?? 1),
+            var fields = HandoffJob.Lease(
+                id: id, leaseID: lease, appID: "", attempt: Int(clamping: item["attempt"]?.integer ?? 1),
                 leasedUntil: item["leasedUntil"]?.integer ?? .max, dueAt: item["dueAt"]?.integer ?? 0)
             switch Channel(name: name) {
-            case .apns: jobs.append(try Self.apple(item, lease))
-            case .vendor(let vendor): jobs.append(try Self.vendor(item, vendor, lease))
-            case nil: jobs.append(HandoffJob(lease, channel: String(name.prefix(64))))
+            case .apns: jobs.append(try Self.apple(item, &fields))
+            case .vendor(let vendor): jobs.append(try Self.vendor(item, vendor, &fields))
+            case nil: jobs.append(HandoffJob(fields, channel: String(name.prefix(64))))
             }
         } catch {
             unreadable.append(UnreadableJob(id: id, leaseID: lease, field: error.field, channel: name))
@@ -64,13 +63,14 @@ struct HandoffJobReader {
         return text
     }
 
-    private static func apple(_ item: JSONValue, _ lease: HandoffJob.Lease) throws(FieldFault) -> AppleJob {
+    private static func apple(_ item: JSONValue, _ lease: inout HandoffJob.Lease) throws(FieldFault) -> AppleJob {
         guard let kind = TokenKind(rawValue: try text(item, "tokenKind")) else { throw FieldFault(field: "tokenKind") }
         guard let environment = Environment(rawValue: try text(item, "environment")) else {
             throw FieldFault(field: "environment")
         }
         guard let type = PushType(rawValue: try text(item, "pushType")) else { throw FieldFault(field: "pushType") }
         let token = try text(item, "deviceToken")
+        lease.appID = try text(item, "appId")
         let requestID = try text(item, "apnsId")
         guard let body = item["body"] else { throw FieldFault(field: "body") }
         var writer = JSONWriter(capacity: 1_024)
@@ -85,9 +85,10 @@ struct HandoffJobReader {
     }
 
     private static func vendor(
-        _ item: JSONValue, _ vendor: Vendor, _ lease: HandoffJob.Lease
+        _ item: JSONValue, _ vendor: Vendor, _ lease: inout HandoffJob.Lease
     ) throws(FieldFault) -> VendorJob {
         let token = try text(item, "deviceToken")
+        lease.appID = try text(item, "appId")
         let messageID = try text(item, "msgId")
         let taskID = try text(item, "taskId")
         guard let body = item["body"] else { throw FieldFault(field: "body") }

@@ -121,7 +121,9 @@ struct SenderArguments: Equatable {
         guard configurationFile != nil else { throw words.usage("--config FILE is missing") }
         topic = words.text("topic")
         // `doctor` needs it only for credentials of Apple.
-        guard topic != nil || command == .run || command == .doctor else { throw words.usage("--topic is missing, the bundle id of the app") }
+        guard topic != nil || command == .run || command == .doctor else {
+            throw words.usage("--topic is missing, the bundle id of the app")
+        }
         token = words.text("token")
         environment = try words.parse("environment", "production or sandbox") { Environment(rawValue: $0) }
         channels.appID = words.text("app") ?? channels.appID

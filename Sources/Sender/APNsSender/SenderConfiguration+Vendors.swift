@@ -32,7 +32,8 @@ extension SenderConfigurationReader {
         let fileKey = field.name + "File"
         let form = "1 to \(VendorCredential.valueByteCount) bytes"
         // A secret's value is not shown in a report.
-        let inline = field.isSecret ? object.strings(field.name, limit: 1, isSecret: true)?.first : text(field, object, form)
+        let inline =
+            field.isSecret ? object.strings(field.name, limit: 1, isSecret: true)?.first : text(field, object, form)
         guard field.isSecret else {
             if field.isRequired, !object.has(field.name) { object.report(field.name, "missing; \(field.hint)") }
             return inline.map { Array($0.utf8) }

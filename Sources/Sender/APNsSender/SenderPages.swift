@@ -69,7 +69,9 @@ enum SenderPages {
                 desks.map { ([("channel", $0.channel.name)], value($0.metrics)) }
             }
             add("jobs_taken_total", .counter, "Handoff jobs taken.", figure { $0.jobsTaken })
-            add("jobs_unreadable_total", .counter, "Jobs with a field that cannot be read.", figure { $0.jobsUnreadable })
+            add(
+                "jobs_unreadable_total", .counter, "Jobs with a field that cannot be read.",
+                figure { $0.jobsUnreadable })
             add(
                 "outcomes_total", .counter, "Jobs by outcome.",
                 desks.flatMap { desk in
@@ -163,7 +165,9 @@ enum SenderPages {
                 lanes.map { ($0.labels, value($0)) }
             }
             add("vendor_requests", .gauge, "Requests to a vendor under way.", gauge(lanes) { UInt64($0.underWayCount) })
-            add("vendor_waiting", .gauge, "Jobs that wait in a vendor's lane.", gauge(lanes) { UInt64($0.waitingCount) })
+            add(
+                "vendor_waiting", .gauge, "Jobs that wait in a vendor's lane.",
+                gauge(lanes) { UInt64($0.waitingCount) })
             add(
                 "vendor_lane_state", .gauge, "1 for the current state of a vendor's lane.",
                 lanes.flatMap { lane in

@@ -59,7 +59,8 @@ final class SenderProgram {
             links[channel] = try GatewayLink(
                 settings, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log.write)
         }
-        let ordered = configuration.channels.compactMap { channel in links[channel].map { (channel: channel, link: $0) } }
+        let ordered = configuration.channels.compactMap { channel in links[channel].map { (channel: channel, link: $0) }
+        }
         self.links = ordered
         let resolver = try Resolver()
         self.resolver = resolver

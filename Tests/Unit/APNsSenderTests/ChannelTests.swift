@@ -115,12 +115,15 @@ import Testing
         _ = rig.call(.read("AAAA"))
         #expect(rig.channels.metrics.results == ["create": [.done: 1], "read": [.refused: 1]])
         #expect(rig.channels.metrics.refusals == ["ChannelNotRegistered": 1])
+        let link = try GatewayLink(
+            GatewayLink.Settings(url: "http://127.0.0.1:1"), token: { "token" }, log: { _, _ in })
+        let senders = SenderProgram.Senders(
+            apple: rig.sender, channels: rig.channels, vendors: [], transports: [],
+            intake: JobIntake([(sender: rig.sender, link: link)]), links: [(channel: .apns, link: link)])
         let page = String(
-            decoding: SenderPages.metrics(
-                rig.sender, rig.channels, GatewayLink.Figures(), CertificateEnds(warning: 1), now: rig.loop.now),
-            as: UTF8.self)
-        #expect(page.contains("longwire_apns_channel_requests_total{call=\"create\",result=\"done\"} 1\n"))
-        #expect(page.contains("longwire_apns_channel_refusals_total{reason=\"ChannelNotRegistered\"} 1\n"))
+            decoding: SenderPages.metrics(senders, CertificateEnds(warning: 1), now: rig.loop.now), as: UTF8.self)
+        #expect(page.contains("longwire_sender_channel_requests_total{call=\"create\",result=\"done\"} 1\n"))
+        #expect(page.contains("longwire_sender_channel_refusals_total{reason=\"ChannelNotRegistered\"} 1\n"))
         rig.sender.beginStop()
         #expect(rig.call(.read(channel)).status == 503)
         #expect(rig.channels.metrics.results["read"]?[.unsent] == 1)

@@ -90,7 +90,8 @@ extension ProxyChoice {
     func proxy(for url: String) -> HTTPProxy? {
         guard url.hasPrefix("https://") else { return nil }
         let authority = url.dropFirst(8).prefix { $0 != "/" && $0 != "?" }
-        let host = authority.hasPrefix("[") ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
+        let host =
+            authority.hasPrefix("[") ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
         guard !Proxy.isExcepted(String(host), by: exceptions) else { return nil }
         // The credentials are sent to the proxy only.
         return HTTPProxy(url: "http://" + proxy.name, credentials: proxy.credentials?.exposed)

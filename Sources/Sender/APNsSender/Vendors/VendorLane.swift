@@ -191,7 +191,9 @@ final class VendorLane: JobLane {
         case .quotaUsedUp(let until, let reason): quotaUsedUp(job, until, reason, now)
         case .tooFast(let seconds, let reason):
             isProven = true
-            if !pace.isSlowed { desk.log.write("vendorTooFast", "\(name): \(reason): the rate of requests is reduced") }
+            if !pace.isSlowed {
+                desk.log.write("vendorTooFast", "\(name): \(reason): the rate of requests is reduced")
+            }
             pace.slowDown(now)
             // The vendor did not take the message, so the gateway counts no attempt.
             desk.giveBack(job, reason, retryAfter: seconds)
@@ -210,7 +212,7 @@ final class VendorLane: JobLane {
             quotaUntil = desk.wallSeconds + seconds
             restReason = reason
             desk.log.write(
-                "quotaUsedUp", "\(name): \(reason): the vendor takes no message for \(seconds / 60) minutes; ask for more")
+                "quotaUsedUp", "\(name): \(reason): no message is accepted for \(seconds / 60) minutes; apply for a larger quota")
         }
         desk.giveBack(job, reason, retryAfter: min(86_400, max(1, until - desk.wallSeconds)))
     }

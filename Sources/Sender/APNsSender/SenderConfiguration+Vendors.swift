@@ -18,6 +18,9 @@ extension SenderConfigurationReader {
                 isComplete = false
             }
         }
+        if let receipts = object.object("receipts"), let account = readReceipts(receipts, vendor, name, apps) {
+            receiptAccounts.append(account)
+        }
         guard let name, isComplete else { return nil }
         do throws(CredentialFailure) {
             return try VendorAccount(name: name, vendor: vendor, values: values, apps: apps)

@@ -52,6 +52,9 @@ struct SenderConfiguration {
     var credentials: [CredentialEntry]
     var vendorAccounts: [VendorAccount]
     var vendorSettings: [Vendor: VendorSettings]
+    /// The listener of the vendors' receipts, and the proofs by credential.
+    var receipts: SenderListener?
+    var receiptAccounts: [ReceiptAccount]
     var admin: SenderListener?
     /// The bearer tokens for `/v1/channels` and `/v1/broadcasts`; empty disables both.
     var adminTokens: [Secret]
@@ -87,8 +90,9 @@ struct SenderConfiguration {
 struct SenderConfigurationReader {
     let file: String
     let problems: ConfigurationProblems
-    private var secrets: SecretReader
+    var secrets: SecretReader
     var warnings: [String] = []
+    var receiptAccounts: [ReceiptAccount] = []
 
     init(file: String, problems: ConfigurationProblems) {
         (self.file, self.problems) = (file, problems)
@@ -136,6 +140,14 @@ struct SenderConfigurationReader {
         }
         checkNames(credentials.map { ("apns", $0.name) } + accounts.map { ($0.vendor.rawValue, $0.name) }, root)
         let vendorSettings = readVendors(root, link, proxy)
+        var receipts: SenderListener?
+        if let object = root.object("receipts") {
+            receipts = listener(object)
+            object.finish()
+        }
+        if !receiptAccounts.isEmpty, !root.has("receipts") {
+            root.report("receipts", "missing; the listener for the receipts of \(receiptAccounts[0].name)")
+        }
         var adminTokens: [Secret] = []
         var admin: SenderListener?
         if let object = root.object("admin") {
@@ -162,7 +174,8 @@ struct SenderConfigurationReader {
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
             channelEndpoints: channelEndpoints, appleAuthorities: authorities, limits: limits,
             stopMilliseconds: UInt64(stop) * 1_000,
-            credentials: credentials, vendorAccounts: accounts, vendorSettings: vendorSettings, admin: admin,
+            credentials: credentials, vendorAccounts: accounts, vendorSettings: vendorSettings,
+            receipts: receipts, receiptAccounts: receiptAccounts, admin: admin,
             adminTokens: adminTokens,
             certificateWarningSeconds: Int64(warningDays) * 86_400, warnings: secrets.warnings + warnings)
     }
@@ -411,6 +424,7 @@ extension SenderConfiguration {
         var contexts: [String: TLSContext] = [:]
         if let tls = admin?.tls { contexts["admin"] = try tls.open("admin") }
         if let tls = hook?.listener.tls { contexts["hook"] = try tls.open("hook") }
+        if let tls = receipts?.tls { contexts["receipts"] = try tls.open("receipts") }
         return contexts
     }
 
@@ -419,7 +433,7 @@ extension SenderConfiguration {
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
     ) -> [ShownCertificate] {
         var uses: [String: (file: String, use: ShownCertificate.Use)] = [:]
-        for (name, tls) in [("admin", admin?.tls), ("hook", hook?.listener.tls)] {
+        for (name, tls) in [("admin", admin?.tls), ("hook", hook?.listener.tls), ("receipts", receipts?.tls)] {
             guard let tls, let context = listeners[name] else { continue }
             uses[name] = (tls.certificate, ShownCertificate.Use(name: name, tls: context, isServer: true))
         }

@@ -15,6 +15,7 @@ enum SenderPages {
         page.addApple(senders.apple, senders.channels, now)
         page.addVendors(senders.vendors, now)
         page.addLinks(senders.links)
+        if let receipts = senders.receipts { page.addReceipts(receipts.intake.metrics, receipts.relay.figures) }
         page.add(
             "certificate_end_seconds", .gauge, "Unix time at which a certificate of a listener or a credential ends.",
             certificates.ends.flatMap { end in end.names.map { ($0, UInt64(max(0, end.time))) } }
@@ -188,6 +189,21 @@ enum SenderPages {
             add(
                 "token_failures_total", .counter, "Requests for access tokens that failed.",
                 senders.map { ([("channel", $0.vendor.rawValue)], $0.metrics.tokenFailures) })
+        }
+
+        mutating func addReceipts(_ metrics: ReceiptIntake.Metrics, _ figures: ReceiptRelay.Figures) {
+            add(
+                "receipts_total", .counter, "Receipts of vendors that were taken.",
+                Vendor.allCases.compactMap { vendor in
+                    metrics.taken[vendor].map { ([("channel", vendor.rawValue)], $0) }
+                })
+            add(
+                "receipt_calls_refused_total", .counter, "Calls with receipts that were refused, by reason.",
+                metrics.refused.sorted { $0.key < $1.key }.map { ([("reason", $0.key)], $0.value) })
+            add("receipts_waiting", .gauge, "Receipts that wait for the gateway.", UInt64(figures.waiting))
+            add("receipts_passed_total", .counter, "Receipts that the gateway took.", figures.passedOn)
+            add("receipt_failures_total", .counter, "Calls with receipts that the gateway did not take.", figures.failures)
+            add("receipts_dropped_total", .counter, "Receipts that the gateway never took.", figures.dropped)
         }
 
         mutating func addLinks(_ links: [(channel: Channel, link: GatewayLink)]) {

@@ -15,6 +15,7 @@ final class SenderProgram {
     private let resolver: Resolver
     private let senders: LoopBound<Senders>
     private let stopTransports: [@Sendable () -> Void]
+    private let relay: ReceiptRelay?
     private let tokens: Lock<[Secret]>
     private let adminTokens: Lock<[Secret]>
     private let log: SenderLog
@@ -34,6 +35,7 @@ final class SenderProgram {
         let transports: [VendorTransport]
         let intake: JobIntake
         let links: [(channel: Channel, link: GatewayLink)]
+        var receipts: (intake: ReceiptIntake, relay: ReceiptRelay)?
 
         /// The senders of all channels with a credential.
         func forEach(_ body: (any ChannelSender) -> Void) {
@@ -85,9 +87,16 @@ final class SenderProgram {
         let all: [any ChannelSender] = [sender] + vendors
         let intake = JobIntake(
             all.compactMap { sender in links[sender.desk.channel].map { (sender: sender, link: $0) } })
-        let senders = Senders(
+        var senders = Senders(
             apple: sender, channels: channels, vendors: vendors, transports: transports, intake: intake, links: ordered)
+        if configuration.receipts != nil {
+            let relay = try ReceiptRelay(
+                configuration.link, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log)
+            senders.receipts = (ReceiptIntake(configuration.receiptAccounts, to: relay), relay)
+        }
+        relay = senders.receipts?.relay
         self.senders = LoopBound(senders, on: loop)
+        let pageSenders = senders
         let adminTokens = Lock(configuration.adminTokens)
         self.adminTokens = adminTokens
         let listeners = SenderListeners(on: loop, log: log.write)
@@ -99,13 +108,18 @@ final class SenderProgram {
                 handler: { exchange in
                     if ChannelEndpoint.handle(exchange, channels, tokens: adminTokens.withLock { $0 }) { return }
                     let ends = certificates.withLock { $0 }
-                    Self.answer(exchange, senders, ends, leases: leases, now: loop.now)
+                    Self.answer(exchange, pageSenders, ends, leases: leases, now: loop.now)
                 })
         }
         if let hook = configuration.hook {
             let intake = HookIntake(intake, secrets: hook.secrets.compactMap { HookSecret($0.exposed) })
             try listeners.open(
                 "hook", hook.listener, bodyByteLimit: HookIntake.bodyByteLimit, judge: { HookIntake.judge($0) },
+                handler: { intake.handle($0) })
+        }
+        if let listener = configuration.receipts, let intake = senders.receipts?.intake {
+            try listeners.open(
+                "receipts", listener, bodyByteLimit: Receipts.bodyByteCount, judge: { intake.judge($0) },
                 handler: { intake.handle($0) })
         }
         addresses = listeners.addresses
@@ -174,6 +188,7 @@ final class SenderProgram {
     func start() throws {
         try loop.start()
         for (channel, link) in links { try start(link, of: channel) }
+        try relay?.start()
     }
 
     private func start(_ link: GatewayLink, of channel: Channel) throws {
@@ -235,6 +250,7 @@ final class SenderProgram {
             let credentials = Handed((apps, others))
             Self.warn(new, shown, certificates, log)
             let (senders, listeners, accounts) = (senders, listeners, new.vendorAccounts)
+            let receipts = new.receiptAccounts
             for channel in new.channels where !links.contains(where: { $0.channel == channel }) {
                 log.write("configurationWarning", "credentials of \(channel.name) take effect after a restart")
             }
@@ -244,6 +260,7 @@ final class SenderProgram {
                 for sender in senders.wrapped.vendors {
                     sender.reload(accounts.filter { $0.vendor == sender.vendor })
                 }
+                senders.wrapped.receipts?.intake.accounts = receipts
                 listeners.wrapped.renew(opened)
             }
             log.write("reloaded", "credentials, tokens and certificates are in force; other keys count after a restart")
@@ -271,6 +288,7 @@ final class SenderProgram {
             for (_, link) in links { link.abandon() }
         }
         for (_, link) in links { link.joinReporter() }
+        relay?.stop(milliseconds: 2_000)
         for stop in stopTransports { stop() }
         loop.stop()
         loop.join()

@@ -6,9 +6,10 @@ import time
 from collections import Counter
 
 import pytest
+from gateway import free_ports
 from handoff_stub import HandoffStub
 from vendor_sender import FAKES, VendorSender
-from vendors import dropped, html, lost, slow
+from vendors import dropped, html, lost, receipts, slow
 
 CHANNELS = list(FAKES)
 
@@ -462,3 +463,91 @@ def test_a_configuration_without_credentials_is_an_error(stub, sending):
         sender.sections["credentials"] = credentials
         done = sender.run("--check")
         assert done.returncode == 78 and "at least one credential of a vendor" in done.stderr, done.stderr
+
+
+# Receipts
+
+SECRET = "a-secret-of-16-characters"
+
+
+@pytest.fixture
+def listening(stub, sending):
+    """Starts a sender with a listener for receipts; returns the sender and the base of its URLs."""
+
+    def make(channel, receipts):
+        sender = sending(channel, starts=False)
+        port, = free_ports(1)
+        sender.sections["credentials"][0] |= {"receipts": receipts, "apps": ["app"]}
+        sender.sections["receipts"] = {"listen": f"127.0.0.1:{port}"}
+        sender.start()
+        stub.wait(lambda: stub.leases[channel])
+        started.append(sender)
+        return sender, f"http://127.0.0.1:{port}/receipts/{channel}/our%20{channel}"
+
+    started = []
+    yield make
+    for sender in started:
+        sender.__exit__()
+
+
+def test_receipts_of_xiaomi_reach_the_gateway(stub, listening):
+    """Goal: receipts pass on with ids, tokens and kinds, also if the gateway refuses the first calls."""
+    stub.refusals = 2
+    sender, base = listening("xiaomi", {"secret": SECRET})
+    message = "0123456789abcdef" * 2
+    call = receipts.xiaomi("scm1", ["token-one", "token-two"], param=message)
+    assert call.post(f"{base}/{SECRET}") == (200, b'{"code":"0","message":"success"}')
+    assert receipts.xiaomi("scm2", ["token-three"], kind=16).post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: len(stub.receipts) >= 3)
+    found = {(one.get("token"), one.get("msgId"), one["kind"]) for one in stub.receipts}
+    assert found == {("token-one", message, "delivered"), ("token-two", message, "delivered"), ("token-three", None, "badToken")}
+    assert {(one["channel"], one["appId"]) for one in stub.receipts} == {("xiaomi", "app")}
+    assert sender.metric("receipts_total", channel="xiaomi") == 3
+
+
+def test_receipts_with_a_wrong_secret_are_refused(stub, listening):
+    sender, base = listening("oppo", {"secret": SECRET})
+    call = receipts.oppo([("m1", ["token-one"])])
+    assert [call.post(url)[0] for url in (base, f"{base}/{SECRET}x", f"{base}/", f"{base}/{SECRET}/more")] == [403, 403, 403, 404]
+    assert call.post(base.replace("/oppo/", "/vivo/") + f"/{SECRET}")[0] == 404
+    assert call.post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: stub.receipts)
+    assert len(stub.receipts) == 1
+    assert sender.metric("receipt_calls_refused_total", reason="forged") == 3
+
+
+@pytest.mark.parametrize("channel, status", [("hms", receipts.huawei_status), ("harmony", receipts.harmony_status)])
+def test_signed_receipts_of_huawei(stub, listening, channel, status):
+    _, base = listening(channel, {"user": "longwire", "key": "the-key-of-the-console"})
+    good = {"user": "longwire", "key": "the-key-of-the-console"}
+    statuses = [status("token-one", "r1", tag="0123456789abcdef" * 2), status("token-two", "r2", 2)]
+    forged = [
+        receipts.huawei(statuses), receipts.huawei(statuses, **good, forged=True),
+        receipts.huawei(statuses, **good, at=time.time() - 3_600),
+        receipts.huawei(statuses, user="other", key=good["key"]),
+    ]
+    assert [call.post(base)[0] for call in forged] == [403] * 4
+    assert receipts.huawei(statuses, **good).post(base)[0] == 200
+    stub.wait(lambda: len(stub.receipts) >= 2)
+    assert [(one["token"], one["kind"]) for one in stub.receipts] == [("token-one", "delivered"), ("token-two", "badToken")]
+
+
+def test_unreadable_receipts_are_refused(stub, listening):
+    _, base = listening("vivo", {"secret": SECRET})
+    for body in (b"", b"[]", b"<html>", b'"x"'):
+        assert receipts.Call({}, body).post(f"{base}/{SECRET}")[0] == 400
+    assert receipts.Call({}, b"", "GET").post(f"{base}/{SECRET}")[0] == 405
+    assert receipts.vivo([("t1", ["token-one"])]).post(f"{base}/{SECRET}")[0] == 200
+
+
+@pytest.mark.parametrize("channel, receipt, text", [
+    ("fcm", {"secret": SECRET}, "credentials[0].receipts.secret: not allowed; fcm sends no receipts"),
+    ("oppo", {"user": "x", "key": "y"}, "credentials[0].receipts.user: not allowed; oppo signs nothing"),
+    ("oppo", {"secret": "short"}, "credentials[0].receipts.secret: the value is not allowed"),
+    ("oppo", {"secret": SECRET}, "receipts: missing; the listener"),
+])
+def test_a_bad_proof_of_receipts_is_an_error(stub, sending, channel, receipt, text):
+    sender = sending(channel, starts=False)
+    sender.sections["credentials"][0]["receipts"] = receipt
+    done = sender.run("--check")
+    assert done.returncode == 78 and text in done.stderr, done.stderr

@@ -212,7 +212,7 @@ final class VendorLane: JobLane {
             quotaUntil = desk.wallSeconds + seconds
             restReason = reason
             desk.log.write(
-                "quotaUsedUp", "\(name): \(reason): no message is accepted for \(seconds / 60) minutes; apply for a larger quota")
+                "quotaUsedUp", "\(name): \(reason): no message is accepted for \(seconds / 60) minutes")
         }
         desk.giveBack(job, reason, retryAfter: min(86_400, max(1, until - desk.wallSeconds)))
     }

@@ -33,7 +33,7 @@ PushAPI: APNs Cryptography Delivery Directory JSON Quotas Structures TextForms W
 Gateway: APNs Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Quotas Structures Synchronization TextForms Webhooks Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
-APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Webhooks
+APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
 Vendors: Cryptography JSON TextForms
 FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire

@@ -78,14 +78,16 @@ extension SenderConfigurationReader {
 
     /// Reads `vendors`: the bounds of each vendor, all optional.
     mutating func readVendors(
-        _ root: ConfigurationObject, _ link: GatewayLink.Settings, _ proxy: ProxyChoice?
+        _ root: ConfigurationObject, _ link: GatewayLink.Settings, of used: Set<Vendor>, _ proxy: () -> ProxyChoice?
     ) -> [Vendor: VendorSettings] {
         var all: [Vendor: VendorSettings] = [:]
         let object = root.object("vendors")
         for vendor in Vendor.allCases {
             var settings = VendorSettings(vendor)
-            (settings.failingJobs, settings.proxy) = (max(1, link.jobs / 4), proxy)
-            if let own = object?.object(vendor.rawValue) { read(own, &settings, link) }
+            settings.failingJobs = max(1, link.jobs / 4)
+            let own = object?.object(vendor.rawValue)
+            if used.contains(vendor), own?.has("proxy") != true { settings.proxy = proxy() }
+            if let own { read(own, &settings, link) }
             all[vendor] = settings
         }
         object?.finish()

@@ -118,8 +118,16 @@ struct SenderConfigurationReader {
         }
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
-        let proxy =
-            root.has("proxy") ? root.object("proxy").flatMap { readProxy($0) } : variableProxy(root, variable)
+        let ownProxy = root.object("proxy").flatMap { readProxy($0) }
+        // The variables are read only if a vendor uses them, so an unsupported one is no error beside the keys.
+        var variableChoice: ProxyChoice??
+        func proxy() -> ProxyChoice? {
+            if root.has("proxy") { return ownProxy }
+            if let variableChoice { return variableChoice }
+            let choice = Self.variableProxy(root, variable)
+            variableChoice = .some(choice)
+            return choice
+        }
         let (endpoints, channelEndpoints, authorities, limits) = apple(
             root.object("apple"), jobs: link.jobs, proxy)
         var credentials: [SenderConfiguration.CredentialEntry] = []
@@ -139,7 +147,7 @@ struct SenderConfigurationReader {
             root.report("credentials", "empty; at least one credential of a vendor")
         }
         checkNames(credentials.map { ("apns", $0.name) } + accounts.map { ($0.vendor.rawValue, $0.name) }, root)
-        let vendorSettings = readVendors(root, link, proxy)
+        let vendorSettings = readVendors(root, link, of: Set(accounts.map(\.vendor)), proxy)
         var receipts: SenderListener?
         if let object = root.object("receipts") {
             receipts = listener(object)
@@ -228,7 +236,7 @@ struct SenderConfigurationReader {
     }
 
     private mutating func apple(
-        _ object: ConfigurationObject?, jobs: Int, _ common: ProxyChoice?
+        _ object: ConfigurationObject?, jobs: Int, _ common: () -> ProxyChoice?
     ) -> (
         [Environment: Lane.Endpoint], channels: [Environment: Lane.Endpoint], authorities: String?, Lane.Limits
     ) {
@@ -241,7 +249,7 @@ struct SenderConfigurationReader {
         var limits = Lane.Limits()
         limits.failingJobs = max(1, jobs / 4)
         guard let object else {
-            setProxy(common, &endpoints, &channels)
+            setProxy(common(), &endpoints, &channels)
             return (endpoints, channels, nil, limits)
         }
         defer { object.finish() }
@@ -252,7 +260,7 @@ struct SenderConfigurationReader {
             if let given = endpoint(environment.rawValue) { endpoints[environment] = given }
             if let given = endpoint(environment.rawValue + "Channels") { channels[environment] = given }
         }
-        let proxy = object.has("proxy") ? object.object("proxy").flatMap { readProxy($0) } : common
+        let proxy = object.has("proxy") ? object.object("proxy").flatMap { readProxy($0) } : common()
         setProxy(proxy, &endpoints, &channels)
         limits.connections = Int(object.integer("connections", in: 1...100) ?? Int64(limits.connections))
         limits.streams = Int(object.integer("streams", in: 1...10_000) ?? Int64(limits.streams))
@@ -296,7 +304,7 @@ struct SenderConfigurationReader {
         return ProxyChoice(proxy: proxy)
     }
 
-    private func variableProxy(_ root: ConfigurationObject, _ variable: (String) -> String?) -> ProxyChoice? {
+    private static func variableProxy(_ root: ConfigurationObject, _ variable: (String) -> String?) -> ProxyChoice? {
         func value(_ name: String) -> String? {
             let found = variable(name) ?? variable(name.lowercased())
             return found?.isEmpty == false ? found : nil

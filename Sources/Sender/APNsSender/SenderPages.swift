@@ -202,7 +202,9 @@ enum SenderPages {
                 metrics.refused.sorted { $0.key < $1.key }.map { ([("reason", $0.key)], $0.value) })
             add("receipts_waiting", .gauge, "Receipts that wait for the gateway.", UInt64(figures.waiting))
             add("receipts_passed_total", .counter, "Receipts that the gateway took.", figures.passedOn)
-            add("receipt_failures_total", .counter, "Calls with receipts that the gateway did not take.", figures.failures)
+            add(
+                "receipt_failures_total", .counter, "Calls with receipts that the gateway did not take.",
+                figures.failures)
             add("receipts_dropped_total", .counter, "Receipts that the gateway never took.", figures.dropped)
         }
 

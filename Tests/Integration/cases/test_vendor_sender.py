@@ -9,7 +9,7 @@ import pytest
 from gateway import free_ports
 from handoff_stub import HandoffStub
 from vendor_sender import FAKES, VendorSender
-from vendors import dropped, html, lost, receipts, slow
+from vendors import Answer, closing, dropped, html, lost, receipts, slow
 
 CHANNELS = list(FAKES)
 
@@ -310,6 +310,18 @@ def test_http2_shares_connections(stub, sending):
     stub.settled(*jobs)
     assert {one.protocol for one in fake.taken("messages:send")} == {"HTTP/2"}
     assert len({one.connection for one in fake.requests}) <= 2
+
+
+def test_a_refused_stream_is_sent_again(stub, sending):
+    """Goal: a stream that the server refused unprocessed, and a connection that it ends in order, cost no message."""
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    stub.final(stub.add("fcm", deviceToken=fake.device()))
+    fake.script(Answer(refuses=True), closing(), path=PATHS["fcm"])
+    jobs = [stub.add("fcm", deviceToken=fake.device()) for _ in range(5)]
+    stub.is_eager = True
+    assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+    assert len(fake.sent) == 6
 
 
 def test_http1_keeps_connections(stub, sending):

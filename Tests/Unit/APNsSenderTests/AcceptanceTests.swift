@@ -85,7 +85,8 @@ private struct Acceptance {
     func objection(to job: Job) -> String? {
         let answer = HandoffAnswer.lease([job], registry: AppRegistry([app]))
         let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
-        guard let reader = try? HandoffJobReader(answer.body, parser: parser), let leased = reader.jobs.first as? AppleJob
+        guard let reader = try? HandoffJobReader(answer.body, parser: parser),
+            let leased = reader.jobs.first as? AppleJob
         else {
             return "unreadable"
         }

@@ -58,7 +58,9 @@ extension SenderConfigurationReader {
             if Receipts.signatureHeader(of: vendor) == nil {
                 object.report("user", "not allowed; \(vendor.rawValue) signs nothing, so give secret")
             }
-            let user = object.required("user", "1 to 256 visible ASCII characters") { SecretReader.isVisible($0, 1...256) }
+            let user = object.required("user", "1 to 256 visible ASCII characters") {
+                SecretReader.isVisible($0, 1...256)
+            }
             let key = secrets.read(object, "key", 1...1_024)?.first
             if let user, let key { proof = .signature(user: user, key: key) }
         } else {

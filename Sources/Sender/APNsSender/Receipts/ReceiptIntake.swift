@@ -43,7 +43,8 @@ final class ReceiptIntake {
     /// Checks the path, the secret or the presence of a signature before the body is buffered.
     func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
         guard head.method == .post else { return .refuse(Self.reply(405, "POST only")) }
-        guard let target = Target(String(decoding: head.target, as: UTF8.self)), let account = account(of: target) else {
+        guard let target = Target(String(decoding: head.target, as: UTF8.self)), let account = account(of: target)
+        else {
             return refuse(404, "unknown")
         }
         switch account.proof {

@@ -1,5 +1,9 @@
 """The real `longwire-sender` against a stub of the gateway and fake vendors, for each vendor's channel."""
 
+import base64
+import hashlib
+import hmac
+import http.client
 import pathlib
 import signal
 import time
@@ -270,6 +274,70 @@ def test_an_app_without_a_credential(stub, sending):
 
 
 # Several vendors
+
+HOOK_KEY = bytes(range(24))
+
+
+def post_hook(port, body, call):
+    """Posts a batch to the sender's hook as the gateway does (Standard Webhooks); returns the status."""
+    stamp = str(int(time.time()))
+    code = hmac.new(HOOK_KEY, f"{call}.{stamp}.".encode() + body, hashlib.sha256).digest()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("POST", "/", body, {
+            "webhook-id": call, "webhook-timestamp": stamp, "webhook-signature": "v1," + base64.b64encode(code).decode(),
+            "Content-Type": "application/json"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_the_hook_takes_jobs_of_every_channel(stub, sending):
+    """Goal: one call has jobs of two channels, of one without a credential, and of an unknown one; a repeated call sends nothing."""
+    port, = free_ports(1)
+    secret = "whsec_" + base64.b64encode(HOOK_KEY).decode()
+    sender = sending(
+        "fcm", "hms", gateway={"lease": False}, hook={"listen": f"127.0.0.1:{port}", "secret": secret})
+    sender.logged("started")
+    jobs = [stub.add(channel, deviceToken=fake.device()) for channel, fake in sender.fakes.items()]
+    jobs += [stub.add("oppo", deviceToken="x"), stub.add("pigeon", deviceToken="x")]
+    body = stub.batch(*jobs)
+    assert [post_hook(port, body, "call-1"), post_hook(port, body, "call-1")] == [202, 202]
+    assert [one["outcome"] for one in stub.settled(*jobs[:2])] == ["accepted"] * 2
+    assert [stub.result(job)["reason"] for job in jobs[2:]] == ["noCredential"] * 2
+    assert [len(fake.sent) for fake in sender.fakes.values()] == [1, 1]
+    assert stub.leases == {}
+    assert sender.metric("hook_calls_repeated_total") == 1
+    stub.wait(lambda: sender.metric("jobs_held") == 0)
+
+
+@pytest.mark.parametrize("place", ["vendors", "root", "variable", "excepted"])
+def test_requests_take_the_configured_proxy(stub, sending, place, monkeypatch):
+    """Goal: token request and messages go through the proxy of the vendor, of all vendors, or of HTTPS_PROXY."""
+    from test_apns_edges import ConnectProxy
+    with ConnectProxy() as proxy:
+        url = f"http://127.0.0.1:{proxy.port}"
+        match place:
+            case "vendors":
+                sender = sending("fcm", vendors={"fcm": {"proxy": {"url": url}}})
+            case "root":
+                sender = sending("fcm", proxy={"url": url})
+            case _:
+                monkeypatch.setenv("HTTPS_PROXY", url)
+                monkeypatch.setenv("NO_PROXY", "localhost" if place == "excepted" else "")
+                sender = sending("fcm")
+        fake = fakes_of(sender)
+        assert stub.final(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "accepted"
+        assert bool(proxy.asked) == (place != "excepted")
+
+
+def test_a_server_without_a_trusted_certificate_gets_nothing(stub, sending):
+    sender = sending("fcm", vendors={"fcm": {"authoritiesFile": "/etc/ssl/certs/ca-certificates.crt"}})
+    fake = fakes_of(sender)
+    stub.add("fcm", deviceToken=fake.device())
+    sender.logged("connectionFailed", "certificate")
+    assert fake.requests == []
+
 
 def test_one_dead_vendor_holds_up_no_other(stub, sending):
     """Goal: three vendors deliver while a fourth accepts no connection, and that one's jobs return unsent."""

@@ -120,6 +120,16 @@ class HandoffStub:
     def gmid(self, job: str) -> str:
         return f"{self.jobs[job]['taskId']}:{self.jobs[job]['msgId']}"
 
+    def batch(self, *jobs: str, seconds: int = 60) -> bytes:
+        """Leases queued jobs for a call of the sender's hook, and returns its body."""
+        with self._changed:
+            until = int(time.time() * 1_000) + seconds * 1_000
+            for job in jobs:
+                self._queues[self.jobs[job]["channel"]].remove(job)
+                self._leased[job] = secrets.token_hex(16)
+            return json.dumps({"jobs": [
+                {**self.jobs[job], "leaseId": self._leased[job], "leasedUntil": until} for job in jobs]}).encode()
+
     def _queue(self, job: str) -> None:
         self.jobs[job]["attempt"] = self._counted[job] + 1
         self._queues[self.jobs[job]["channel"]].append(job)
@@ -131,7 +141,7 @@ class HandoffStub:
         end = time.monotonic() + seconds
         with self._changed:
             while not (found := condition()):
-                assert time.monotonic() < end, f"waited in vain; the last results: {list(self.results.values())[-3:]}"
+                assert time.monotonic() < end, f"timed out; the last results: {list(self.results.values())[-3:]}"
                 # Other parties change without a signal here.
                 self._changed.wait(0.02)
             return found

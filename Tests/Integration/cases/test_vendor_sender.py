@@ -488,6 +488,21 @@ def test_a_reload_replaces_a_credential(stub, sending):
     assert stub.final(stub.add("xiaomi", deviceToken=fake.device()))["outcome"] == "accepted"
 
 
+def test_a_reload_keeps_an_unchanged_credentials_access_token(stub, sending):
+    """Goal: SIGHUP costs no token request, and a credential of a new channel is announced for the next start."""
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    stub.final(stub.add("fcm", deviceToken=fake.device()))
+    sender.sections["credentials"].append(
+        {"name": "new", "vendor": "meizu", "appId": "1", "appSecret": "secret"})
+    assert sender.file.exists()
+    sender.process.send_signal(signal.SIGHUP)
+    sender.logged("configurationWarning", "credentials of meizu take effect after a restart")
+    sender.logged("reloaded")
+    assert stub.final(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "accepted"
+    assert len(fake.taken("/token")) == 1
+
+
 # Configuration and doctor
 
 def test_doctor_checks_every_credential(stub, sending):

@@ -24,29 +24,36 @@ import Vendors
         #expect((99...100).contains(total))
     }
 
-    @Test("a complaint halves the rate once a second, and the rate recovers after the last one")
+    @Test("complaints halve the rate once a second, and the rate recovers after the last one")
     func slowed() {
         var pace = RequestPace(requestsPerSecond: 100)
-        pace.advance(to: 1_000)
-        for _ in 0..<10 { pace.slowDown(1_000) }
+        pace.advance(to: 10_000)
+        for _ in 0..<40 { _ = pace.note(isTooFast: true, 10_000) }
         #expect(pace.rate == 50)
-        pace.slowDown(2_000)
+        for _ in 0..<20 { _ = pace.note(isTooFast: true, 11_000) }
         #expect(pace.rate == 25)
-        pace.advance(to: 6_900)
+        pace.advance(to: 15_900)
         #expect(pace.rate == 25)
-        for second in 7...60 { pace.advance(to: UInt64(second) * 1_000) }
+        for second in 16...70 { pace.advance(to: UInt64(second) * 1_000) }
         #expect(pace.rate == 100)
         #expect(!pace.isSlowed)
     }
 
-    @Test("the rate never falls below one request a second")
-    func lowest() {
-        var pace = RequestPace(requestsPerSecond: 2)
-        for second in 1...20 { pace.slowDown(UInt64(second) * 1_000) }
-        pace.advance(to: 21_000)
-        _ = drain(&pace)
-        pace.advance(to: 22_000)
-        #expect(drain(&pace) == 1)
+    @Test("the complaints about one device among many do not slow down the others")
+    func oneDevice() {
+        var pace = RequestPace(requestsPerSecond: 1_000)
+        for millisecond in 0..<20_000 {
+            pace.advance(to: 10_000 + UInt64(millisecond))
+            _ = pace.note(isTooFast: millisecond % 11 == 0, 10_000 + UInt64(millisecond))
+        }
+        #expect(pace.rate == 1_000)
+    }
+
+    @Test("the rate never falls below one request a second, or a hundredth of the maximum", arguments: [2, 1_000])
+    func lowest(maximum: Int) {
+        var pace = RequestPace(requestsPerSecond: maximum)
+        for second in 10...80 { _ = pace.note(isTooFast: true, UInt64(second) * 1_000) }
+        #expect(pace.rate == max(1, Double(maximum) / 100))
     }
 }
 

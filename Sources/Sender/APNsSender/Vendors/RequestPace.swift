@@ -1,16 +1,23 @@
 /// The rate of a lane's requests: a token bucket whose rate falls when the vendor calls it too fast, and recovers.
 ///
-/// Vendors limit an app, a device or a channel with the same answer. A lane that stopped for each of them would let one device
-/// stop all others, so the rate is halved at most once a second.
+/// Vendors limit an app, a device or a channel with the same answer. The rate is halved only if more than a tenth of a second's
+/// answers complain, so that one device with too many messages does not slow down all others.
 struct RequestPace: Sendable, Equatable {
     let maximum: Double
     private(set) var rate: Double
     private var tokens: Double
     private var filledAt: UInt64 = 0
     private var slowedAt: UInt64?
+    /// The start of the current second, and its answers.
+    private var windowAt: UInt64 = 0
+    private var answerCount = 0
+    private var complaintCount = 0
 
     /// The rate stays reduced for this time after the last reduction, in milliseconds.
     private static let holdMilliseconds: UInt64 = 5_000
+    private static let windowMilliseconds: UInt64 = 1_000
+    /// The number of answers that suffice for a judgement before the second ends.
+    private static let enoughAnswers = 20
     /// The part of the maximum by which the rate recovers in a second.
     private static let recovery = 0.05
     /// The bucket holds the requests of this many seconds, so that ticks of 50 ms do not limit the rate.
@@ -43,11 +50,21 @@ struct RequestPace: Sendable, Equatable {
         return true
     }
 
-    /// Halves the rate; further calls within a second have no effect, because their requests were sent before.
-    mutating func slowDown(_ now: UInt64) {
-        if let slowedAt, now < slowedAt + 1_000 { return }
+    /// Counts an answer, and halves the rate if too many of them complain; returns whether the rate was reduced.
+    mutating func note(isTooFast: Bool, _ now: UInt64) -> Bool {
+        if answerCount == 0 { windowAt = now }
+        answerCount += 1
+        if isTooFast { complaintCount += 1 }
+        guard answerCount >= Self.enoughAnswers || now >= windowAt + Self.windowMilliseconds else { return false }
+        let isSlower = complaintCount * 10 > answerCount
+        (answerCount, complaintCount) = (0, 0)
+        // Answers within a second of the last reduction are to requests before it.
+        if let slowedAt, now < slowedAt + Self.windowMilliseconds { return false }
+        guard isSlower else { return false }
         slowedAt = now
-        rate = max(1, rate / 2)
+        // A lower rate than a hundredth would make the recovery needlessly slow.
+        rate = max(1, maximum / 100, rate / 2)
         tokens = min(tokens, 1)
+        return true
     }
 }

@@ -172,6 +172,7 @@ final class VendorLane: JobLane {
         let outcome = account.api.outcome(of: reply, token: job.message.token, now: desk.wallSeconds)
         desk.noteAnswer(outcome.reason)
         (answeredAt, failsSince, failures, lastFailure) = (now, nil, 0, "")
+        notePace(outcome, now)
         switch outcome {
         case .accepted(let vendorID):
             (restCount, restReason, isProven, acceptedAt) = (0, "", true, now)
@@ -191,10 +192,6 @@ final class VendorLane: JobLane {
         case .quotaUsedUp(let until, let reason): quotaUsedUp(job, until, reason, now)
         case .tooFast(let seconds, let reason):
             isProven = true
-            if !pace.isSlowed {
-                desk.log.write("vendorTooFast", "\(name): \(reason): the rate of requests is reduced")
-            }
-            pace.slowDown(now)
             // The vendor did not take the message, so the gateway counts no attempt.
             desk.giveBack(job, reason, retryAfter: seconds)
         case .unknown(let reason):
@@ -203,6 +200,14 @@ final class VendorLane: JobLane {
             }
             desk.finish(job, .retry, reason)
         }
+    }
+
+    private func notePace(_ outcome: VendorOutcome, _ now: UInt64) {
+        let wasSlowed = pace.isSlowed
+        var isTooFast = false
+        if case .tooFast = outcome { isTooFast = true }
+        guard pace.note(isTooFast: isTooFast, now), !wasSlowed else { return }
+        desk.log.write("vendorTooFast", "\(name): the vendor's rate limit is exceeded; the rate of requests is reduced")
     }
 
     private func quotaUsedUp(_ job: VendorJob, _ until: Int64, _ reason: String, _ now: UInt64) {

@@ -3,7 +3,7 @@ internal import TextForms
 
 enum HealthCommand {
     static let health = CommandSyntax(
-        name: "health", summary: "Checks whether a gateway, or longwire-apns, is ready.",
+        name: "health", summary: "Checks whether a gateway, or longwire-sender, is ready.",
         options: [
             .value("http", "ADDRESS", "A listener with /readyz, host:port or a URL. Default: 127.0.0.1:7080."),
             .value("timeout-seconds", "N", "How long the answer may take, 1 to 60. Default: 5."),

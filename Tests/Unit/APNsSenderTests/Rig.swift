@@ -39,7 +39,7 @@ final class Rig {
         limits: Lane.Limits = Rig.quick
     ) throws {
         loop = try EventLoop(index: 0)
-        folder = try FileSystem.makeTemporaryDirectory(prefix: "longwire-apns-")
+        folder = try FileSystem.makeTemporaryDirectory(prefix: "longwire-sender-")
         try SelfSignedCertificate.write(
             names: "DNS:localhost", days: 2, certificatePath: folder + "/c.pem", keyPath: folder + "/k.pem")
         let key = try SigningKey(pem: try SigningKey.makePEM(), name: "the test's key")

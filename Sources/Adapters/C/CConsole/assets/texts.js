@@ -71,7 +71,7 @@ const TEXTS = {
   findingCertificateEnds: ["A certificate ends soon", "证书即将到期：换上新证书后重载"],
   findingHookFailing: ["The hook fails", "hook 接收方异常：检查接收方"],
   findingWebhookFailing: ["A webhook fails", "webhook 接收方异常：检查接收方"],
-  findingNoSender: ["No sender service", "有通知待下发，但没有发送服务领取：启动 longwire-apns，或检查它的日志与凭证"],
+  findingNoSender: ["No sender service", "有通知待下发，但没有发送服务领取：启动 longwire-sender，或检查它的日志与凭证"],
   findingDamagedRows: ["Damaged rows", "存储中有损坏的行：查看日志 damagedRow，检查磁盘"],
   findingDiskLow: ["The disk is nearly full", "磁盘空间不足：清理磁盘"],
   findingConnectionsFull: ["Connections are nearly used up", "设备连接数接近上限：提高 limits.connections 与 LimitNOFILE，或增加网关"],

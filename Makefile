@@ -36,9 +36,9 @@ build: dependencies-build ## Builds the three programs in release mode.
 
 OUTPUT ?= .build/packages
 .PHONY: deb
-deb: dependencies-build ## Makes the Debian packages longwire and longwire-apns in OUTPUT=.build/packages; they need no Swift.
+deb: dependencies-build ## Makes the Debian packages longwire and longwire-sender in OUTPUT=.build/packages; they need no Swift.
 	deploy/install-dependencies.sh package
-	for program in longwired longwire longwire-apns; do \
+	for program in longwired longwire longwire-sender; do \
 		swift build -c release --static-swift-stdlib --scratch-path .build/deb --product "$$program"; \
 	done
 	deploy/debian/build.sh --binaries .build/deb/release --output "$(OUTPUT)"
@@ -129,7 +129,7 @@ bench: bench-apns ## Measures a release build on this machine (docs/results/Perf
 	Tests/Benchmarks/figures.py
 
 .PHONY: bench-apns
-bench-apns: dependencies-test ## The part of bench that measures longwire-apns, beside aioapns: RUNS=3, about four minutes.
+bench-apns: dependencies-test ## The part of bench that measures longwire-sender, beside aioapns: RUNS=3, about four minutes.
 	deploy/install-dependencies.sh bench
 	$(python) Tests/Benchmarks/apns.py --runs $(RUNS)
 
@@ -146,7 +146,7 @@ simulate-cluster: dependencies-build ## Simulates 256 gateways with a million de
 bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.
 	deploy/install-dependencies.sh counting
 	$(release) --product longwired
-	$(release) --product longwire-apns
+	$(release) --product longwire-sender
 	$(python) Tests/Benchmarks/bench-check.py
 
 soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)

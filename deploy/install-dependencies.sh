@@ -81,7 +81,7 @@ bench_packages=(
     "redis-server|the durable queue that enqueueing and the handoff are compared with"
     "nginx|the HTTP server that a push is compared with"
     "gcc|compiles the peers' load drivers and the bare programs"
-    "python3-venv|the folder .build/apns-peer of aioapns, the sender that longwire-apns is compared with"
+    "python3-venv|the folder .build/apns-peer of aioapns, the sender that longwire-sender is compared with"
     "python3-pip|installs it there"
 )
 aioapns_version=4.0

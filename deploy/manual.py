@@ -20,16 +20,16 @@ OPTION = r"--[a-z][a-z0-9-]*|-[a-z](?![a-z])"
 PLACEHOLDER = r"[A-Z][A-Z0-9:+|-]*(?![a-z])"
 ONE = rf"(?:{OPTION})(?: {PLACEHOLDER})?"
 FILES = {"FILE", "DIR", "PATH", "FROM", "TO"}
-PROGRAMS = {"longwire": "1", "longwired": "8", "longwire-apns": "8"}
+PROGRAMS = {"longwire": "1", "longwired": "8", "longwire-sender": "8"}
 SEE_ALSO = {
     "longwire": ["longwired(8)"],
-    "longwired": ["longwire(1)", "longwire-apns(8)"],
-    "longwire-apns": ["longwired(8)", "longwire(1)"],
+    "longwired": ["longwire(1)", "longwire-sender(8)"],
+    "longwire-sender": ["longwired(8)", "longwire(1)"],
 }
 SUMMARIES = {
     "longwire": "talks to a Longwire message gateway",
     "longwired": "passthrough message gateway",
-    "longwire-apns": "sends the gateway's handoff jobs to APNs",
+    "longwire-sender": "sends the gateway's handoff jobs to APNs",
 }
 
 
@@ -116,9 +116,9 @@ def read_longwired(binaries):
 
 
 def read_apns(binaries):
-    text = help_of(binaries, "longwire-apns")
-    usages = re.findall(r"^(?:Usage: | +)longwire-apns(.*)$", text, re.M)
-    commands = [Command([], SUMMARIES["longwire-apns"], "")]
+    text = help_of(binaries, "longwire-sender")
+    usages = re.findall(r"^(?:Usage: | +)longwire-sender(.*)$", text, re.M)
+    commands = [Command([], SUMMARIES["longwire-sender"], "")]
     for usage in usages[1:]:
         words = re.match(r"^((?: [a-z|]+)+)", usage)[1].split()
         for last in words[-1].split("|"):
@@ -141,7 +141,7 @@ def read_apns(binaries):
     return text, commands
 
 
-READERS = {"longwire": read_longwire, "longwired": read_longwired, "longwire-apns": read_apns}
+READERS = {"longwire": read_longwire, "longwired": read_longwired, "longwire-sender": read_apns}
 
 
 # Man pages
@@ -200,7 +200,7 @@ def page(program, overview, commands, version, date):
             lines += [".PP", ".nf", *(roff(line) for line in usage), ".fi"]
             lines += roff_body(rest, ".SS") if rest else []
     if program != "longwire":
-        file = {"longwired": "gateway.json5", "longwire-apns": "apns.json5"}[program]
+        file = {"longwired": "gateway.json5", "longwire-sender": "sender.json5"}[program]
         lines += [".SH FILES", ".TP", f".I /etc/longwire/{file}", "The configuration of the Debian package's service."]
     lines += [".SH SEE ALSO", ", ".join(roff(item) for item in SEE_ALSO[program])]
     lines += [".PP", "The manual is in /usr/share/doc/longwire."]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The capacity of `longwire-apns` with its fake Apple on this machine: the APNs rows of docs/results/Performance.md.
+"""The capacity of `longwire-sender` with its fake Apple on this machine: the APNs rows of docs/results/Performance.md.
 
     .build/python/bin/python Tests/Benchmarks/apns.py [--runs 3] [--only source,peer,latency,backlog] [--seconds 10] [--json FILE]
 
@@ -150,8 +150,8 @@ class Bench:
         rate, used = found["taken"] / found["seconds"], found["cpuSeconds"] / found["taken"]
         self.note("aioapns: notifications a second", "", "/s", rate)
         self.note("aioapns: CPU a notification", "", "µs", used * 1e6)
-        self.note("longwire-apns to aioapns: notifications a second", "≥ 3", "×", ours["rate"] / rate)
-        self.note("aioapns to longwire-apns: CPU a notification", "≥ 3", "×", used / ours["cpu"])
+        self.note("longwire-sender to aioapns: notifications a second", "≥ 3", "×", ours["rate"] / rate)
+        self.note("aioapns to longwire-sender: CPU a notification", "≥ 3", "×", used / ours["cpu"])
 
     def latency(self):
         rate, group = 1_000, 10
@@ -294,7 +294,7 @@ def main():
         if name not in ROWS:
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")
     if not options.no_build:
-        for product in ("longwired", "longwire-apns"):
+        for product in ("longwired", "longwire-sender"):
             subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
     bench = Bench(options)
     for run in range(options.runs):

@@ -48,7 +48,7 @@ class Bench:
         release = pathlib.Path(subprocess.run(
             ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip())
-        for program in ("longwired", "longwire-apns"):
+        for program in ("longwired", "longwire-sender"):
             if not (release / program).exists():
                 raise SystemExit(f"bench-check: there is no release build of {program}; run: make bench-check")
             # Debian 12's valgrind cannot read Swift's debug information. Names are enough for a profile.

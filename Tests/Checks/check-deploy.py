@@ -93,14 +93,14 @@ def kubernetes(deploy):
     there = sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
     if sorted(named) != there:
         faults.append(f"kustomization.yaml lists {sorted(named)}, and there are {there}")
-    gateways, senders = Workload(found["StatefulSet", "longwire"]), Workload(found["Deployment", "longwire-apns"])
+    gateways, senders = Workload(found["StatefulSet", "longwire"]), Workload(found["Deployment", "longwire-sender"])
     workloads = [gateways, senders]
-    configuration, sending = ((folder / name).read_text() for name in ("gateway.json5", "apns.json5"))
+    configuration, sending = ((folder / name).read_text() for name in ("gateway.json5", "sender.json5"))
     need = longest_stop(configuration)
     if gateways.pod["terminationGracePeriodSeconds"] < need:
         faults.append(f"terminationGracePeriodSeconds is {gateways.pod['terminationGracePeriodSeconds']}, and a stop may take {need}")
     if senders.pod["terminationGracePeriodSeconds"] < limit(sending, "stopSeconds", 10) + 10:
-        faults.append("terminationGracePeriodSeconds of longwire-apns is less than stopSeconds and ten")
+        faults.append("terminationGracePeriodSeconds of longwire-sender is less than stopSeconds and ten")
     ready = gateways.container["readinessProbe"]
     notice = ready["periodSeconds"] * ready["failureThreshold"]
     if notice >= limit(configuration, "drainSeconds", 2):
@@ -156,7 +156,7 @@ def secrets(folder, found, configuration):
     if set(mounted.values()) != set(made):
         faults.append(f"volumes name the secrets {sorted(set(mounted.values()))}, and README.md makes {sorted(made)}")
     named = {}
-    for text in (configuration, (folder / "apns.json5").read_text()):
+    for text in (configuration, (folder / "sender.json5").read_text()):
         for path, key in re.findall(r'"(/etc/longwire/[a-z-]+)/([A-Za-z0-9.-]+)"', text):
             named.setdefault(mounted.get(path, path), set()).add(key)
     for name, keys in named.items():
@@ -201,12 +201,12 @@ def compose(deploy):
     beyond = [port for service in services.values() for port in service.get("ports", []) if not port.startswith("127.0.0.1:")]
     if beyond != ["7443:7443"]:
         faults.append(f"compose.yaml publishes {beyond} to every network; only 7443 has TLS")
-    if not {"apns", "fake-apple"} <= set(services) or services["fake-apple"].get("profiles") != ["fake"]:
-        faults.append("compose.yaml needs the services apns, and fake-apple in the profile fake")
+    if not {"sender", "fake-apple"} <= set(services) or services["fake-apple"].get("profiles") != ["fake"]:
+        faults.append("compose.yaml needs the services sender, and fake-apple in the profile fake")
     if "GF_SECURITY_ADMIN_PASSWORD__FILE" not in services["grafana"].get("environment", {}):
         faults.append("grafana starts with the password admin")
     made = set(re.findall(r"(?:^|[ /])(?:token |copy \S+ |/secrets/)([a-z-]+)", (folder / "make-secrets.sh").read_text(), re.M))
-    for name in ("gateway.json5", "apns.json5", "prometheus.yaml"):
+    for name in ("gateway.json5", "sender.json5", "prometheus.yaml"):
         named = set(re.findall(r"secrets/([a-z-]+)", (folder / name).read_text()))
         faults += [f"{name} names the secret {one}, which make-secrets.sh does not make" for one in sorted(named - made)]
     need = longest_stop((folder / "gateway.json5").read_text())
@@ -264,16 +264,16 @@ BREACHES = [
     ("kubernetes/disruption.yaml", "matchLabels: { app.kubernetes.io/name: longwire }", "matchLabels: { app: longwire }"),
     ("kubernetes/gateway.json5", '"0.0.0.0:7001"', '"0.0.0.0:7002"'),
     ("kubernetes/gateway.json5", "/etc/longwire/tls/tls.crt", "/etc/longwire/tls/chain.pem"),
-    ("kubernetes/apns.json5", "gateway-token", "token"),
-    ("kubernetes/apns.json5", "0.0.0.0:7090", "0.0.0.0:7091"),
+    ("kubernetes/sender.json5", "gateway-token", "token"),
+    ("kubernetes/sender.json5", "0.0.0.0:7090", "0.0.0.0:7091"),
     ("kubernetes/README.md", "--from-literal=redis=", "--from-literal=password="),
     ("kubernetes/README.md", "create secret tls longwire-tls", "create secret tls longwire-device-tls"),
     ("kubernetes/services.yaml", "- { name: device-tls, port: 7443, targetPort: device-tls }", "- { name: admin-tls, port: 7444, targetPort: admin-tls }"),
     ("kubernetes/network.yaml", "        - { port: device-tls }\n", "        - { port: device-tls }\n        - { port: admin-tls }\n"),
     ("kubernetes/network.yaml", "    - from:\n        - namespaceSelector:\n            matchLabels: { longwire.dev/publisher: \"true\" }\n      ports:", "    - ports:"),
     ("kubernetes/network.yaml", "    - from:\n        - podSelector:\n            matchLabels: { app.kubernetes.io/name: longwire }", "    - from:\n        - podSelector:\n            matchLabels: { app.kubernetes.io/name: gateway }"),
-    ("kubernetes/apns.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 15"),
-    ("kubernetes/apns.yaml", "configMap: { name: longwire-apns }", "configMap: { name: apns }"),
+    ("kubernetes/sender.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 15"),
+    ("kubernetes/sender.yaml", "configMap: { name: longwire-sender }", "configMap: { name: other }"),
     ("kubernetes/kustomization.yaml", "files: [gateway.json5]", "literals: [a=b]"),
     ("kubernetes/monitoring/pod-monitors.yaml", "port: admin-tls", "port: admin"),
     ("kubernetes/monitoring/pod-monitors.yaml", "jobLabel: app.kubernetes.io/name", "jobLabel: app"),
@@ -281,12 +281,12 @@ BREACHES = [
     ("kubernetes/kustomization.yaml", "  - network.yaml\n", ""),
     ("compose/compose.yaml", "./make-secrets.sh:", "./make.sh:"),
     ("compose/compose.yaml", "stop_grace_period: 45s", "stop_grace_period: 10s"),
-    ("compose/compose.yaml", "depends_on: [gateway, apns]", "depends_on: [graphite]"),
+    ("compose/compose.yaml", "depends_on: [gateway, sender]", "depends_on: [graphite]"),
     ("compose/compose.yaml", '"127.0.0.1:7081:7081"', '"7081:7081"'),
     ("compose/compose.yaml", "profiles: [fake]", "profiles: [apple]"),
     ("compose/compose.yaml", "GF_SECURITY_ADMIN_PASSWORD__FILE", "GF_SECURITY_ADMIN_EMAIL"),
-    ("compose/make-secrets.sh", "token apns-sender $gateway", "token apns-lease $gateway"),
-    ("compose/apns.json5", "/secrets/fake-apple/AuthKey.p8", "/secrets/fake/AuthKey.p8"),
+    ("compose/make-secrets.sh", "token sender $gateway", "token lease $gateway"),
+    ("compose/sender.json5", "/secrets/fake-apple/AuthKey.p8", "/secrets/fake/AuthKey.p8"),
     ("docker/Dockerfile", "USER 10001:10001\n", ""),
     ("docker/Dockerfile", "COPY deploy/docker/gateway.json5", "COPY deploy/docker/longwire.json5"),
     ("docker/Dockerfile", "FROM debian:bookworm-slim", "FROM debian"),

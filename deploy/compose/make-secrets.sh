@@ -19,8 +19,8 @@ token operator $gateway
 token grafana $grafana
 token prometheus $gateway
 copy prometheus prometheus-token $prometheus
-token apns-sender $gateway
-copy apns-sender apns $sender
+token sender $gateway
+copy sender sender $sender
 
 # The gateway's certificate: for devices, and for the sender, which calls the gateway by the name of its service.
 # shellcheck disable=SC2086

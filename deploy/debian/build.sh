@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the Debian packages longwire and longwire-apns from built programs, with Debian's own dpkg-shlibdeps and dpkg-deb.
+# Makes the Debian packages longwire and longwire-sender from built programs, with Debian's own dpkg-shlibdeps and dpkg-deb.
 #
 #   deploy/debian/build.sh [--binaries DIR] [--output DIR] [--version VERSION] [--package NAME] [--fast]
 #
-#   --binaries DIR     where longwire, longwired and longwire-apns are (.build/deb/release, as `make deb` builds them)
+#   --binaries DIR     where longwire, longwired and longwire-sender are (.build/deb/release, as `make deb` builds them)
 #   --output DIR       where the packages go (.build/packages)
 #   --version VERSION  the packages' version (the programs')
 #   --package NAME     that one alone
@@ -141,12 +141,12 @@ make_longwire() {
 }
 
 make_apns() {
-    package=longwire-apns root=$work/longwire-apns
-    install_program longwire-apns "$root"
-    install_manual longwire-apns "$root"
-    install -D -m 0640 deploy/debian/longwire-apns/apns.json5 "$root/etc/longwire/apns.json5"
-    install -D -m 0644 deploy/systemd/longwire-apns.service "$root/lib/systemd/system/longwire-apns.service"
-    install -D -m 0644 deploy/systemd/longwire-apns.sysusers "$root/usr/lib/sysusers.d/longwire-apns.conf"
+    package=longwire-sender root=$work/longwire-sender
+    install_program longwire-sender "$root"
+    install_manual longwire-sender "$root"
+    install -D -m 0640 deploy/debian/longwire-sender/sender.json5 "$root/etc/longwire/sender.json5"
+    install -D -m 0644 deploy/systemd/longwire-sender.service "$root/lib/systemd/system/longwire-sender.service"
+    install -D -m 0644 deploy/systemd/longwire-sender.sysusers "$root/usr/lib/sysusers.d/longwire-sender.conf"
     install_documents "$root" CHANGELOG.md docs/use/APNs.md docs/use/APNs.zh-CN.md
     finish "$root"
 }
@@ -154,6 +154,6 @@ make_apns() {
 case "$only" in
 "") make_longwire; make_apns ;;
 longwire) make_longwire ;;
-longwire-apns) make_apns ;;
+longwire-sender) make_apns ;;
 *) echo "build.sh: there is no package $only" >&2; exit 64 ;;
 esac

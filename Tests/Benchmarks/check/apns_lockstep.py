@@ -1,4 +1,4 @@
-"""Jobs for `longwire-apns` in lockstep: a group becomes due at once, and the next when each job of this one has its result.
+"""Jobs for `longwire-sender` in lockstep: a group becomes due at once, and the next when each job of this one has its result.
 
 The sender runs under a tool; the job source and the fake Apple do not. A group is therefore one lease, its requests are sent in
 one turn, and the sender's cost per notification can be counted.

@@ -1,4 +1,4 @@
-"""longwire-apns between a real gateway and a fake Apple: deliveries, retries, logs and metrics."""
+"""longwire-sender between a real gateway and a fake Apple: deliveries, retries, logs and metrics."""
 
 import json
 import random
@@ -325,8 +325,8 @@ def test_a_running_sender_tells_of_a_certificate_that_ends_soon(own_gateway, app
         (line,) = [json.loads(line) for line in sender.log().splitlines() if "certificateEnds" in line]
         assert line["detail"].startswith("admin: the certificate ends in 2 days and 23 hours; put"), line
         page = sender.get("/metrics")[1]
-        assert f'longwire_apns_certificate_end_seconds{{certificate="admin"}} {end}\n' in page
-        assert f"longwire_apns_certificate_warning_seconds {3 * 86_400}\n" in page
+        assert f'longwire_sender_certificate_end_seconds{{certificate="admin"}} {end}\n' in page
+        assert f"longwire_sender_certificate_warning_seconds {3 * 86_400}\n" in page
         # A renewed certificate is in use after a reload, and is not logged.
         renewed = authority(tmp_path, "other").sign("renewed")
         own.file.write_bytes(renewed.file.read_bytes())
@@ -358,7 +358,7 @@ def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_p
         return [(line["event"], line["detail"].partition(";")[0]) for line in lines]
 
     def check():
-        words = [binary("longwire-apns"), "--config", str(sender.config), "--check"]
+        words = [binary("longwire-sender"), "--config", str(sender.config), "--check"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         return done.returncode, (done.stdout + done.stderr).splitlines()
 
@@ -368,7 +368,7 @@ def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_p
         assert told() == news
         page = sender.get("/metrics")[1]
         for use in "admin", "credential copied", "credential old", "hook":
-            assert f'longwire_apns_certificate_end_seconds{{certificate="{use}"}} ' in page
+            assert f'longwire_sender_certificate_end_seconds{{certificate="{use}"}} ' in page
         code, lines = check()
         assert (code, lines[:2]) == (0, [f"warning: {names}ends in 3 days" for names in (one, other)]), lines
         # An expired certificate is also logged once, by the reload, and no daily line follows.
@@ -380,7 +380,7 @@ def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_p
         eventually(lambda: "reloaded" in sender.log(), "the reload", 20)
         assert told() == news + [("configurationWarning", names + "has expired") for names in (one, other)]
         code, lines = check()
-        assert (code, lines) == (65, [f"longwire-apns: {one}has expired", f"{other}has expired"]), lines
+        assert (code, lines) == (65, [f"longwire-sender: {one}has expired", f"{other}has expired"]), lines
 
 
 def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):
@@ -568,7 +568,7 @@ def test_a_certificate_takes_the_place_of_a_key(own_gateway, away, apple, form):
         sender.config.parent.mkdir(exist_ok=True)
         sender.config.write_text(json.dumps(sender.sections))
         (sender.config.parent / "token").write_text("x\n")
-        words = [binary("longwire-apns"), "--config", str(sender.config), "--check"]
+        words = [binary("longwire-sender"), "--config", str(sender.config), "--check"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 78 and "cannot be opened with its password" in done.stderr
         shutil.rmtree(sender.config.parent)
@@ -579,7 +579,7 @@ def test_the_doctor_names_what_is_wrong(own_gateway, apple):
 
     def doctor(sender, *words):
         sender.config.write_text(json.dumps(sender.sections))
-        words = [binary("longwire-apns"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo", *words]
+        words = [binary("longwire-sender"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo", *words]
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -619,7 +619,7 @@ def test_a_configuration_that_cannot_work_is_refused_with_every_reason(apple, ow
         sender.sections["admin"] = {"tls": {"listen": "nowhere", "key": "k"}}
         sender.config.write_text(json.dumps(sender.sections))
         done = subprocess.run(
-            [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
+            [binary("longwire-sender"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
             timeout=60, check=False)
         assert done.returncode == 78
         for part in (
@@ -640,7 +640,7 @@ def test_a_configuration_that_works_but_is_unwise_says_so(apple, own_gateway):
         sender.config.write_text(json.dumps(sender.sections))
         sender.config.chmod(0o600)
         done = subprocess.run(
-            [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
+            [binary("longwire-sender"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
             timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         assert "second is never used" in done.stdout and "travel in the clear" in done.stdout
@@ -655,7 +655,7 @@ def test_channels_of_live_activities_by_the_back_end_and_by_the_command_line(own
     topic = {"topic": "com.example.demo"}
 
     def command(*words, code=0):
-        words = [binary("longwire-apns"), *words, "--config", str(sender.config), "--topic", "com.example.demo"]
+        words = [binary("longwire-sender"), *words, "--config", str(sender.config), "--topic", "com.example.demo"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)

@@ -167,7 +167,7 @@ def test_a_proxy_leads_to_apple_and_its_refusal_is_named(own_gateway, away, appl
             eventually(lambda: "asks for credentials, or for other ones (407)" in sender.log())
             assert f"through the proxy 127.0.0.1:{proxy.port}" in sender.log() and "wrong" not in sender.log()
             assert gateway.trace(message)["state"] == "pending"
-            words = [binary("longwire-apns"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo"]
+            words = [binary("longwire-sender"), "doctor", "--config", str(sender.config), "--topic", "com.example.demo"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
             assert done.returncode == 1 and "(407)" in done.stdout
             sender.stop()
@@ -212,7 +212,7 @@ def test_a_proxy_that_cannot_be_used_ends_the_start(own_gateway, apple):
                 sender.sections["apple"]["proxy"] = proxy
             sender.config.write_text(json.dumps(sender.sections))
             done = subprocess.run(
-                [binary("longwire-apns"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
+                [binary("longwire-sender"), "--config", str(sender.config), "--check"], capture_output=True, text=True,
                 timeout=60, check=False, env={**os.environ, "HTTPS_PROXY": variable})
             assert done.returncode == 78, done.stdout
             return done.stderr
@@ -225,7 +225,7 @@ def test_a_proxy_that_cannot_be_used_ends_the_start(own_gateway, apple):
 
 
 def test_the_fake_is_reached_by_other_machines_only_if_its_user_says_so(tmp_path):
-    words = [binary("longwire-apns"), "fake", "--folder", str(tmp_path)]
+    words = [binary("longwire-sender"), "fake", "--folder", str(tmp_path)]
     for name in ("production", "sandbox", "page", "production-channels", "sandbox-channels"):
         for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
             done = subprocess.run([*words, f"--{name}", address], capture_output=True, text=True, timeout=60, check=False)

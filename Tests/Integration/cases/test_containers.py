@@ -264,7 +264,7 @@ def test_the_entrypoint_makes_nothing_for_a_configuration_of_its_own(host, image
     eventually(container.is_healthy, "the image's health check")
     made = container.execute("ls", "-A", DATA).stdout.split()
     assert "demo.json" in made and not {"tls", "operator-token", ".config"} & set(made)
-    assert "longwire" in container.execute("longwire-apns", "--version").stdout, "other commands run through the entrypoint, too"
+    assert "longwire" in container.execute("longwire-sender", "--version").stdout, "other commands run through the entrypoint, too"
 
 
 # The compose file
@@ -322,7 +322,7 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     token = compose_exec(project, show_token).strip()
     api = API(demo, token)
     is_valid(project["gateway"], "longwired", "/etc/longwire/gateway.json5")
-    is_valid(project["apns"], "longwire-apns", "/etc/longwire/apns.json5")
+    is_valid(project["sender"], "longwire-sender", "/etc/longwire/sender.json5")
 
     # The live channel, from the network of the host.
     device = register(("192.168.1.20", 7443), demo, trusting(certificate), tokens=[
@@ -344,15 +344,15 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     assert is_open("192.168.1.20", 7443)
     for port in (7080, 7081, 2199, 9090, 3000, 7444):
         assert not is_open("192.168.1.20", port), f"{port} is published beyond the host"
-    eventually(lambda: {job: state for job, (state, _) in targets().items()} == {"longwire": "up", "longwire-apns": "up"},
+    eventually(lambda: {job: state for job, (state, _) in targets().items()} == {"longwire": "up", "longwire-sender": "up"},
                "Prometheus' targets", 30)
     rules = json.loads(urllib.request.urlopen("http://127.0.0.1:9090/api/v1/rules", timeout=30).read())["data"]["groups"]
     assert sum(len(group["rules"]) for group in rules) >= 20
-    assert project.is_healthy("apns")
+    assert project.is_healthy("sender")
 
     # Only the service that needs a secret can read it, and Grafana's password is not the default.
-    for name, path in (("apns", "/secrets/operator"), ("apns", "/secrets/tls/key.pem"), ("prometheus", "/secrets/operator"),
-                       ("prometheus", "/secrets/fake-apple/AuthKey.p8"), ("gateway", "/etc/longwire/secrets/apns")):
+    for name, path in (("sender", "/secrets/operator"), ("sender", "/secrets/tls/key.pem"), ("prometheus", "/secrets/operator"),
+                       ("prometheus", "/secrets/fake-apple/AuthKey.p8"), ("gateway", "/etc/longwire/secrets/sender")):
         assert "Permission denied" in project[name].execute("cat", path, check=False).stderr, (name, path)
     password = (host.volume("secrets") / "grafana").stat()
     assert (password.st_uid, password.st_mode & 0o777, password.st_size) == (472, 0o600, 48)
@@ -362,7 +362,7 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
     assert " redisEvent " not in project["gateway"].log(), "the gateway finds nothing wrong with the settings of Redis"
     # The network of Redis is closed to the others.
     assert project["prometheus"].execute("redis-cli", "-h", project["redis"].host, "-t", "1", "ping", check=False).returncode != 0
-    for name in ("apns", "gateway"):
+    for name in ("sender", "gateway"):
         assert project[name].stop() == 0, project[name].log()
 
 
@@ -381,8 +381,8 @@ def test_compose_without_the_fake_apple_keeps_alerts(host, image, foreign_images
     device = register(("127.0.0.1", 7443), demo, tls, tokens=[pb.VendorToken(token="cd" * 32)])
     device.close()
     message = eventually(lambda: _offline(api, device.state.cid.hex()))
-    eventually(lambda: "connectionFailed" in project["apns"].log() or "fake-apple" in project["apns"].log(), "the sender's reason")
-    assert api.trace(message)["state"] == "pending" and project.is_healthy("apns")
+    eventually(lambda: "connectionFailed" in project["sender"].log() or "fake-apple" in project["sender"].log(), "the sender's reason")
+    assert api.trace(message)["state"] == "pending" and project.is_healthy("sender")
 
 
 def test_the_secrets_of_compose_are_made_once(host, image, foreign_images):
@@ -423,9 +423,9 @@ def cluster(host, image, foreign_images, tmp_path):
         "--requirepass", "a-password-of-redis", "--masterauth", "a-password-of-redis"], volumes=settings)]
     redis += [host.run(f"redis-{number}", foreign_images["redis"], [*redis[0].words, "--replicaof", redis[0].host, "6379"], volumes=settings)
               for number in (1, 2)]
-    # Key and team are those of apns.json5. Both environments are at port 443, so each has another fake.
+    # Key and team are those of sender.json5. Both environments are at port 443, so each has another fake.
     apples = [host.run(f"fake-{environment}", image, [
-        "longwire-apns", "fake", "--folder", "/apple", "--any-address", f"--{environment}", "0.0.0.0:443", "--page", "0.0.0.0:2199",
+        "longwire-sender", "fake", "--folder", "/apple", "--any-address", f"--{environment}", "0.0.0.0:443", "--page", "0.0.0.0:2199",
         "--key-id", "ABC123DEFG", "--team-id", "DEF123GHIJ"],
         user="root", volumes={"/apple": made / "apple"}, publish=[f"127.0.0.1:{port}:2199"])
         for environment, port in (("production", 2199), ("sandbox", 2200))]
@@ -446,9 +446,9 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
         eventually(lambda: pod.probe("readinessProbe"), f"readiness of {pod.name}")
         assert pod.probe("livenessProbe")
     cluster.serve()
-    senders = [cluster.start_pod("Deployment", "longwire-apns", number, authorities(host, image)) for number in (0, 1)]
+    senders = [cluster.start_pod("Deployment", "longwire-sender", number, authorities(host, image)) for number in (0, 1)]
     is_valid(gateways[0].container, "longwired", "/etc/longwire/gateway.json5")
-    is_valid(senders[0].container, "longwire-apns", "/etc/longwire/configuration/apns.json5")
+    is_valid(senders[0].container, "longwire-sender", "/etc/longwire/configuration/sender.json5")
     shared = cluster.secrets["longwire"]
     demo = {"appId": "shop", "appKey": "shop-key", "appSecret": shared["shop-app"].decode(), "masterSecret": shared["shop-master"].decode()}
     # The address that a name of a Service stands for, and the port that it publishes.
@@ -488,7 +488,7 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
     (files / "rules.json").write_text(prometheus_rules(monitors))
     host.run("prometheus", foreign_images["prom/prometheus"], ["--config.file=/scrapes/prometheus.json", "--storage.tsdb.path=/prometheus"],
              volumes={"/scrapes": (files, True)}, publish=["127.0.0.1:9090:9090"])
-    eventually(lambda: targets() == {"longwire": ("up", ""), "longwire-apns": ("up", "")}, f"Prometheus' targets: {targets()}", 30)
+    eventually(lambda: targets() == {"longwire": ("up", ""), "longwire-sender": ("up", "")}, f"Prometheus' targets: {targets()}", 30)
 
     # A configuration is read again at SIGHUP, by the command of the README; then the pods stop as the kubelet stops them.
     (reload,) = block(KUBERNETES / "README.md", "reload")
@@ -508,10 +508,10 @@ def test_a_changed_configuration_is_another_name_and_rolls_the_pods(tmp_path):
                 for volume in kustomize.pod_of(one).get("volumes", []) if "configMap" in volume}
 
     before = mounted()
-    assert set(before) == {"longwire", "longwire-apns"}
+    assert set(before) == {"longwire", "longwire-sender"}
     (folder / "gateway.json5").write_text((folder / "gateway.json5").read_text().replace("drainSeconds: 15", "drainSeconds: 16"))
     after = mounted()
-    assert after["longwire"] != before["longwire"] and after["longwire-apns"] == before["longwire-apns"]
+    assert after["longwire"] != before["longwire"] and after["longwire-sender"] == before["longwire-sender"]
 
 
 @pytest.mark.parametrize("folder", [KUBERNETES, MONITORING])

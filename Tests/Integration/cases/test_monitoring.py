@@ -152,13 +152,13 @@ def test_the_dashboard_shows_the_gateway_the_cluster_and_the_sender():
     assert {
         "longwire_messages_accepted_total", "longwire_handoff_jobs_due", "longwire_app_feed_oldest_seconds", "longwire_cluster_parts",
         "longwire_cluster_link_up", "longwire_cluster_relays_total", "longwire_cluster_parts_taken_total",
-        "longwire_apns_failing", "longwire_apns_outcomes_total", "longwire_apns_request_delay_seconds"} <= shown
+        "longwire_sender_failing", "longwire_sender_outcomes_total", "longwire_sender_request_delay_seconds"} <= shown
 
 
 def test_labels_of_the_files_are_on_the_pages(pages):
     """Each label in a selector is one of its metric's, and each label of a grouping is one of a metric in its expression."""
     # A sender has verdicts only after a late result.
-    labels, ours = {"longwire_apns_verdicts_total": {"verdict"}}, {"instance", "job", "le"}
+    labels, ours = {"longwire_sender_verdicts_total": {"verdict"}}, {"instance", "job", "le"}
     for name, pairs in re.findall(r"^([a-z_]+)\{([^}]*)\}", pages, re.M):
         labels.setdefault(re.sub(r"_(bucket|sum|count)$", "", name), set()).update(re.findall(r"(\w+)=", pairs))
     selectors = groupings = 0

@@ -25,7 +25,7 @@ from test_service import is_open, sender_files
 
 HERE = pathlib.Path(__file__).resolve().parents[3]
 UNITS = HERE / "deploy/systemd"
-PROGRAMS = ["longwire", "longwired", "longwire-apns"]
+PROGRAMS = ["longwire", "longwired", "longwire-sender"]
 
 
 # Packages
@@ -56,7 +56,7 @@ def packages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("code, isRestarted", [(0, True), (65, True), (78, False)])
-@pytest.mark.parametrize("package, verb", [("longwire", "restart"), ("longwire-apns", "try-restart")])
+@pytest.mark.parametrize("package, verb", [("longwire", "restart"), ("longwire-sender", "try-restart")])
 def test_an_upgrade_restarts_unless_the_configuration_is_refused(tmp_path, package, verb, code, isRestarted):
     """Runs only the package's script, with its commands replaced."""
     calls, tools = tmp_path / "calls", tmp_path / "tools"
@@ -159,18 +159,18 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     inside = root.folder
 
     # The files that an installation leaves.
-    assert root.status("longwire") == root.status("longwire-apns") == "install ok installed"
+    assert root.status("longwire") == root.status("longwire-sender") == "install ok installed"
     assert root.run("dpkg", "--audit").stdout == "", "nothing is half installed"
     assert root.user("longwire")[5:] == ["/var/lib/longwire", "/usr/sbin/nologin"]
-    assert root.user("longwire-apns")
+    assert root.user("longwire-sender")
     assert mode(inside / "etc/longwire/gateway.json5") == 0o640
     assert names_of(root, inside / "etc/longwire/gateway.json5") == "root:longwire"
-    assert names_of(root, inside / "etc/longwire/apns.json5") == "root:longwire-apns"
-    for folder, owner in (("etc/longwire/secrets", "root:longwire"), ("etc/longwire/apns", "root:longwire-apns"), ("var/lib/longwire", "longwire:longwire")):
+    assert names_of(root, inside / "etc/longwire/sender.json5") == "root:longwire-sender"
+    for folder, owner in (("etc/longwire/secrets", "root:longwire"), ("etc/longwire/sender", "root:longwire-sender"), ("var/lib/longwire", "longwire:longwire")):
         assert (mode(inside / folder), names_of(root, inside / folder)) == (0o750, owner)
     wanted = inside / "etc/systemd/system/multi-user.target.wants"
     assert (wanted / "longwired.service").is_symlink(), "the gateway starts with the machine"
-    assert not (wanted / "longwire-apns.service").is_symlink(), "the sender has no key yet"
+    assert not (wanted / "longwire-sender.service").is_symlink(), "the sender has no key yet"
     # The files that the pages point to, under the names that they have in deploy/.
     for folder, count in (("prometheus", 2), ("grafana", 1), ("proxies", 3)):
         installed = {path.name: path.read_text() for path in (inside / "usr/share/longwire" / folder).iterdir()}
@@ -210,32 +210,32 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     assert not world_readable(inside / "var/lib/longwire") and not world_readable(inside / "etc/longwire")
 
     # The sender.
-    token = inside / "etc/longwire/apns/gateway-token"
+    token = inside / "etc/longwire/sender/gateway-token"
     token.write_text("a-token-of-the-tests-for-apns\n")
     subprocess.run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", str(token.parent / "AuthKey.p8")], check=True, capture_output=True)
     for file in (token, token.parent / "AuthKey.p8"):
-        shutil.chown(file, 0, int(root.user("longwire-apns")[3]))
+        shutil.chown(file, 0, int(root.user("longwire-sender")[3]))
         file.chmod(0o640)
-    sender = inside / "etc/longwire/apns.json5"
-    missing = root.run("longwire-apns", "--check", "--config", "/etc/longwire/apns.json5", user="longwire-apns", check=False)
+    sender = inside / "etc/longwire/sender.json5"
+    missing = root.run("longwire-sender", "--check", "--config", "/etc/longwire/sender.json5", user="longwire-sender", check=False)
     assert missing.returncode == 78 and "at least one key or certificate" in missing.stderr
     as_installed = sender.read_text()
     assert "    // {name" in as_installed
     sender.write_text(as_installed.replace("    // {name", "    {name").replace("7081", str(ports[3])).replace("7090", str(ports[4])))
-    assert root.run("longwire-apns", "--check", "--config", "/etc/longwire/apns.json5", user="longwire-apns").stdout == "The configuration is valid.\n"
-    assert root.run("cat", "/etc/longwire/apns/AuthKey.p8", user="longwire", check=False).returncode != 0, "the gateway cannot read Apple's key"
-    stop_sender = start_second(root, "longwire-apns")
+    assert root.run("longwire-sender", "--check", "--config", "/etc/longwire/sender.json5", user="longwire-sender").stdout == "The configuration is valid.\n"
+    assert root.run("cat", "/etc/longwire/sender/AuthKey.p8", user="longwire", check=False).returncode != 0, "the gateway cannot read Apple's key"
+    stop_sender = start_second(root, "longwire-sender")
     eventually(lambda: root.run("longwire", "health", "--http", f"127.0.0.1:{ports[4]}", check=False).returncode == 0, "readiness of the sender")
     stop_sender()
     stop(process, manager)
 
     # The upgrade keeps the edited configuration, the data and the users.
-    before = (root.user("longwire"), root.user("longwire-apns"))
+    before = (root.user("longwire"), root.user("longwire-sender"))
     root.install(*packages["1.0.1"].values())
     assert field_inside(root, "longwire", "Version") == "1.0.1"
     assert (inside / "etc/longwire/gateway.json5").read_text() == text
     assert mode(inside / "etc/longwire/gateway.json5") == 0o640
-    assert (root.user("longwire"), root.user("longwire-apns")) == before
+    assert (root.user("longwire"), root.user("longwire-sender")) == before
     process, manager = start(root, "longwired")
     device.connect()
     (message,) = device.receive_and_ack(1)
@@ -244,18 +244,18 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     stop(process, manager)
 
     # Removed: the programs are gone, configuration and data stay.
-    root.run("dpkg", "--remove", "longwire", "longwire-apns")
+    root.run("dpkg", "--remove", "longwire", "longwire-sender")
     assert not list(inside.glob("usr/bin/longwire*")) and not (inside / "usr/lib/longwire").exists()
     assert not (inside / "lib/systemd/system/longwired.service").exists()
     assert (inside / "etc/longwire/gateway.json5").read_text() == text
     assert (inside / "var/lib/longwire/demo.json").exists()
 
     # Purged: the packages' own files are gone, and the administrator's stay.
-    root.run("dpkg", "--purge", "longwire", "longwire-apns")
+    root.run("dpkg", "--purge", "longwire", "longwire-sender")
     assert root.status("longwire") == "" or "not-installed" in root.status("longwire")
     assert not (inside / "var/lib/longwire").exists()
-    assert not (inside / "etc/longwire/gateway.json5").exists() and not (inside / "etc/longwire/apns.json5").exists()
-    assert (inside / "etc/longwire/apns/AuthKey.p8").exists(), "Apple gives a key once"
+    assert not (inside / "etc/longwire/gateway.json5").exists() and not (inside / "etc/longwire/sender.json5").exists()
+    assert (inside / "etc/longwire/sender/AuthKey.p8").exists(), "Apple gives a key once"
     left = [path.relative_to(inside) for path in root.find(lambda path: "longwire" in path.name)]
     assert [path for path in left if path.parts[0] != "tmp"] == [pathlib.Path("etc/longwire")], left
 
@@ -277,8 +277,8 @@ def field_inside(root, package, name):
 
 
 def test_equal_programs_give_equal_packages(packages, tmp_path):
-    again = build(tmp_path, "--version", "1.0.0", "--package", "longwire-apns")["longwire-apns"]
-    assert again.read_bytes() == packages["1.0.0"]["longwire-apns"].read_bytes()
+    again = build(tmp_path, "--version", "1.0.0", "--package", "longwire-sender")["longwire-sender"]
+    assert again.read_bytes() == packages["1.0.0"]["longwire-sender"].read_bytes()
 
 
 def test_lintian_finds_no_error(packages, tmp_path):
@@ -301,7 +301,7 @@ def test_lintian_finds_no_error(packages, tmp_path):
 # Units
 
 
-@pytest.mark.parametrize("name", ["longwired", "longwire-apns"])
+@pytest.mark.parametrize("name", ["longwired", "longwire-sender"])
 def test_units_are_sound_and_hardened(name, tmp_path):
     # systemd-analyze also looks for the program.
     unit = tmp_path / f"{name}.service"
@@ -401,9 +401,9 @@ def test_completions_offer_what_help_names(manual, offers):
         named = {option for option in options_in(help_text("longwire", words)) if re.search(rf"^  {option}\b", help_text("longwire", words), re.M)}
         assert offers(manual, "longwire", *words, "--") >= named | {"--help"}, words
     assert offers(manual, "longwired", "--") >= {"--config", "--check", "--accept-clock"}
-    assert offers(manual, "longwire-apns", "") >= {"doctor", "channel", "broadcast", "fake"}
-    assert offers(manual, "longwire-apns", "channel", "") >= {"create", "list", "show", "delete"}
-    assert offers(manual, "longwire-apns", "doctor", "--") >= {"--config", "--topic", "--token"}
+    assert offers(manual, "longwire-sender", "") >= {"doctor", "channel", "broadcast", "fake"}
+    assert offers(manual, "longwire-sender", "channel", "") >= {"create", "list", "show", "delete"}
+    assert offers(manual, "longwire-sender", "doctor", "--") >= {"--config", "--topic", "--token"}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -446,7 +446,7 @@ def allowed_by(unit):
     return allowed | expand(["@default"])
 
 
-@pytest.mark.parametrize("program", ["longwired", "longwire-apns"])
+@pytest.mark.parametrize("program", ["longwired", "longwire-sender"])
 def test_the_unit_allows_every_system_call_that_the_program_makes(program, tmp_path):
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")

@@ -21,7 +21,7 @@ def is_open(port):
 
 
 def sender_files(folder, gateway_port):
-    """Writes a configuration of longwire-apns with its own key; returns the file and the admin port."""
+    """Writes a configuration of longwire-sender with its own key; returns the file and the admin port."""
     key, token, (port,) = folder / "key.p8", folder / "token", free_ports(1)
     subprocess.run(
         ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", str(key)],
@@ -35,7 +35,7 @@ def sender_files(folder, gateway_port):
         "admin": {"listen": f"127.0.0.1:{port}"},
         "stopSeconds": 0,
     }
-    file = folder / "apns.json5"
+    file = folder / "sender.json5"
     file.write_text(json.dumps(configuration))
     return file, port
 
@@ -62,7 +62,7 @@ def running(program, arguments, environment, folder):
             process.wait()
 
 
-@pytest.fixture(params=["longwired", "longwire-apns"])
+@pytest.fixture(params=["longwired", "longwire-sender"])
 def service(request, tmp_path):
     """Returns the program, its arguments, a port that it listens on, and the thread that its watchdog monitors."""
     if request.param == "longwired":
@@ -71,7 +71,7 @@ def service(request, tmp_path):
         gateway.__exit__()
     else:
         file, port = sender_files(tmp_path, free_ports(1)[0])
-        yield "longwire-apns", ["--config", str(file)], port, "apns"
+        yield "longwire-sender", ["--config", str(file)], port, "apns"
 
 
 def test_a_service_tells_when_it_is_ready_alive_reloading_and_stopping(service, tmp_path):
@@ -215,7 +215,7 @@ def test_a_fake_apple_ends_with_its_terminal(tmp_path):
     ports = free_ports(5)
     names = ["--production", "--sandbox", "--production-channels", "--sandbox-channels", "--page"]
     words = [word for name, port in zip(names, ports) for word in (name, f"127.0.0.1:{port}")]
-    child, terminal = in_a_terminal([binary("longwire-apns"), "fake", *words, "--folder", str(tmp_path)], tmp_path)
+    child, terminal = in_a_terminal([binary("longwire-sender"), "fake", *words, "--folder", str(tmp_path)], tmp_path)
     with reaped(child) as (has_ended, box):
         eventually(lambda: drain(terminal) or all(map(is_open, ports)), "its listeners")
         os.close(terminal)

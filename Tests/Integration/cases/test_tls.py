@@ -309,7 +309,7 @@ def test_the_authorities_change_at_a_reload(own_gateway, made):
     assert is_refused(made.foreign)
 
 
-def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_path):
+def test_longwire_sender_shows_a_certificate_and_asks_for_one(strict, made, tmp_path):
     (port,) = free_ports(1)
     subprocess.run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out",
                     str(tmp_path / "key.p8")], check=True, capture_output=True)
@@ -323,10 +323,10 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
         "credentials": [{"name": "one", "key": {"file": "key.p8", "keyId": "ABCDEFGHIJ", "teamId": "ABCDEFGHIJ"}}],
         "admin": {"tls": {"listen": f"127.0.0.1:{port}", **made.server.files(), "clientAuthorities": str(made.root.file)}},
     }
-    (tmp_path / "apns.json5").write_text(json.dumps(sections))
+    (tmp_path / "sender.json5").write_text(json.dumps(sections))
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen(
-            [binary("longwire-apns"), "--config", str(tmp_path / "apns.json5")], stdout=log, stderr=log, cwd=tmp_path)
+            [binary("longwire-sender"), "--config", str(tmp_path / "sender.json5")], stdout=log, stderr=log, cwd=tmp_path)
     try:
         def is_ready():
             with contextlib.suppress(OSError):
@@ -342,7 +342,7 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
             request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics")
             with urllib.request.urlopen(request, timeout=10, context=trusting(made, made.client)) as answer:
                 text = answer.read().decode()
-            return re.search(r"longwire_apns_\w*lease\w* [1-9]", text)
+            return re.search(r"longwire_sender_\w*lease\w* [1-9]", text)
 
         eventually(leases, "a lease through the gateway's listener")
     finally:
@@ -352,8 +352,8 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
     good = sections["admin"]["tls"]["certificate"]
     for one, code in ((made.server, 0), (made.expired, 65)):
         sections["admin"]["tls"].update(one.files())
-        (tmp_path / "apns.json5").write_text(json.dumps(sections))
-        check = subprocess.run([binary("longwire-apns"), "--check", "--config", str(tmp_path / "apns.json5")],
+        (tmp_path / "sender.json5").write_text(json.dumps(sections))
+        check = subprocess.run([binary("longwire-sender"), "--check", "--config", str(tmp_path / "sender.json5")],
                                capture_output=True, text=True, timeout=30)
         assert check.returncode == code, check
     assert "admin: the certificate has expired" in check.stderr, check
@@ -361,8 +361,8 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
     assert good == sections["admin"]["tls"]["certificate"]
     # Without the certificate no lease is granted.
     del sections["gateway"]["certificate"], sections["gateway"]["key"]
-    (tmp_path / "apns.json5").write_text(json.dumps(sections))
-    done = subprocess.run([binary("longwire-apns"), "doctor", "--config", str(tmp_path / "apns.json5"),
+    (tmp_path / "sender.json5").write_text(json.dumps(sections))
+    done = subprocess.run([binary("longwire-sender"), "doctor", "--config", str(tmp_path / "sender.json5"),
                            "--topic", "com.example.one"], capture_output=True,
                           text=True, timeout=60, cwd=tmp_path)
     assert "PROBLEM  gateway" in done.stdout + done.stderr, done.stdout + done.stderr

@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -19,7 +20,7 @@ from gateway import HANDOFF_TOKEN, binary, eventually, free_ports
 
 
 class FakeApple:
-    """`with FakeApple() as apple:` runs `longwire-apns fake` until the end of the block.
+    """`with FakeApple() as apple:` runs `longwire-sender fake` until the end of the block.
 
     `words` precede its command line; without `records` it records nothing.
     """
@@ -33,7 +34,7 @@ class FakeApple:
         self.process = None
 
     def __enter__(self):
-        words = [*self.words, binary("longwire-apns"), "fake", "--folder", str(self.folder)]
+        words = [*self.words, binary("longwire-sender"), "fake", "--folder", str(self.folder)]
         if self.records:
             words += ["--record", str(self.record)]
         for name in ("production", "sandbox", "page", "production_channels", "sandbox_channels"):
@@ -97,7 +98,7 @@ class FakeApple:
 
 
 class Sender:
-    """`with Sender(gateway, apple) as sender:` runs longwire-apns until the end of the block."""
+    """`with Sender(gateway, apple) as sender:` runs longwire-sender until the end of the block."""
 
     words = ()  # the words before its command line
 
@@ -148,7 +149,7 @@ class Sender:
     def start(self):
         self.config.write_text(json.dumps(self.sections))
         self._log = open(self.folder / "log", "ab")
-        words = [*self.words, binary("longwire-apns"), "--config", str(self.config)]
+        words = [*self.words, binary("longwire-sender"), "--config", str(self.config)]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._log)
         assert b"sends for" in self.process.stdout.readline(), self.log()
 
@@ -190,11 +191,13 @@ class Sender:
             connection.close()
 
     def metric(self, name):
-        """Returns a sample's value; `name` includes its labels."""
-        for line in self.get("/metrics")[1].splitlines():
-            if line.startswith(f"longwire_apns_{name} "):
-                return float(line.split()[-1])
-        return 0.0
+        """Returns the sum of the samples with these labels, of the channel apns where samples have one."""
+        name, _, labels = name.partition("{")
+        wanted = {*re.findall(r'\w+="[^"]*"', labels)}
+        found = re.findall(rf"^longwire_sender_{name}(?:{{(.*)}})? (\S+)$", self.get("/metrics")[1], re.M)
+        samples = [({*re.findall(r'\w+="[^"]*"', own)}, float(value)) for own, value in found]
+        return sum(value for own, value in samples if wanted <= own and not any(
+            label.startswith("channel=") and label != 'channel="apns"' for label in own))
 
 
 class OtherApple:

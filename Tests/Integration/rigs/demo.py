@@ -172,7 +172,7 @@ class Story:
         check(last[0]["sequence"] > got[-1]["sequence"], "and no sequence number was used twice", last)
         gateway.ends_as(after["msgId"], "delivered")
 
-        say("\n9. longwire-apns takes over the handoff, towards a fake Apple. The phone is away again.")
+        say("\n9. longwire-sender takes over the handoff, towards a fake Apple. The phone is away again.")
         phone.kill()
         eventually(self.is_away)
         with FakeApple() as apple, Sender(gateway, apple):

@@ -116,7 +116,7 @@ def play(folder, is_chinese, pictures, readme):
     page, ways, heading = PAGES[is_chinese]
     assert "make run\n" in blocks(page, ways)[1]
     section, (connect, push, later, settle, back) = blocks(page, heading)
-    assert "`longwire-apns`" in section, "the tour names the program that sends to Apple"
+    assert "`longwire-sender`" in section, "the tour names the program that sends to Apple"
     start = last_step("run")
     with contextlib.ExitStack() as open_terminals:
         gateway = open_terminals.enter_context(Terminal(folder, start))

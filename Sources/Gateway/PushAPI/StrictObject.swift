@@ -81,8 +81,13 @@ struct StrictObject {
             timestamp: timestamp, retryAfterMilliseconds: retryAfter * 1_000)
     }
 
-    static func receipt(_ item: JSONValue, at place: String) throws(AdminFault) -> VendorReceipt {
-        let fields = try StrictObject(item, known: ["jobId", "kind", "token", "timestamp"], at: place)
+    static func receipt(
+        _ item: JSONValue, at place: String
+    ) throws(AdminFault) -> VendorReceipt {
+        let fields = try StrictObject(item, known: ["msgId", "appId", "channel", "kind", "token", "at"], at: place)
+        guard let text = try fields.text("msgId"),
+            let message = Array(text.utf8).withUnsafeBytes({ MessageID(hex: $0) })
+        else { throw .invalid("\(place).msgId is 32 lower-case hex digits") }
         let named = try fields.text("kind")
         guard let kind = VendorReceipt.Kind.allCases.first(where: { "\($0)" == named }) else {
             let names = VendorReceipt.Kind.allCases.map { "\($0)" }.joined(separator: ", ")
@@ -92,9 +97,14 @@ struct StrictObject {
         guard token.utf8.count <= Wire.Limits.tokenByteCount else {
             throw .invalid("\(place).token has at most \(Wire.Limits.tokenByteCount) bytes")
         }
+        let channel = try fields.text("channel")
+        guard channel.map({ VendorChannel(named: $0) != nil }) ?? true else {
+            throw .invalid("\(place).channel is no channel of a vendor")
+        }
         return VendorReceipt(
-            message: try fields.job(), kind: kind, token: token,
-            at: try fields.integer("timestamp", in: 0...(1 << 52)) ?? 0)
+            message: message, app: try fields.text("appId").map { AppKey(appID: $0) },
+            channel: channel.flatMap { VendorChannel(named: $0) }, kind: kind, token: token,
+            at: try fields.integer("at", in: 0...(1 << 52)) ?? 0)
     }
 
     /// Returns at most `Limits.vendorReasonByteCount` bytes of the text, cut between characters.

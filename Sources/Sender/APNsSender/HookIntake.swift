@@ -108,7 +108,7 @@ final class HookIntake {
         guard let id = exchange.header("webhook-id"), isSigned(exchange, id, body) else {
             return refuse(exchange, 401, "the signature does not fit")
         }
-        let now = intake.desk.loop.now
+        let now = intake.register.loop.now
         // The gateway did not receive the answer. The jobs are here, or their results are in flight.
         if taken.recognise(id, now: now) {
             intake.repeatedCalls += 1
@@ -121,13 +121,13 @@ final class HookIntake {
             return refuse(exchange, 400, error.description)
         }
         // After 503 the gateway keeps the batch and posts it again.
-        guard !intake.desk.isStopping, intake.hasRoom(for: reader), taken.hasRoom else {
+        guard !intake.register.isStopping, intake.hasRoom(for: reader), taken.hasRoom else {
             return refuse(exchange, 503, "no room, retry")
         }
         // The signature's time is the gateway's, as the leases' times are. The delay in transit is measured with this
         // machine's clock.
         let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
-        let delay = max(0, intake.desk.wallMilliseconds - signedAt)
+        let delay = max(0, intake.register.wallMilliseconds - signedAt)
         _ = intake.take(reader, leasedBy: nil) {
             let length = min(max(0, $0.leasedUntil), 1 << 52) - signedAt
             return JobLease(left: length - delay, length: length)

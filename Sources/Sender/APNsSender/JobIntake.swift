@@ -15,11 +15,11 @@ final class JobIntake {
         self.entries = entries
     }
 
-    var desk: JobDesk { entries[0].sender.desk }
+    var register: JobRegister { entries[0].sender.register }
 
     /// Returns the place of a channel's sender; jobs of a channel without a sender go to the first one.
     private func place(of channel: String) -> Int {
-        entries.firstIndex { $0.sender.desk.channel.name == channel } ?? 0
+        entries.firstIndex { $0.sender.register.channel.name == channel } ?? 0
     }
 
     func read(_ bytes: [UInt8]) throws(HandoffJobReader.Failure) -> HandoffJobReader {
@@ -31,24 +31,24 @@ final class JobIntake {
         reader.channels.allSatisfy { entries[place(of: $0)].link.room > 0 }
     }
 
-    /// Takes jobs; see `JobDesk.take`.
+    /// Takes jobs; see `JobRegister.take`.
     ///
     /// Returns the number of new jobs of the channel that leased them. New jobs of other channels are counted in their links.
     func take(_ reader: HandoffJobReader, leasedBy channel: Channel?, lease: (HandoffJob) -> JobLease) -> Int {
         let leaser = place(of: channel?.name ?? "")
-        entries[leaser].sender.desk.metrics.jobsUnreadable += UInt64(reader.namelessCount)
+        entries[leaser].sender.register.metrics.jobsUnreadable += UInt64(reader.namelessCount)
         var jobs = [[HandoffJob]](repeating: [], count: entries.count)
         var unreadable = [[UnreadableJob]](repeating: [], count: entries.count)
         for job in reader.jobs { jobs[place(of: job.channel)].append(job) }
         for job in reader.unreadable { unreadable[place(of: job.channel)].append(job) }
         var leased = 0
         for (index, entry) in entries.enumerated() where !jobs[index].isEmpty || !unreadable[index].isEmpty {
-            let desk = entry.sender.desk
-            let count = desk.take(jobs[index], unreadable: unreadable[index], lease: lease) { job in
-                if job.channel == desk.channel.name {
+            let register = entry.sender.register
+            let count = register.take(jobs[index], unreadable: unreadable[index], lease: lease) { job in
+                if job.channel == register.channel.name {
                     entry.sender.begin(job)
                 } else {
-                    desk.giveBackWithoutCredential(job, "channel \(job.channel)")
+                    register.giveBackWithoutCredential(job, "channel \(job.channel)")
                 }
             }
             if channel != nil, index == leaser { leased = count } else { entry.link.took(count) }

@@ -134,8 +134,8 @@ final class Lane: JobLane {
             }
             probes -= 1
             job.tries += 1
-            sender.desk.metrics.requests += 1
-            if job.tries == 1 { sender.desk.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
+            sender.register.metrics.requests += 1
+            if job.tries == 1 { sender.register.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
         }
         for connection in connections { connection.flush() }
         if !waiting.isEmpty, probes > 0 { openIfFull(now) }
@@ -317,18 +317,18 @@ final class Lane: JobLane {
     func lost(_ attempt: Attempt, isUntouched: Bool) {
         let job = attempt.job
         if isUntouched {
-            sender.desk.metrics.refused += 1
+            sender.register.metrics.refused += 1
             job.tries -= 1
             job.refusals += 1
             // Limits the retries, in case a server refuses every request.
             guard job.refusals <= 10 * limits.tries else { return sender.giveBack(job, "refusedStream") }
             return again(job, "refusedStream")
         }
-        sender.desk.metrics.unknown += 1
+        sender.register.metrics.unknown += 1
         job.mayBeTaken = true
         if attempt.sentAt >= answeredAt { fails() }
         guard job.tries < limits.tries else { return sender.finish(job, .retry, "noAnswer") }
-        sender.desk.metrics.repeated += 1
+        sender.register.metrics.repeated += 1
         again(job, "noAnswer")
     }
 
@@ -358,7 +358,7 @@ final class Lane: JobLane {
                 try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,
                 serverName: endpoint.host, through: endpoint.tunnel)
             connections.append(connection)
-            sender.desk.metrics.connectionsOpened += 1
+            sender.register.metrics.connectionsOpened += 1
         } catch {
             failed("\(error)")
         }
@@ -381,7 +381,7 @@ final class Lane: JobLane {
 
     /// Handles a GOAWAY; its reason may concern the credential.
     func goneAway(_ connection: AppleConnection, debug: [UInt8]) {
-        sender.desk.metrics.goodbyes += 1
+        sender.register.metrics.goodbyes += 1
         sender.mark(self)
         guard let reason = sender.reason(in: debug) else { return }
         sender.noteAnswer("goodbye " + reason)
@@ -409,7 +409,7 @@ final class Lane: JobLane {
         pause()
         fails()
         lastFailure = "connectionFailed: " + reason
-        sender.desk.metrics.connectionsFailed += 1
+        sender.register.metrics.connectionsFailed += 1
         sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
     }
 

@@ -51,12 +51,12 @@ struct ClockDifference: Equatable, CustomStringConvertible {
 final class Sender: ChannelSender {
     let loop: EventLoop
     let log: SenderLog
-    let desk: JobDesk
-    var metrics: SenderMetrics { desk.metrics }
+    let register: JobRegister
+    var metrics: SenderMetrics { register.metrics }
     var tokens: TokenMemory
-    var isStopping: Bool { desk.isStopping }
-    var inHandCount: Int { desk.inHandCount }
-    var failingCount: Int { desk.failingCount }
+    var isStopping: Bool { register.isStopping }
+    var inHandCount: Int { register.inHandCount }
+    var failingCount: Int { register.failingCount }
     /// The clock difference from the newest refusal that has a date.
     private(set) var clockDifference: ClockDifference?
     private var credentials: [String: [Credential]]
@@ -84,29 +84,29 @@ final class Sender: ChannelSender {
         (self.loop, self.log, self.resolver) = (loop, log, resolver)
         (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
         (self.endpoints, self.limits) = (endpoints, limits)
-        desk = JobDesk(
+        register = JobRegister(
             of: .apns, on: loop, log: log, wall: wall, unreported: unreported, setAside: setAside, results: results)
         tokens = TokenMemory(limit: rememberedTokens)
         loop.onTick { [unowned self] now in
             for lane in lanes.values { lane.tick(now) }
             for lane in retired { lane.tick(now) }
-            desk.noteFailing(Array(lanes.values) + retired)
+            register.noteFailing(Array(lanes.values) + retired)
             retired.removeAll { $0.connections.isEmpty && $0.waitingCount == 0 }
         }
     }
 
-    var wallMilliseconds: Int64 { desk.wallMilliseconds }
+    var wallMilliseconds: Int64 { register.wallMilliseconds }
     var allLanes: [Lane] { lanes.values.sorted { $0.name < $1.name } }
 
     // MARK: Jobs
 
-    /// Takes the jobs of a lease answer; see `JobDesk.take`.
+    /// Takes the jobs of a lease answer; see `JobRegister.take`.
     func take(
         _ bytes: [UInt8], lease: (HandoffJob) -> JobLease
     ) throws(HandoffJobReader.Failure) -> Int {
         let reader = try HandoffJobReader(bytes, parser: parser)
-        desk.metrics.jobsUnreadable += UInt64(reader.namelessCount)
-        return desk.take(reader.jobs, unreadable: reader.unreadable, lease: lease) { begin($0) }
+        register.metrics.jobsUnreadable += UInt64(reader.namelessCount)
+        return register.take(reader.jobs, unreadable: reader.unreadable, lease: lease) { begin($0) }
     }
 
     func begin(_ job: HandoffJob) {
@@ -123,7 +123,7 @@ final class Sender: ChannelSender {
         // A reload may have removed the credential of the remembered environment.
         if credential(of: job.appID, job.environment) == nil { job.environment = notification.environment }
         guard let lane = lane(of: job.appID, job.environment) else {
-            return desk.giveBackWithoutCredential(job, "app \(job.appID), \(job.environment.rawValue)")
+            return register.giveBackWithoutCredential(job, "app \(job.appID), \(job.environment.rawValue)")
         }
         lane.add(job)
     }
@@ -162,7 +162,7 @@ final class Sender: ChannelSender {
     func finish(
         _ job: AppleJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
         retryAfter: Int64? = nil
-    ) { desk.finish(job, kind, reason, vendorID: vendorID, timestamp: timestamp, retryAfter: retryAfter) }
+    ) { register.finish(job, kind, reason, vendorID: vendorID, timestamp: timestamp, retryAfter: retryAfter) }
 
     /// The number of leases after which a token that its environment rejects is given up without a test in the other one.
     private static let leasesForOtherEnvironment = 3
@@ -173,20 +173,20 @@ final class Sender: ChannelSender {
     /// counts the leases, so that several senders share the count.
     func giveBack(_ job: AppleJob, _ reason: String, retryAfter: Int64? = nil) {
         guard job.hasTriedOther, !job.mayBeTaken, !isStopping else {
-            return desk.giveBack(job, reason, retryAfter: retryAfter)
+            return register.giveBack(job, reason, retryAfter: retryAfter)
         }
         let isLast = job.attempt >= Self.leasesForOtherEnvironment
         finish(job, isLast ? .badToken : .retry, Reason.badDeviceToken.rawValue, retryAfter: retryAfter)
     }
 
     /// Marks a lane for `dispatch` at the end of this turn.
-    func mark(_ lane: Lane) { desk.mark(lane) }
+    func mark(_ lane: Lane) { register.mark(lane) }
 
     // MARK: Stop
 
     /// Returns jobs that are not in flight; requests in flight get their answer, or end with `abandon`.
     func beginStop() {
-        desk.stop()
+        register.stop()
         for lane in Array(lanes.values) + retired { lane.giveBack("senderStops") }
     }
 
@@ -228,5 +228,5 @@ final class Sender: ChannelSender {
         }
     }
 
-    func noteAnswer(_ name: String) { desk.noteAnswer(name) }
+    func noteAnswer(_ name: String) { register.noteAnswer(name) }
 }

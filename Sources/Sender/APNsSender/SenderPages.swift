@@ -7,7 +7,7 @@ enum SenderPages {
         _ senders: SenderProgram.Senders, _ certificates: CertificateEnds, now: UInt64
     ) -> [UInt8] {
         var page = Page()
-        page.addDesks(senders)
+        page.addRegisters(senders)
         page.add(
             "hook_calls_repeated_total", .counter,
             "Repeated calls of the hook; their jobs are not sent again.",
@@ -63,11 +63,11 @@ enum SenderPages {
         }
 
         /// The figures that every channel has.
-        mutating func addDesks(_ senders: SenderProgram.Senders) {
-            var desks: [JobDesk] = []
-            senders.forEach { desks.append($0.desk) }
+        mutating func addRegisters(_ senders: SenderProgram.Senders) {
+            var registers: [JobRegister] = []
+            senders.forEach { registers.append($0.register) }
             func figure(_ value: (SenderMetrics) -> UInt64) -> [Sample] {
-                desks.map { ([("channel", $0.channel.name)], value($0.metrics)) }
+                registers.map { ([("channel", $0.channel.name)], value($0.metrics)) }
             }
             add("jobs_taken_total", .counter, "Handoff jobs taken.", figure { $0.jobsTaken })
             add(
@@ -75,20 +75,20 @@ enum SenderPages {
                 figure { $0.jobsUnreadable })
             add(
                 "outcomes_total", .counter, "Jobs by outcome.",
-                desks.flatMap { desk in
+                registers.flatMap { register in
                     JobOutcome.Kind.allCases.map { kind in
                         (
-                            [("channel", desk.channel.name), ("outcome", kind.rawValue)],
-                            desk.metrics.outcomes[kind] ?? 0
+                            [("channel", register.channel.name), ("outcome", kind.rawValue)],
+                            register.metrics.outcomes[kind] ?? 0
                         )
                     }
                 })
             add("requests_total", .counter, "Requests to the vendor, repeats included.", figure { $0.requests })
             add(
                 "answers_total", .counter, "The vendor's answers by reason; none for an accepted message.",
-                desks.flatMap { desk in
-                    desk.metrics.answers.sorted { $0.key < $1.key }.map {
-                        ([("channel", desk.channel.name), ("reason", $0.key)], $0.value)
+                registers.flatMap { register in
+                    register.metrics.answers.sorted { $0.key < $1.key }.map {
+                        ([("channel", register.channel.name), ("reason", $0.key)], $0.value)
                     }
                 })
             add(
@@ -102,11 +102,11 @@ enum SenderPages {
                 figure { $0.connectionsFailed })
             let name = "request_delay_seconds"
             head(name, .histogram, "Time from a job's due time to its request.")
-            for desk in desks { addDelays(name, desk) }
+            for register in registers { addDelays(name, register) }
         }
 
-        private mutating func addDelays(_ name: String, _ desk: JobDesk) {
-            let (metrics, channel) = (desk.metrics, ("channel", desk.channel.name))
+        private mutating func addDelays(_ name: String, _ register: JobRegister) {
+            let (metrics, channel) = (register.metrics, ("channel", register.channel.name))
             var sum: UInt64 = 0
             for (index, count) in metrics.delays.enumerated() {
                 sum += count

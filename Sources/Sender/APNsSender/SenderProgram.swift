@@ -86,7 +86,7 @@ final class SenderProgram {
         stopTransports = transports.map(\.stop)
         let all: [any ChannelSender] = [sender] + vendors
         let intake = JobIntake(
-            all.compactMap { sender in links[sender.desk.channel].map { (sender: sender, link: $0) } })
+            all.compactMap { sender in links[sender.register.channel].map { (sender: sender, link: $0) } })
         var senders = Senders(
             apple: sender, channels: channels, vendors: vendors, transports: transports, intake: intake, links: ordered)
         if configuration.receipts != nil {
@@ -146,11 +146,12 @@ final class SenderProgram {
             guard let link = links[.vendor(vendor)], let settings = configuration.vendorSettings[vendor],
                 let transport = transports[vendor.facts.wantsHTTP2]
             else { continue }
-            let desk = JobDesk(
+            let register = JobRegister(
                 of: .vendor(vendor), on: loop, log: log, unreported: { link.unreported() },
                 setAside: { link.setAside($0) }, results: { link.take($0) })
             senders.append(
-                VendorSender(configuration.accounts(of: vendor), settings: settings, desk: desk, through: transport))
+                VendorSender(
+                    configuration.accounts(of: vendor), settings: settings, register: register, through: transport))
         }
         return (senders, Array(transports.values))
     }

@@ -80,6 +80,11 @@ extension Vendor {
 }
 
 extension Vendor {
+    /// The next full hour `hour` of the day in Beijing after `now`, both in Unix seconds.
+    package static func nextBeijingHour(_ hour: Int64, after now: Int64) -> Int64 {
+        nextBeijingMidnight(after: min(max(now, 0), 1 << 48) - hour * 3_600) + hour * 3_600
+    }
+
     /// The first midnight in Beijing after `now`, both in Unix seconds; China has had no daylight saving time since 1991.
     package static func nextBeijingMidnight(after now: Int64) -> Int64 {
         let day: Int64 = 86_400

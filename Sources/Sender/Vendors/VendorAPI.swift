@@ -44,7 +44,7 @@ extension VendorAPI {
     package func testFailure(_ reply: VendorReply, now: Int64) -> VendorFault? {
         switch outcome(of: reply, token: "", now: now) {
         // A vendor that examined the message has accepted the credential.
-        case .accepted, .rejected, .badToken, .quotaUsedUp, .tooFast: nil
+        case .accepted, .rejected, .badToken, .quotaUsedUp, .postponed, .tooFast: nil
         case .retry(let seconds, let reason): .retry(afterSeconds: seconds, reason: reason)
         case .unknown(let reason): .retry(afterSeconds: nil, reason: reason)
         case .renewToken(let reason):

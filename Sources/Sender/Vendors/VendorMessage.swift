@@ -104,6 +104,8 @@ package enum VendorOutcome: Sendable, Equatable {
     case credentialRefused(reason: String, advice: String)
     /// No message is accepted before `until`, in Unix seconds: the next midnight in Beijing.
     case quotaUsedUp(until: Int64, reason: String)
+    /// This message is not accepted before `until`, in Unix seconds; others are.
+    case postponed(until: Int64, reason: String)
     /// The rate limit was exceeded; `afterSeconds` is the vendor's delay or a default.
     case tooFast(afterSeconds: Int64, reason: String)
     /// An undocumented answer; the caller retries it a bounded number of times.
@@ -113,8 +115,8 @@ package enum VendorOutcome: Sendable, Equatable {
         switch self {
         case .accepted: ""
         case .retry(_, let reason), .rejected(let reason), .badToken(let reason), .renewToken(let reason),
-            .credentialRefused(let reason, _), .quotaUsedUp(_, let reason), .tooFast(_, let reason),
-            .unknown(let reason):
+            .credentialRefused(let reason, _), .quotaUsedUp(_, let reason), .postponed(_, let reason),
+            .tooFast(_, let reason), .unknown(let reason):
             reason
         }
     }

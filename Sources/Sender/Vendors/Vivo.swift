@@ -111,8 +111,8 @@ struct Vivo: VendorAPI {
         case "10000": return .renewToken(reason: reason)
         // Vivo lowers the quota of apps that continue to send.
         case "10070", "10073": return .quotaUsedUp(until: Vendor.nextBeijingMidnight(after: now), reason: reason)
-        // Operation messages are accepted by day only.
-        case "10071": return .retry(afterSeconds: 1_800, reason: reason)
+        // Operation messages are accepted from 7:00 to 23:00 of Beijing only.
+        case "10071": return .postponed(until: Vendor.nextBeijingHour(7, after: now), reason: reason)
         case "10072", "10252": return .tooFast(afterSeconds: 5, reason: reason)
         case "10094":
             return .credentialRefused(reason: reason, advice: "the app id does not belong to the app key")

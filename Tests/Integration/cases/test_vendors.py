@@ -153,12 +153,14 @@ def test_receipts_of_vendors_are_steps_of_the_message_and_quarantine_tokens(gate
     message = push(gateway, device.cid)
     job, = lease(gateway, "vivo")
     gateway.settle(job, "accepted")
-    delivered = {"jobId": job["jobId"], "kind": "delivered", "timestamp": 0}
-    assert receipts(gateway, delivered, delivered, {"jobId": "0" * 31 + "1", "kind": "clicked"}) == ["recorded", "recorded", "unknownJob"]
+    delivered = {"msgId": job["msgId"], "appId": "demo", "channel": "vivo", "kind": "delivered", "at": 0}
+    assert receipts(gateway, delivered, delivered, {"msgId": "0" * 31 + "1", "kind": "clicked"}) == ["recorded", "recorded", "unknownJob"]
     assert gateway.steps(message["msgId"]).count("shown") == 1
-    assert receipts(gateway, {"jobId": job["jobId"], "kind": "badToken", "token": text("vivo")}) == ["recorded"]
+    for other in ({"appId": "other"}, {"channel": "oppo"}):
+        assert receipts(gateway, {**delivered, **other, "kind": "clicked"}) == ["unknownJob"]
+    assert receipts(gateway, {"msgId": job["msgId"], "kind": "badToken", "token": text("vivo")}) == ["recorded"]
     assert gateway.view(device.cid)["tokens"][0]["quarantined"]
-    for wrong in ({"jobId": "x", "kind": "clicked"}, {"jobId": job["jobId"], "kind": "eaten"}, {"jobId": job["jobId"], "kind": "clicked", "token": "t" * 1025}):
+    for wrong in ({"msgId": "x", "kind": "clicked"}, {"msgId": job["msgId"], "kind": "eaten"}, {"msgId": job["msgId"], "kind": "clicked", "token": "t" * 1025}):
         with pytest.raises(Refused) as refused:
             receipts(gateway, wrong)
         assert refused.value.status == 400
@@ -176,7 +178,7 @@ def test_reports_count_each_vendor(own_gateway, away):
     assert len(jobs) == 3
     for job in jobs:
         gateway.settle(job, "accepted")
-    receipts(gateway, {"jobId": jobs[0]["jobId"], "kind": "clicked"})
+    receipts(gateway, {"msgId": jobs[0]["msgId"], "kind": "clicked"})
     report = gateway.api("GET", f"report/push/task/{task}")["data"][task]
     assert [report[name]["target_num"] for name in ("total", "android", "hw", "ho", "hoshw", "ios")] == [3, 2, 1, 1, 1, 0]
     assert report["hw"]["click_num"] == report["android"]["click_num"] == 1

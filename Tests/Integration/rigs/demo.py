@@ -20,6 +20,7 @@ from apple import FakeApple, Sender  # noqa: E402
 from gateway import HANDOFF_TOKEN, Gateway, binary, eventually  # noqa: E402
 
 TOKEN = "c0ffee" * 10 + "beef"
+ANDROID_TOKEN = "xiaomi-registration-id"
 DEAD_TOKEN = "dead" * 16  # the fake Apple reports it as unregistered
 
 
@@ -178,13 +179,49 @@ class Story:
         with FakeApple() as apple, Sender(gateway, apple):
             self.apple(apple)
 
-        say("\n10. The gateway is asked to stop (SIGTERM).")
+        say("\n10. The same person has an Android phone. One call reaches both; the first phone that shows it ends it.")
+        self.both_phones()
+
+        say("\n11. The gateway is asked to stop (SIGTERM).")
         phone = self.phone()
         phone.wait_for("welcome")
         code = gateway.stop()
         closed = phone.wait_for("closed")[0]
         check(closed["code"] == 200, "it told the phone to come back later", closed)
         check(code == 0, "and ended cleanly", code)
+
+    def both_phones(self):
+        """Sends one message to an iPhone and an Android phone of one alias, with `first_ack_wins`."""
+        gateway = self.gateway
+        android = self.phone("--channel", "xiaomi", token=ANDROID_TOKEN)
+        cid = android.wait_for("registered")[0]["cid"]
+        android.wait_for("welcome")
+        android.kill()
+        eventually(lambda: not gateway.view(cid)["connected"])
+        pairs = [{"cid": one, "alias": "lin"} for one in (self.cid, cid)]
+        gateway.api("POST", "user/alias", {"data_list": pairs})
+        notification = {"title": "Dinner?", "body": "At eight", "click_type": "startapp"}
+        answer = gateway.api("POST", "push/single/alias", {
+            "request_id": "demo-both-phones", "audience": {"alias": ["lin"]}, "settings": {"first_ack_wins": True},
+            "push_message": {"transmission": "Dinner?"},
+            "push_channel": {
+                "ios": {"aps": {"alert": {"title": "Dinner?", "body": "At eight"}}},
+                "android": {"ups": {"notification": notification}}},
+        })["longwire"]["messages"]
+        vendors = {one["cid"]: one["vendor"] for one in answer}
+        check(vendors == {self.cid: "apns", cid: "xiaomi"}, "the iPhone is due at APNs, the other one at Xiaomi", answer)
+        lease = {"channel": "xiaomi", "max": 1, "waitSeconds": 5}
+        job, = gateway.admin_call("POST", "/v1/handoff/lease", lease, token=HANDOFF_TOKEN)["jobs"]
+        check(job["body"]["notification"] == notification, "Xiaomi's job has the Android notification", job)
+        check(job["deviceToken"] == ANDROID_TOKEN, "and the Android phone's token", job)
+        phone = self.phone()
+        phone.wait_for("message")
+        ids = {one["cid"]: one["msgId"] for one in answer}
+        gateway.ends_as(ids[self.cid], "deliveredOffline")
+        gateway.ends_as(ids[cid], "revoked")
+        check(True, "the iPhone came first: the Android phone's message ended as revoked")
+        phone.kill()
+        eventually(self.is_away)
 
     def apple(self, apple):
         """Runs the second channel end to end."""

@@ -207,7 +207,7 @@ struct AdminAPITests {
             }
         case .receipts:
             Rule(
-                target: "/v1/handoff/receipts", body: #"[{"jobId":"\#(Self.jobID)","kind":"clicked"}]"#,
+                target: "/v1/handoff/receipts", body: #"[{"msgId":"\#(Self.jobID)","kind":"clicked"}]"#,
                 permissions: [.handoff]
             ) {
                 if case .receipts(_, let apps) = $0 { .some(apps) } else { .none }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Answers of vendors") struct OutcomeTests {
     enum Expected: Equatable {
-        case accepted, retry, rejected, badToken, renew, credential, quota, tooFast, unknown
+        case accepted, retry, rejected, badToken, renew, credential, quota, postponed, tooFast, unknown
     }
 
     static func kind(_ outcome: VendorOutcome) -> Expected {
@@ -16,6 +16,7 @@ import Testing
         case .renewToken: .renew
         case .credentialRefused: .credential
         case .quotaUsedUp: .quota
+        case .postponed: .postponed
         case .tooFast: .tooFast
         case .unknown: .unknown
         }
@@ -131,7 +132,8 @@ import Testing
     @Test("each code of vivo has its outcome")
     func vivo() throws {
         let codes: [Expected: [String]] = [
-            .accepted: ["0"], .renew: ["10000"], .quota: ["10070", "10073"], .retry: ["10040", "10071", "10102"],
+            .accepted: ["0"], .renew: ["10000"], .quota: ["10070", "10073"], .postponed: ["10071"],
+            .retry: ["10040", "10102"],
             .tooFast: ["10072", "10252"],
             .credential: [
                 "10094", "10200", "10201", "10202", "10203", "10204", "10205", "10206", "10207",
@@ -258,6 +260,10 @@ import Testing
         #expect(Vendor.nextBeijingMidnight(after: midnight - 1) == midnight)
         #expect(Vendor.nextBeijingMidnight(after: midnight) == midnight + 86_400)
         #expect(Vendor.nextBeijingMidnight(after: 0) == 57_600)
+        let seven = midnight + 7 * 3_600
+        #expect(Vendor.nextBeijingHour(7, after: midnight - 3_600) == seven)
+        #expect(Vendor.nextBeijingHour(7, after: seven - 1) == seven)
+        #expect(Vendor.nextBeijingHour(7, after: seven) == seven + 86_400)
         #expect(Vendor.nextBeijingMidnight(after: .min) == 57_600)
         #expect(Vendor.nextBeijingMidnight(after: .max) > 0)
         let outcome = try Samples.api(.oppo).outcome(

@@ -14,14 +14,20 @@ package struct VendorReceipt: Sendable, Codable {
     }
 
     package var message: MessageID
+    /// The app and the channel of the credential that the receipt arrived for; `nil`: not known.
+    package var app: AppKey?
+    package var channel: VendorChannel?
     package var kind: Kind
     /// The token that the vendor names; empty: the last one leased for the message.
     package var token: String
     /// The vendor's time in ms; 0: unknown.
     package var at: GatewayTime
 
-    package init(message: MessageID, kind: Kind, token: String, at: GatewayTime) {
-        (self.message, self.kind, self.token, self.at) = (message, kind, token, at)
+    package init(
+        message: MessageID, app: AppKey? = nil, channel: VendorChannel? = nil, kind: Kind, token: String, at: GatewayTime
+    ) {
+        (self.message, self.app, self.channel) = (message, app, channel)
+        (self.kind, self.token, self.at) = (kind, token, at)
     }
 }
 
@@ -86,7 +92,9 @@ extension Shard {
         apps: Set<AppKey>?, completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
         // A caller without access to the app must not learn that the message exists.
-        guard apps?.contains(facts.app) ?? true else { return completion(&self, .unknownJob) }
+        guard apps?.contains(facts.app) ?? true, receipt.app ?? facts.app == facts.app,
+            receipt.channel == nil || receipt.channel == channel
+        else { return completion(&self, .unknownJob) }
         whenReady(deviceSlot(facts.cid, bucket: facts.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
                 return completion(&shard, readiness.mayBeRepeated ? .storeFailed : .unknownJob)

@@ -131,16 +131,21 @@ final class ReceiptRelay: Sendable {
     }
 
     private func pass(_ batch: [Entry]) -> Passing {
+        let body = Self.body(batch)
+        guard !body.isEmpty else { return .passed }
         do throws(HTTPCallFailure) {
             let reply = try caller.post(
                 url,
                 headers: [
                     (name: "Content-Type", value: "application/json"),
                     (name: "Authorization", value: "Bearer " + token()),
-                ], body: Self.body(batch), timeoutMilliseconds: 15_000)
+                ], body: body, timeoutMilliseconds: 15_000)
             let problem = "status \(reply.status) \(String(decoding: reply.body.prefix(200), as: UTF8.self))"
             switch reply.status {
-            case 200...299: return .passed
+            case 200...299:
+                // A repeated receipt changes nothing, so the whole batch is sent again.
+                let isUnstored = String(decoding: reply.body, as: UTF8.self).contains("\"storeFailed\"")
+                return isUnstored ? .failed("the gateway could not store all of them") : .passed
             case 400, 413: return .malformed(problem)
             default: return .failed(problem)
             }
@@ -149,22 +154,17 @@ final class ReceiptRelay: Sendable {
         }
     }
 
+    /// Returns the receipts that the gateway can attribute to a message and that say more than that nothing was shown.
     static func body(_ batch: [Entry]) -> [UInt8] {
-        let receipts: [JSONObject] = batch.map { entry in
+        let receipts: [JSONObject] = batch.compactMap { entry in
             let receipt = entry.receipt
-            let kind =
-                switch receipt.kind {
-                case .delivered: "delivered"
-                case .clicked: "clicked"
-                case .badToken: "badToken"
-                case .notShown: "notShown"
-                }
+            guard receipt.kind != .notShown, let message = receipt.messageID else { return nil }
             return [
-                "channel": receipt.vendor.rawValue, "appId": entry.appID, "msgId": receipt.messageID,
-                "token": receipt.token, "vendorId": receipt.vendorID.unlessEmpty, "kind": kind,
-                "reason": receipt.reason.unlessEmpty, "at": entry.at,
+                "channel": receipt.vendor.rawValue, "appId": entry.appID, "msgId": message, "token": receipt.token,
+                "kind": "\(receipt.kind)", "at": entry.at,
             ]
         }
+        guard !receipts.isEmpty else { return [] }
         var writer = JSONWriter(capacity: 256 * batch.count)
         receipts.json(into: &writer)
         return writer.bytes

@@ -43,7 +43,7 @@ final class VendorLane: JobLane {
         usedAt = sender.loop.now
     }
 
-    private var desk: JobDesk { sender.desk }
+    private var register: JobRegister { sender.register }
     private var loopNow: UInt64 { sender.loop.now }
     var name: String { "\(account.vendor.rawValue)/\(account.name)" + (scope.isEmpty ? "" : " \(scope)") }
     var waitingCount: Int { waiting.count }
@@ -55,9 +55,9 @@ final class VendorLane: JobLane {
     }
 
     func isResting(_ now: UInt64) -> Bool {
-        now < restsUntil || quotaUntil.map { desk.wallSeconds < $0 } ?? false
+        now < restsUntil || quotaUntil.map { register.wallSeconds < $0 } ?? false
     }
-    var isQuotaUsedUp: Bool { quotaUntil.map { desk.wallSeconds < $0 } ?? false }
+    var isQuotaUsedUp: Bool { quotaUntil.map { register.wallSeconds < $0 } ?? false }
 
     enum State: String, CaseIterable { case ready, token, slowed, failing, refused, quota }
     func state(_ now: UInt64) -> State {
@@ -72,10 +72,10 @@ final class VendorLane: JobLane {
 
     /// Queues a job; it is sent in this turn if there is room.
     func add(_ job: VendorJob) {
-        guard !desk.isStopping else { return desk.giveBack(job, "senderStops") }
+        guard !register.isStopping else { return register.giveBack(job, "senderStops") }
         usedAt = loopNow
         waiting.append(job)
-        desk.mark(self)
+        register.mark(self)
     }
 
     func dispatch() {
@@ -83,19 +83,19 @@ final class VendorLane: JobLane {
         if isResting(now) { return giveBackResting(now) }
         if let failsSince {
             let (jobs, pause) = waiting.takeBeyondShare(
-                of: settings.failingJobs, among: desk.failingCount, now, since: failsSince)
-            for job in jobs { desk.giveBack(job, failure, retryAfter: pause) }
+                of: settings.failingJobs, among: register.failingCount, now, since: failsSince)
+            for job in jobs { register.giveBack(job, failure, retryAfter: pause) }
         }
         pace.advance(to: now)
         while let job = waiting.first {
             guard waiting.isInTime(job, now) else {
                 _ = waiting.popFirst()
-                desk.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
+                register.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure)
                 continue
             }
             guard underWayCount < room(now) else { return }
             let bearer: String?
-            switch token.bearer(now: desk.wallSeconds, sign: { account.api.signToken(scope: scope, now: $0) }) {
+            switch token.bearer(now: register.wallSeconds, sign: { account.api.signToken(scope: scope, now: $0) }) {
             case .ready(let text): bearer = text
             case .awaited: return renewToken(now)
             case .unsigned: return refused("NoMemory", "the token could not be signed", now)
@@ -105,7 +105,7 @@ final class VendorLane: JobLane {
             send(job, bearer, now)
         }
         // Renewed before it expires, while requests still use the old one.
-        if token.isDue(now: desk.wallSeconds) { renewToken(now) }
+        if token.isDue(now: register.wallSeconds) { renewToken(now) }
     }
 
     /// The number of requests that may be under way now.
@@ -116,21 +116,21 @@ final class VendorLane: JobLane {
     }
 
     private func send(_ job: VendorJob, _ bearer: String?, _ now: UInt64) {
-        let wall = desk.wallSeconds
+        let wall = register.wallSeconds
         job.message.secondsToLive = job.expiration > 0 ? max(0, job.expiration - wall) : 0
         let request: VendorRequest
         do throws(VendorRefusal) {
             request = try account.api.request(for: job.message, bearer: bearer, now: wall)
         } catch {
-            return desk.finish(job, error.isTokenFault ? .badToken : .rejected, error.reason)
+            return register.finish(job, error.isTokenFault ? .badToken : .rejected, error.reason)
         }
         underWayCount += 1
         job.tries += 1
-        desk.metrics.requests += 1
-        if job.tries == 1 { desk.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
+        register.metrics.requests += 1
+        if job.tries == 1 { register.metrics.noteDelay(job.waited + now - min(now, job.takenAt)) }
         sender.transport.submit(settings.call(request, account)) { [self] answer in
             underWayCount -= 1
-            desk.mark(self)
+            register.mark(self)
             switch answer {
             case .success(let reply): answered(job, VendorReply(reply), bearer)
             case .failure(let failure): lost(job, failure, sentAt: now, request.url)
@@ -140,16 +140,16 @@ final class VendorLane: JobLane {
 
     private func giveBackResting(_ now: UInt64) {
         let seconds = restSeconds(now)
-        for job in waiting.takeAll() { desk.giveBack(job, restReason, retryAfter: seconds) }
+        for job in waiting.takeAll() { register.giveBack(job, restReason, retryAfter: seconds) }
     }
 
     private func restSeconds(_ now: UInt64) -> Int64 {
-        let quota = quotaUntil.map { $0 - desk.wallSeconds } ?? 0
+        let quota = quotaUntil.map { $0 - register.wallSeconds } ?? 0
         return min(86_400, max(quota, Int64((restsUntil - min(restsUntil, now) + 999) / 1_000), 1))
     }
 
     func giveBack(_ reason: String) {
-        for job in waiting.takeAll() { desk.giveBack(job, reason) }
+        for job in waiting.takeAll() { register.giveBack(job, reason) }
     }
 
     /// Closes the lane for new requests after a reload; requests under way end here.
@@ -161,44 +161,48 @@ final class VendorLane: JobLane {
     }
 
     func tick(_ now: UInt64) {
-        for job in waiting.takeLate(now) { desk.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure) }
-        if !waiting.isEmpty { desk.mark(self) }
+        for job in waiting.takeLate(now) { register.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure) }
+        if !waiting.isEmpty { register.mark(self) }
     }
 
     // MARK: Answers
 
     private func answered(_ job: VendorJob, _ reply: VendorReply, _ bearer: String?) {
         let now = loopNow
-        let outcome = account.api.outcome(of: reply, token: job.message.token, now: desk.wallSeconds)
-        desk.noteAnswer(outcome.reason)
+        let outcome = account.api.outcome(of: reply, token: job.message.token, now: register.wallSeconds)
+        register.noteAnswer(outcome.reason)
         (answeredAt, failsSince, failures, lastFailure) = (now, nil, 0, "")
         notePace(outcome, now)
         switch outcome {
         case .accepted(let vendorID):
             (restCount, restReason, isProven, acceptedAt) = (0, "", true, now)
-            desk.finish(job, .accepted, "", vendorID: vendorID)
-        case .retry(let seconds, let reason): desk.finish(job, .retry, reason, retryAfter: seconds)
+            register.finish(job, .accepted, "", vendorID: vendorID)
+        case .retry(let seconds, let reason): register.finish(job, .retry, reason, retryAfter: seconds)
         case .rejected(let reason):
             isProven = true
-            desk.finish(job, .rejected, reason)
+            register.finish(job, .rejected, reason)
         case .badToken(let reason):
             isProven = true
-            desk.finish(job, .badToken, reason)
+            register.finish(job, .badToken, reason)
         case .renewToken(let reason): tokenRefused(job, reason, bearer, now)
         case .credentialRefused(let reason, let advice):
             guard !isRetired else { return again(job, reason) }
             refused(reason, advice, now)
-            desk.giveBack(job, reason, retryAfter: restSeconds(now))
+            register.giveBack(job, reason, retryAfter: restSeconds(now))
         case .quotaUsedUp(let until, let reason): quotaUsedUp(job, until, reason, now)
+        case .postponed(let until, let reason):
+            isProven = true
+            register.giveBack(job, reason, retryAfter: min(86_400, max(1, until - register.wallSeconds)))
         case .tooFast(let seconds, let reason):
             isProven = true
             // The vendor did not take the message, so the gateway counts no attempt.
-            desk.giveBack(job, reason, retryAfter: seconds)
+            register.giveBack(job, reason, retryAfter: seconds)
         case .unknown(let reason):
-            if desk.noteUnknown(reason) {
-                desk.log.write("vendorUnknown", "\(name): the answer \(reason) is unknown; its messages are retried")
+            if register.noteUnknown(reason) {
+                register.log.write(
+                    "vendorUnknown", "\(name): the answer \(reason) is unknown; its messages are retried")
             }
-            desk.finish(job, .retry, reason)
+            register.finish(job, .retry, reason)
         }
     }
 
@@ -207,19 +211,20 @@ final class VendorLane: JobLane {
         var isTooFast = false
         if case .tooFast = outcome { isTooFast = true }
         guard pace.note(isTooFast: isTooFast, now), !wasSlowed else { return }
-        desk.log.write("vendorTooFast", "\(name): the vendor's rate limit is exceeded; the rate of requests is reduced")
+        register.log.write(
+            "vendorTooFast", "\(name): the vendor's rate limit is exceeded; the rate of requests is reduced")
     }
 
     private func quotaUsedUp(_ job: VendorJob, _ until: Int64, _ reason: String, _ now: UInt64) {
         isProven = true
         if !isQuotaUsedUp, !isRetired {
-            let seconds = min(86_400, max(1, until - desk.wallSeconds))
-            quotaUntil = desk.wallSeconds + seconds
+            let seconds = min(86_400, max(1, until - register.wallSeconds))
+            quotaUntil = register.wallSeconds + seconds
             restReason = reason
-            desk.log.write(
+            register.log.write(
                 "quotaUsedUp", "\(name): \(reason): no message is accepted for \(seconds / 60) minutes")
         }
-        desk.giveBack(job, reason, retryAfter: min(86_400, max(1, until - desk.wallSeconds)))
+        register.giveBack(job, reason, retryAfter: min(86_400, max(1, until - register.wallSeconds)))
     }
 
     private func tokenRefused(_ job: VendorJob, _ reason: String, _ bearer: String?, _ now: UInt64) {
@@ -229,7 +234,7 @@ final class VendorLane: JobLane {
             return again(job, reason)
         }
         refused(reason, "the vendor refuses the access token that it just issued: check the credential", now)
-        desk.giveBack(job, reason, retryAfter: restSeconds(now))
+        register.giveBack(job, reason, retryAfter: restSeconds(now))
     }
 
     /// Starts a backoff of the credential, whose length doubles.
@@ -238,12 +243,12 @@ final class VendorLane: JobLane {
         (isProven, restReason) = (false, reason)
         restsUntil = now + min(settings.rest.upperBound, settings.rest.lowerBound << UInt64(min(restCount, 10)))
         restCount += 1
-        desk.log.write("credentialRefused", "\(name): \(reason): \(advice)")
-        desk.mark(self)
+        register.log.write("credentialRefused", "\(name): \(reason): \(advice)")
+        register.mark(self)
     }
 
     private func again(_ job: VendorJob, _ reason: String) {
-        guard !desk.isStopping else { return desk.giveBack(job, reason) }
+        guard !register.isStopping else { return register.giveBack(job, reason) }
         // After a reload another lane serves the app.
         isRetired ? sender.begin(job) : add(job)
     }
@@ -252,7 +257,7 @@ final class VendorLane: JobLane {
     private func lost(_ job: VendorJob, _ failure: HTTPCallFailure, sentAt: UInt64, _ url: String) {
         if failure.kind == .cancelled {
             job.mayBeTaken = true
-            return desk.giveBack(job, "senderStops")
+            return register.giveBack(job, "senderStops")
         }
         let host = VendorSender.host(of: url)
         if sentAt >= answeredAt { fails(failure.cause, at: host, sentAt: sentAt) }
@@ -260,9 +265,9 @@ final class VendorLane: JobLane {
             job.tries -= 1
             return again(job, lastFailure.isEmpty ? "connectionFailed" : lastFailure)
         }
-        desk.metrics.unknown += 1
+        register.metrics.unknown += 1
         job.mayBeTaken = true
-        desk.finish(job, .retry, failure.kind == .tooLarge ? "answerTooLarge" : "noAnswer")
+        register.finish(job, .retry, failure.kind == .tooLarge ? "answerTooLarge" : "noAnswer")
     }
 
     /// Starts or extends the pause after a failure; failures of requests that were sent before the last one count with it.
@@ -275,16 +280,16 @@ final class VendorLane: JobLane {
         let pause = min(settings.pause.upperBound, settings.pause.lowerBound << UInt64(min(failures - 1, 12)))
         triesAt = now + .random(in: pause / 2...pause)
         lastFailure = "connectionFailed: " + cause
-        desk.metrics.connectionsFailed += 1
-        desk.log.connectionFailed(name, host, cause, count: failures)
+        register.metrics.connectionsFailed += 1
+        register.log.connectionFailed(name, host, cause, count: failures)
     }
 
     // MARK: Access tokens
 
     /// Requests a new access token, unless a request is under way or the last one has just failed.
     private func renewToken(_ now: UInt64) {
-        guard !isRetired, !desk.isStopping, token.mayBegin(now) else { return }
-        guard let request = account.api.tokenRequest(now: desk.wallSeconds) else {
+        guard !isRetired, !register.isStopping, token.mayBegin(now) else { return }
+        guard let request = account.api.tokenRequest(now: register.wallSeconds) else {
             return refused("NoMemory", "the token request could not be made", now)
         }
         token.begin()
@@ -296,10 +301,10 @@ final class VendorLane: JobLane {
 
     private func received(_ answer: VendorTransport.Answer, sentAt: UInt64, _ url: String) {
         let now = loopNow
-        desk.mark(self)
+        register.mark(self)
         switch answer {
         case .success(let reply):
-            switch account.api.readToken(VendorReply(reply), now: desk.wallSeconds) {
+            switch account.api.readToken(VendorReply(reply), now: register.wallSeconds) {
             case .success(let fresh):
                 token.succeed(fresh)
                 (failsSince, failures, lastFailure, answeredAt) = (nil, 0, "", now)
@@ -308,8 +313,8 @@ final class VendorLane: JobLane {
                 sender.metrics.tokenFailures += 1
                 token.fail(now, milliseconds: settings.pause.upperBound)
                 // A token that is still valid is used up first.
-                if token.isUsable(now: desk.wallSeconds) {
-                    desk.log.write("tokenFailed", "\(name): \(reason): \(advice)")
+                if token.isUsable(now: register.wallSeconds) {
+                    register.log.write("tokenFailed", "\(name): \(reason): \(advice)")
                 } else {
                     token.allow()
                     refused(reason, advice, now)
@@ -317,7 +322,7 @@ final class VendorLane: JobLane {
             }
         case .failure(let failure):
             if failure.kind == .cancelled { return token.fail(now, milliseconds: 0) }
-            if !token.isUsable(now: desk.wallSeconds) {
+            if !token.isUsable(now: register.wallSeconds) {
                 fails(failure.cause, at: VendorSender.host(of: url), sentAt: sentAt)
             }
             tokenFailed(failure.cause, after: nil, now)
@@ -329,13 +334,13 @@ final class VendorLane: JobLane {
         let longest = min(settings.pause.upperBound, settings.pause.lowerBound << UInt64(min(token.failureCount, 12)))
         let pause = max(UInt64(seconds ?? 0) * 1_000, .random(in: longest / 2...longest))
         token.fail(now, milliseconds: pause)
-        if !token.isUsable(now: desk.wallSeconds) {
+        if !token.isUsable(now: register.wallSeconds) {
             failsSince = failsSince ?? now
             if lastFailure.isEmpty { lastFailure = "noAccessToken: " + reason }
         }
         let count = token.failureCount
         if count <= 3 || count & (count - 1) == 0 {
-            desk.log.write("tokenFailed", "\(name): \(reason) (\(count) in a row)")
+            register.log.write("tokenFailed", "\(name): \(reason) (\(count) in a row)")
         }
     }
 }

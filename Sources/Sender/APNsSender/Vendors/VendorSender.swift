@@ -11,7 +11,7 @@ final class VendorSender: ChannelSender {
     }
 
     let vendor: Vendor
-    let desk: JobDesk
+    let register: JobRegister
     let transport: VendorTransport
     let settings: VendorSettings
     var metrics = Metrics()
@@ -29,18 +29,20 @@ final class VendorSender: ChannelSender {
         var scope: String
     }
 
-    init(_ accounts: [VendorAccount], settings: VendorSettings, desk: JobDesk, through transport: VendorTransport) {
-        guard case .vendor(let vendor) = desk.channel else { preconditionFailure("a desk of Apple's channel") }
-        (self.vendor, self.settings, self.desk, self.transport) = (vendor, settings, desk, transport)
+    init(
+        _ accounts: [VendorAccount], settings: VendorSettings, register: JobRegister, through transport: VendorTransport
+    ) {
+        guard case .vendor(let vendor) = register.channel else { preconditionFailure("a register of Apple's channel") }
+        (self.vendor, self.settings, self.register, self.transport) = (vendor, settings, register, transport)
         use(accounts)
-        desk.loop.onTick { [unowned self] now in
+        register.loop.onTick { [unowned self] now in
             for lane in lanes.values { lane.tick(now) }
-            desk.noteFailing(Array(lanes.values) + retired)
+            register.noteFailing(Array(lanes.values) + retired)
             retired.removeAll { $0.heldCount == 0 && !$0.token.isAwaited }
         }
     }
 
-    var loop: EventLoop { desk.loop }
+    var loop: EventLoop { register.loop }
     var allLanes: [VendorLane] { lanes.values.sorted { $0.name < $1.name } }
 
     private func use(_ accounts: [VendorAccount]) {
@@ -54,10 +56,10 @@ final class VendorSender: ChannelSender {
     func begin(_ job: HandoffJob) {
         guard let job = job as? VendorJob else { preconditionFailure("a job of another channel") }
         guard let account = accounts[job.appID] ?? otherApps else {
-            return desk.giveBackWithoutCredential(job, "app \(job.appID), \(vendor.rawValue)")
+            return register.giveBackWithoutCredential(job, "app \(job.appID), \(vendor.rawValue)")
         }
         guard let lane = lane(of: account, scope: account.api.tokenScope(of: job.message)) else {
-            return desk.giveBack(job, "tooManyServices", retryAfter: 60)
+            return register.giveBack(job, "tooManyServices", retryAfter: 60)
         }
         lane.add(job)
     }
@@ -92,7 +94,7 @@ final class VendorSender: ChannelSender {
 
     /// Returns jobs that are not in flight; requests in flight get their answer, or end with `abandon`.
     func beginStop() {
-        desk.stop()
+        register.stop()
         for lane in lanes.values { lane.giveBack("senderStops") }
     }
 

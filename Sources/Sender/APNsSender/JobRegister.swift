@@ -15,8 +15,8 @@ protocol JobLane: AnyObject {
 
 /// The sender of one channel's jobs.
 protocol ChannelSender: AnyObject {
-    var desk: JobDesk { get }
-    /// Begins a job that `desk` has taken.
+    var register: JobRegister { get }
+    /// Begins a job that `register` has taken.
     func begin(_ job: HandoffJob)
     func beginStop()
     func abandon()
@@ -25,7 +25,7 @@ protocol ChannelSender: AnyObject {
 /// The jobs in hand of one channel, and their outcomes.
 ///
 /// All lanes of the channel end their jobs here. Confined to the sender's loop.
-final class JobDesk {
+final class JobRegister {
     let channel: Channel
     let loop: EventLoop
     let log: SenderLog

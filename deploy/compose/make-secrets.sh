@@ -20,7 +20,7 @@ token grafana $grafana
 token prometheus $gateway
 copy prometheus prometheus-token $prometheus
 token sender $gateway
-copy sender sender $sender
+copy sender sender-token $sender
 
 # The gateway's certificate: for devices, and for the sender, which calls the gateway by the name of its service.
 # shellcheck disable=SC2086

@@ -152,9 +152,17 @@ package enum FeedAnswers {
                 } else {
                     writer.member("payloadBase64", Base64.encode(item.payload, .standard))
                 }
-            } else if !item.payload.isEmpty {
-                writer.member("reason", String(decoding: item.payload, as: UTF8.self))
+                return
             }
+            switch item.detail {
+            case .none: break
+            case .channel(let channel): if let channel { writer.member("channel", channel.name) }
+            case .ofAlert(let isAlert): writer.member("alert", isAlert)
+            case .action(let number): writer.member("action", number)
+            }
+            guard !item.payload.isEmpty else { return }
+            let name: StaticString = item.kind == .alerted ? "vendorId" : "reason"
+            writer.member(name, String(decoding: item.payload, as: UTF8.self))
         }
     }
 }

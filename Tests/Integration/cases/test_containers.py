@@ -352,7 +352,7 @@ def test_compose_serves_both_channels_the_console_and_prometheus(host, image, fo
 
     # Only the service that needs a secret can read it, and Grafana's password is not the default.
     for name, path in (("sender", "/secrets/operator"), ("sender", "/secrets/tls/key.pem"), ("prometheus", "/secrets/operator"),
-                       ("prometheus", "/secrets/fake-apple/AuthKey.p8"), ("gateway", "/etc/longwire/secrets/sender")):
+                       ("prometheus", "/secrets/fake-apple/AuthKey.p8"), ("gateway", "/etc/longwire/secrets/sender-token")):
         assert "Permission denied" in project[name].execute("cat", path, check=False).stderr, (name, path)
     password = (host.volume("secrets") / "grafana").stat()
     assert (password.st_uid, password.st_mode & 0o777, password.st_size) == (472, 0o600, 48)

@@ -71,7 +71,7 @@ def service(request, tmp_path):
         gateway.__exit__()
     else:
         file, port = sender_files(tmp_path, free_ports(1)[0])
-        yield "longwire-sender", ["--config", str(file)], port, "apns"
+        yield "longwire-sender", ["--config", str(file)], port, "sender"
 
 
 def test_a_service_tells_when_it_is_ready_alive_reloading_and_stopping(service, tmp_path):

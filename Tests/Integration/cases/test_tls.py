@@ -342,7 +342,7 @@ def test_longwire_sender_shows_a_certificate_and_asks_for_one(strict, made, tmp_
             request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics")
             with urllib.request.urlopen(request, timeout=10, context=trusting(made, made.client)) as answer:
                 text = answer.read().decode()
-            return re.search(r"longwire_sender_\w*lease\w* [1-9]", text)
+            return re.search(r"longwire_sender_\w*lease\w*(?:\{[^}]*\})? [1-9]", text)
 
         eventually(leases, "a lease through the gateway's listener")
     finally:

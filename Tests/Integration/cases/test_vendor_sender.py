@@ -389,7 +389,8 @@ def test_a_refused_stream_is_sent_again(stub, sending):
     jobs = [stub.add("fcm", deviceToken=fake.device()) for _ in range(5)]
     stub.is_eager = True
     assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
-    assert len(fake.sent) == 6
+    # A request on the ended connection whose answer was lost may be there twice; the app filters it by the id.
+    assert {one.ids[0] for one in fake.sent[1:]} == {stub.gmid(job) for job in jobs} and len(fake.sent) <= 7
 
 
 def test_http1_keeps_connections(stub, sending):

@@ -93,6 +93,27 @@ def test_a_removed_app_is_found_by_the_vendor_and_the_next_vendor_takes_over(gat
     assert {one["channel"]: one["quarantined"] for one in gateway.view(device.cid)["tokens"]} == {"hms": True, "fcm": False}
 
 
+def test_the_event_feed_tells_what_a_vendor_and_its_user_did(own_gateway, new_device, phone):
+    gateway = own_gateway(app={"events": {}})
+    token = "token-of-honor"
+    device = phone(gateway, "honor", token)
+    message, = push_all(gateway, [device]).values()
+    lease = {"channel": "honor", "max": 1, "waitSeconds": 5}
+    job, = gateway.admin_call("POST", "/v1/handoff/lease", lease, token=HANDOFF_TOKEN)["jobs"]
+    gateway.settle(job, "accepted", vendorId="request-7")
+    for kind in ("delivered", "badToken"):
+        gateway.admin_call("POST", "/v1/handoff/receipts", [{"msgId": message, "kind": kind, "token": token}], token=HANDOFF_TOKEN)
+
+    def events():
+        page = gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}/events?after=0")
+        found = [one for one in page["items"] if one.get("msgId") == message]
+        return found if len(found) >= 3 else None
+
+    alerted, shown, bad = eventually(events, "three events")
+    assert (alerted["type"], alerted["channel"], alerted["vendorId"]) == ("alerted", "honor", "request-7")
+    assert (shown["type"], shown["alert"], bad["type"], bad["channel"]) == ("shown", True, "tokenQuarantined", "honor")
+
+
 def test_a_vendors_receipts_become_steps_and_figures(gateway, sending, phone):
     port, = free_ports(1)
     sender = sending("xiaomi", "oppo", receipts={"listen": f"127.0.0.1:{port}"})

@@ -486,12 +486,13 @@ package final class DeliveryHarness: ShardStoreObserver {
     @discardableResult
     package func settle(
         _ job: Job, _ outcome: JobResult.Outcome, reason: String = "", timestamp: GatewayTime = 0,
-        retryAfter: Int64 = 0, apps: Set<AppKey>? = nil
+        retryAfter: Int64 = 0, apps: Set<AppKey>? = nil, vendorID: String = ""
     ) -> ResultVerdict.Verdict {
         shard.settle(
             [
                 JobResult(
-                    job: job.message, leaseID: job.leaseID, outcome: outcome, reason: reason, timestamp: timestamp,
+                    job: job.message, leaseID: job.leaseID, outcome: outcome, reason: reason, vendorID: vendorID,
+                    timestamp: timestamp,
                     retryAfterMilliseconds: retryAfter)
             ], apps: apps, origin: .none, now: now)
         flush()

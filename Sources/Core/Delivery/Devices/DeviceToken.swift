@@ -177,8 +177,9 @@ extension DeviceProfile {
             guard token.channel == channel, token.kind == kind, isSent(token),
                 timestamp == 0 || token.registeredAt <= timestamp
             else { continue }
+            isMarked = isMarked || !token.isQuarantined
             tokens[index].isQuarantined = true
-            (isMarked, activity) = (true, token.activity)
+            activity = token.activity
         }
         let hasOther = tokens.contains {
             $0.suits(need, appHasTopic) && (activity.isEmpty || $0.activity.isEmpty || $0.activity == activity)

@@ -40,22 +40,57 @@ package struct FeedItem: Sendable, Equatable, Codable {
         case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
         case online = 32
         case offline = 33
+        /// The vendor accepted a message's alert; its user saw it, opened it, or chose an action of it.
+        case alerted = 48
+        case shown = 49
+        case clicked = 50
+        case action = 51
+        /// The vendor called a device's token bad.
+        case tokenQuarantined = 52
         case upstream = 64
     }
 
     package var kind: Kind
     package var at: GatewayTime
     package var cid: DeviceID
-    /// The message that ended; none for other items.
+    /// The message that the event concerns; none for other items.
     package var message = MessageID.none
-    /// The task of the message that ended, or that an upstream message answers.
+    /// The task of that message, or the one that an upstream message answers.
     package var task = TaskID.none
-    /// The device's number for an upstream message.
+    /// The device's number for an upstream message; the detail of an event.
     package var request: UInt32 = 0
-    /// An upstream message's payload, or the reason of a failure.
+    /// An upstream message's payload, the reason of a failure, or the vendor's id of an alert.
     package var payload: [UInt8] = []
 
     package init(_ kind: Kind, at: GatewayTime, cid: DeviceID) { (self.kind, self.at, self.cid) = (kind, at, cid) }
+
+    /// A number of an event besides its message.
+    package enum Detail: Sendable, Equatable {
+        case none
+        case channel(VendorChannel?)
+        /// Whether the event concerns the vendor's alert rather than the live message.
+        case ofAlert(Bool)
+        case action(UInt32)
+    }
+
+    package var detail: Detail {
+        get {
+            switch kind {
+            case .alerted, .tokenQuarantined: .channel(.channel(ofNibble: UInt8(truncatingIfNeeded: request)))
+            case .shown, .clicked: .ofAlert(request != 0)
+            case .action: .action(request)
+            default: .none
+            }
+        }
+        set {
+            switch newValue {
+            case .none: request = 0
+            case .channel(let channel): request = UInt32(VendorChannel.nibble(of: channel))
+            case .ofAlert(let isAlert): request = isAlert ? 1 : 0
+            case .action(let number): request = number
+            }
+        }
+    }
 }
 
 package struct UpstreamMessage: Sendable, Equatable, Codable {

@@ -9,14 +9,15 @@ extension Shard {
     /// Writes an event of the open batch's device, if its app has the feed.
     @inline(__always)
     mutating func noteEvent(
-        _ kind: FeedItem.Kind, message: MessageID = .none, task: TaskID = .none, reason: String = ""
+        _ kind: FeedItem.Kind, message: MessageID = .none, task: TaskID = .none, reason: String = "",
+        detail: FeedItem.Detail = .none
     ) {
         guard apps[Int(devices.at(batch.device).value.appIndex)].mayHaveEvents else { return }
-        writeEvent(kind, message, task, reason)
+        writeEvent(kind, message, task, reason, detail)
     }
 
     private mutating func writeEvent(
-        _ kind: FeedItem.Kind, _ message: MessageID, _ task: TaskID, _ reason: String
+        _ kind: FeedItem.Kind, _ message: MessageID, _ task: TaskID, _ reason: String, _ detail: FeedItem.Detail
     ) {
         let device = devices.at(batch.device)
         let (bucket, app) = (device.value.bucket, apps[Int(device.value.appIndex)].key)
@@ -35,6 +36,7 @@ extension Shard {
         }
         var item = FeedItem(kind, at: now, cid: device.value.cid)
         (item.message, item.task) = (message, task)
+        if detail != .none { item.detail = detail }
         if !reason.isEmpty { item.payload = Array(reason.utf8) }
         let entry = EventTable.Entry(bucket: bucket, number: events.nextNumber(now), item: item)
         let items = [item][...]

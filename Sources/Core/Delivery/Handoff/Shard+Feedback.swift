@@ -354,6 +354,8 @@ extension Shard {
             }
             shard.noteTaskEvent(
                 isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
+            shard.noteEvent(
+                isOpened ? .clicked : .shown, message: found.id, task: found.task, detail: .ofAlert(found.isVendor))
             shard.noteLate(event, at: time, of: found.id, detail: "")
         }
     }
@@ -414,6 +416,7 @@ extension Shard {
         inBatch(of: slot) { shard in
             shard.noteTaskEvent(
                 .action, isVendor: found.isVendor, action: report.action, task: found.task, message: found.id)
+            shard.noteEvent(.action, message: found.id, task: found.task, detail: .action(report.action))
             shard.noteLate(.action, at: report.at, of: found.id, detail: String(report.action), beside: known)
         }
     }

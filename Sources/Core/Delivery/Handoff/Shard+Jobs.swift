@@ -430,11 +430,20 @@ extension Shard {
         }
     }
 
+    /// Writes, in the open batch, the event that the vendor accepted a job; its last step has the vendor's id.
+    mutating func noteAlertEvent(_ slot: JobSlot) {
+        let row = jobs.at(slot).value.row
+        let vendorID = row.steps.last { $0.event == .vendorAccepted }?.detail ?? ""
+        noteEvent(
+            .alerted, message: row.facts.message, task: row.facts.task, reason: vendorID, detail: .channel(row.channel))
+    }
+
     /// Counts, in the open batch, that the vendor accepted a message that stays pending; once per message.
     mutating func countAlert(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard !entry.value.row.isAlertCounted else { return }
         entry.value.row.isAlertCounted = true
+        noteAlertEvent(slot)
         let facts = entry.value.row.facts
         countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
         noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.steps.contains { $0.event == .sent })

@@ -225,7 +225,9 @@ extension Shard {
         guard verdict != .goesLive else { return moveToLive(job, isAlerted: true) }
         inBatch(of: device) { shard in
             switch verdict {
-            case .ends(let state): shard.end(facts, state, message: entry.value.message, job: slot)
+            case .ends(let state):
+                if !entry.value.row.isAlertCounted { shard.noteAlertEvent(slot) }
+                shard.end(facts, state, message: entry.value.message, job: slot)
             case .goesLive, .stays:
                 shard.countAlert(slot)
                 shard.writeJob(slot)
@@ -304,7 +306,11 @@ extension Shard {
         let (quarantined, hasOther) = profile.quarantine(
             channel, sent.kind, appHasTopic: apps[Int(entry.value.appIndex)].hasTopic, timestamp: result.timestamp
         ) { $0.digest == sent.digest || isAnyBad }
-        if quarantined { save(profile, device) }
+        if quarantined {
+            let facts = entry.value.row.facts
+            save(profile, device)
+            inBatch(of: device) { $0.noteQuarantine(facts, channel, reason) }
+        }
         let isWanted = hasOther && !entry.value.row.isCollapsed
         if isWanted, Int(entry.value.row.attempts) < apps[Int(entry.value.appIndex)].maxAttempts {
             entry.value.row.state = .due
@@ -316,6 +322,11 @@ extension Shard {
         } else {
             endVendorPart(job, state: .rejected, reason: "badToken")
         }
+    }
+
+    mutating func noteQuarantine(_ facts: MessageFacts, _ channel: VendorChannel, _ reason: String) {
+        noteEvent(
+            .tokenQuarantined, message: facts.message, task: facts.task, reason: reason, detail: .channel(channel))
     }
 
     /// Handles a result for an ended message; its trace row shows which results were already counted.

@@ -24,7 +24,8 @@ package struct VendorReceipt: Sendable, Codable {
     package var at: GatewayTime
 
     package init(
-        message: MessageID, app: AppKey? = nil, channel: VendorChannel? = nil, kind: Kind, token: String, at: GatewayTime
+        message: MessageID, app: AppKey? = nil, channel: VendorChannel? = nil, kind: Kind, token: String,
+        at: GatewayTime
     ) {
         (self.message, self.app, self.channel) = (message, app, channel)
         (self.kind, self.token, self.at) = (kind, token, at)
@@ -102,7 +103,7 @@ extension Shard {
             let kind: Feedback.Kind
             switch receipt.kind {
             case .badToken:
-                if let channel { shard.void(receipt, channel, sentToken: sentToken, of: slot) }
+                if let channel { shard.void(receipt, facts, channel, sentToken: sentToken, of: slot) }
                 return completion(&shard, .recorded)
             case .delivered: kind = .shown
             case .clicked: kind = .opened
@@ -121,7 +122,8 @@ extension Shard {
 
     /// Quarantines the token of a receipt, unless the device registered it again later.
     private mutating func void(
-        _ receipt: VendorReceipt, _ channel: VendorChannel, sentToken: UInt64, of slot: DeviceSlot
+        _ receipt: VendorReceipt, _ facts: MessageFacts, _ channel: VendorChannel, sentToken: UInt64,
+        of slot: DeviceSlot
     ) {
         let digest = receipt.token.isEmpty ? sentToken : Fingerprint.of(receipt.token.utf8)
         guard digest != 0 else { return }
@@ -133,6 +135,7 @@ extension Shard {
         guard quarantined.isMarked else { return }
         numbers[channel].resultsBadToken &+= 1
         save(profile, slot)
+        inBatch(of: slot) { $0.noteQuarantine(facts, channel, "receipt") }
         placeJobs(of: slot)
     }
 }

@@ -71,6 +71,36 @@ struct EventTests {
         #expect(Self.all(harness).map(\.kind) == [.delivered])
     }
 
+    @Test("the vendor's acceptance, what the user did, and a bad token are events of their message")
+    func ofTheAlert() throws {
+        let harness = Self.harness()
+        harness.furtherContents = [.fcm]
+        let phone = harness.register(state: .background)
+        harness.update(phone) { $0.tokens = [VendorToken(channel: .vivo, kind: .alert, token: "v")] }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        _ = Self.all(harness)
+        let staying = harness.publish(phone)
+        let leaving = harness.publish(phone, strategy: .vendorOnly)
+        let first = harness.lease(channel: .vivo)
+        for job in first { harness.settle(job, .accepted, vendorID: "id-\(job.message == staying.message)") }
+        let alerts = Self.all(harness).filter { $0.kind == .alerted }
+        #expect(Set(alerts.map(\.message)) == [staying.message, leaving.message])
+        #expect(alerts.allSatisfy { $0.detail == .channel(.vivo) })
+        #expect(
+            alerts.first { $0.message == staying.message }.map { String(decoding: $0.payload, as: UTF8.self) }
+                == "id-true")
+        func take(_ kind: VendorReceipt.Kind) {
+            let receipt = VendorReceipt(message: leaving.message, kind: kind, token: "v", at: 0)
+            for _ in 0..<2 { _ = harness.ask(TakeReceipts(receipts: [receipt], apps: nil)) }
+        }
+        for kind in [.delivered, .clicked, .badToken] as [VendorReceipt.Kind] { take(kind) }
+        let reported = Self.all(harness).filter { $0.kind.rawValue > 33 }
+        #expect(reported.map(\.kind) == [.shown, .clicked, .tokenQuarantined])
+        #expect(reported.map(\.detail) == [.ofAlert(true), .ofAlert(true), .channel(.vivo)])
+        #expect(reported.allSatisfy { $0.message == leaving.message && $0.cid == phone.cid })
+    }
+
     @Test("events unreported before a crash are reported after it, before new ones")
     func crash() {
         let harness = Self.harness()

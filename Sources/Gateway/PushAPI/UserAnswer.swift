@@ -155,14 +155,23 @@ private struct Answer {
             hasBrand: true)
     }
 
+    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS. A device without a token counts as iOS.
+    private static func phoneType(_ detail: DeviceDetail) -> Int {
+        switch detail.platform {
+        case .android: 1
+        case .apple, nil: 2
+        case .harmony: 3
+        }
+    }
+
     private func details(_ names: DetailNames) -> APIResponse {
         let valid = described.map { device, detail -> (String, JSONObject) in
             let members: JSONObject = [
                 "client_app_id": request.appID, "package_name": detail.topic, "device_token": detail.token,
-                "phone_type": 2, names.model: "",
+                "phone_type": Self.phoneType(detail), names.model: "",
                 names.notifications: !detail.token.isEmpty && !detail.pushModeOff,
                 names.created: dateTime(detail.registeredAt), names.logins: Int64(clamping: detail.sessionCount),
-                "brand": names.hasBrand ? "apple" : nil,
+                "brand": names.hasBrand && Self.phoneType(detail) == 2 ? "apple" : nil,
             ]
             return (device, members)
         }

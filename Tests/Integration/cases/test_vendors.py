@@ -62,6 +62,8 @@ def test_a_job_has_the_content_of_the_platform_and_the_token_of_its_vendor(gatew
     assert {step["channel"] for step in trace["steps"] if "channel" in step} == {channel}
     view = gateway.view(device.cid)
     assert [token["channel"] for token in view["tokens"]] == [channel]
+    detail = gateway.api("GET", f"user/detail/{device.cid}")["data"]["validCids"][device.cid]
+    assert (detail["phone_type"], detail["device_token"]) == (3 if channel == "harmony" else 1, text(channel))
     device.connect()
     assert device.receive_and_ack(1)[0].alerted_at > 0
 
@@ -89,6 +91,16 @@ def test_the_order_of_vendors_is_a_setting_of_the_app(own_gateway, away):
     device = away(gateway, "hms", "fcm")
     push(gateway, device.cid)
     assert lease(gateway, "hms") == [] and len(lease(gateway, "fcm")) == 1
+
+
+def test_an_app_without_an_apns_topic_reaches_android(own_gateway, new_device):
+    gateway = own_gateway(app={"apns": {}})
+    device = new_device(gateway)
+    device.close()
+    device.connect(tokens=[pb.VendorToken(channel=NUMBERS["fcm"], token="f")])
+    device.close()
+    assert eventually(lambda: gateway.view(device.cid))["fallback"] == "available"
+    assert push(gateway, device.cid)["vendor"] == "fcm" and len(lease(gateway, "fcm")) == 1
 
 
 def test_strategies_by_vendor(gateway, away):

@@ -153,16 +153,19 @@ package struct DeviceDetail: Sendable, Equatable, Codable {
     /// The usable alert token in full and its topic; empty without one.
     package var token: String
     package var topic: String
+    /// The platform of that token's vendor; `nil` without a token.
+    package var platform: VendorPlatform?
 
     package init(
         aliases: [AliasName] = [], tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
         isConnected: Bool = false, isReachable: Bool = false, pushModeOff: Bool = false, registeredAt: GatewayTime = 0,
-        lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = ""
+        lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = "",
+        platform: VendorPlatform? = nil
     ) {
         (self.aliases, self.tags, self.badge, self.isBlacklisted) = (aliases, tags, badge, isBlacklisted)
         (self.isConnected, self.isReachable, self.pushModeOff) = (isConnected, isReachable, pushModeOff)
         (self.registeredAt, self.lastSeenAt, self.sessionCount) = (registeredAt, lastSeenAt, sessionCount)
-        (self.token, self.topic) = (token, topic)
+        (self.token, self.topic, self.platform) = (token, topic, platform)
     }
 
     /// Returns the alias of a type; 0: the alias without a type.

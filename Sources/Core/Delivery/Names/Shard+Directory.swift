@@ -179,10 +179,9 @@ extension Shard {
     private func detail(_ slot: DeviceSlot) -> DeviceDetail {
         let device = devices.at(slot)
         let profile = profile(slot)
-        let ownTopic = apps[Int(device.value.appIndex)].topic(of: .apns) ?? ""
-        let token = profile.tokens.first {
-            $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined
-        }
+        let usable = profile.tokens.filter { $0.kind == .alert && !$0.isQuarantined }
+        let token = usable.first { $0.channel == .apns } ?? usable.first
+        let ownTopic = apps[Int(device.value.appIndex)].topic(of: token?.channel ?? .apns) ?? ""
         let topic = token?.topic ?? ""
         return DeviceDetail(
             aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.value.badge,
@@ -191,7 +190,7 @@ extension Shard {
             registeredAt: device.value.registeredAt,
             lastSeenAt: device.value.lastHeardAt,
             sessionCount: device.value.generation, token: token?.token ?? "",
-            topic: topic.isEmpty ? ownTopic : topic)
+            topic: topic.isEmpty ? ownTopic : topic, platform: token?.channel.platform)
     }
 
     mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {

@@ -37,7 +37,8 @@ def page(gateway):
 def pages(page, tmp_path_factory):
     """The text of pages that together have every metric: three gateways and a sender.
 
-    One gateway is alone, one has a certificate and a hook, and one is in a cluster. The sender has a certificate and has sent a message.
+    One gateway is alone, one has a certificate and a hook, and one is in a cluster. The sender has a certificate and a listener for
+    receipts, and has sent a message. It has credentials of Apple and of Meizu, whose credential costs no request.
     """
     own, made = authority(tmp_path_factory.mktemp("certificates")).sign("own"), [page]
     with Gateway(certificate=(own.file, own.key), hook=HOOK) as gateway:
@@ -47,6 +48,8 @@ def pages(page, tmp_path_factory):
     with Gateway(limits=QUICK) as gateway, FakeApple() as apple:
         sender = Sender(gateway, apple)
         sender.sections["admin"]["tls"] = {"listen": "127.0.0.1:0", **own.files()}
+        sender.sections["receipts"] = {"listen": "127.0.0.1:0"}
+        sender.sections["credentials"].append({"vendor": "meizu", "name": "meizu", "appId": "1", "appSecret": "secret"})
         device = longwire_client.Device("127.0.0.1", gateway.device, gateway.app["appId"])
         device.register(gateway.app["appSecret"], tokens=[longwire_client.pb.VendorToken(token="ab" * 32)])
         device.close()
@@ -152,13 +155,19 @@ def test_the_dashboard_shows_the_gateway_the_cluster_and_the_sender():
     assert {
         "longwire_messages_accepted_total", "longwire_handoff_jobs_due", "longwire_app_feed_oldest_seconds", "longwire_cluster_parts",
         "longwire_cluster_link_up", "longwire_cluster_relays_total", "longwire_cluster_parts_taken_total",
-        "longwire_sender_failing", "longwire_sender_outcomes_total", "longwire_sender_request_delay_seconds"} <= shown
+        "longwire_sender_failing", "longwire_sender_outcomes_total", "longwire_sender_request_delay_seconds",
+        "longwire_sender_vendor_lane_state", "longwire_sender_token_failures_total", "longwire_sender_receipts_total"} <= shown
 
 
 def test_labels_of_the_files_are_on_the_pages(pages):
     """Each label in a selector is one of its metric's, and each label of a grouping is one of a metric in its expression."""
-    # A sender has verdicts only after a late result.
-    labels, ours = {"longwire_sender_verdicts_total": {"verdict"}}, {"instance", "job", "le"}
+    # These have samples only after a late result, a job of the vendor or a receipt.
+    lane = {"channel", "credential", "service"}
+    labels, ours = {
+        "longwire_sender_verdicts_total": {"channel", "verdict"}, "longwire_sender_vendor_lane_state": {*lane, "state"},
+        "longwire_sender_vendor_waiting": lane, "longwire_sender_vendor_requests": lane, "longwire_sender_vendor_rate": lane,
+        "longwire_sender_vendor_accepted_age_seconds": lane, "longwire_sender_receipts_total": {"channel"},
+        "longwire_sender_receipt_calls_refused_total": {"reason"}}, {"instance", "job", "le"}
     for name, pairs in re.findall(r"^([a-z_]+)\{([^}]*)\}", pages, re.M):
         labels.setdefault(re.sub(r"_(bucket|sum|count)$", "", name), set()).update(re.findall(r"(\w+)=", pairs))
     selectors = groupings = 0

@@ -28,7 +28,7 @@ build_packages=(
     "librocksdb-dev|the ordered store for messages that outlive a minute"
     "libssl-dev|digests, random numbers and TLS"
     "libsimdjson-dev|reads the bodies of HTTP requests"
-    "libnghttp2-dev|HTTP/2 for the sender to APNs"
+    "libnghttp2-dev|HTTP/2 of the sender to APNs"
     "libhiredis-dev|parses the replies of Redis, for several gateways on one store"
     "libcurl4-openssl-dev|posts handoff jobs to the hook's receiver"
     "g++|the C++ standard library that the simdjson bridge is compiled against"

@@ -29,7 +29,7 @@ SEE_ALSO = {
 SUMMARIES = {
     "longwire": "talks to a Longwire message gateway",
     "longwired": "passthrough message gateway",
-    "longwire-sender": "sends the gateway's handoff jobs to APNs",
+    "longwire-sender": "sends the gateway's handoff jobs to push vendors",
 }
 
 

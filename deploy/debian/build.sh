@@ -147,7 +147,8 @@ make_apns() {
     install -D -m 0640 deploy/debian/longwire-sender/sender.json5 "$root/etc/longwire/sender.json5"
     install -D -m 0644 deploy/systemd/longwire-sender.service "$root/lib/systemd/system/longwire-sender.service"
     install -D -m 0644 deploy/systemd/longwire-sender.sysusers "$root/usr/lib/sysusers.d/longwire-sender.conf"
-    install_documents "$root" CHANGELOG.md docs/use/APNs.md docs/use/APNs.zh-CN.md
+    install_documents "$root" CHANGELOG.md docs/use/APNs.md docs/use/APNs.zh-CN.md \
+        docs/use/Vendors.md docs/use/Vendors.zh-CN.md
     finish "$root"
 }
 

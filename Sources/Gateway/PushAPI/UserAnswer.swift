@@ -155,7 +155,9 @@ private struct Answer {
             hasBrand: true)
     }
 
-    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS. A device without a token counts as iOS.
+    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS.
+    ///
+    /// A device without a token counts as iOS.
     private static func phoneType(_ detail: DeviceDetail) -> Int {
         switch detail.platform {
         case .android: 1

@@ -1,6 +1,7 @@
 import Delivery
 import MessageStore
 import Testing
+import Wire
 
 @testable import Gateway
 
@@ -156,8 +157,22 @@ private struct Field {
             case is InlineArray<9, UInt64>: (byteCount, isNumber) = (72, true)
             case is [Int]: (byteCount, isNumber) = (MemoryLayout<[Int]>.size, false)
             case is String?: (byteCount, isNumber) = (MemoryLayout<String?>.size, false)
-            case is StoreStatistics.Retention, is PerChannel<VendorStatistics>, is VendorStatistics, is PerChannel<Int>:
+            case is StoreStatistics.Retention, is VendorStatistics:
                 add(child.value, name, &offset, to: &fields)
+                continue
+            case let vendors as PerChannel<VendorStatistics>:
+                let end = offset + MemoryLayout.size(ofValue: vendors)
+                for channel in VendorChannel.allCases {
+                    add(vendors[channel], "\(name).\(channel.name)", &offset, to: &fields)
+                }
+                offset = end
+                continue
+            case let counts as PerChannel<Int>:
+                for channel in VendorChannel.allCases {
+                    let place = offset + Int(channel.rawValue) * MemoryLayout<Int>.size
+                    fields.append(Field(name: "\(name).\(channel.name)", offset: place, byteCount: 8, isNumber: true))
+                }
+                offset += MemoryLayout.size(ofValue: counts)
                 continue
             default:
                 Issue.record("\(name) has a type that this test does not know")

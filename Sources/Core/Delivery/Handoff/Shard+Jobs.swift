@@ -199,11 +199,15 @@ extension Shard {
             ?? channel
     }
 
-    /// Keeps the one content that a token of the device carries, with the vendor's strategy; all contents without such a token.
+    /// Keeps the one content that a token of the device carries, with the vendor's strategy; without such a token any one, because
+    /// no job will need it.
     func choose(_ command: inout PublishCommand, for slot: DeviceSlot) {
         var needs: [TokenNeed] = []
         command.contents.forEach { needs.append($0.need) }
-        guard let channel = channel(for: needs, slot) else { return }
+        guard let channel = channel(for: needs, slot) else {
+            command.contents = VendorContents(command.contents.first)
+            return
+        }
         command.contents = command.contents.only(channel)
         command.strategy = command.vendorStrategies[channel] ?? command.strategy
     }

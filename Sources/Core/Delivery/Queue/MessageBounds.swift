@@ -15,9 +15,11 @@ package enum MessageBounds {
     package static let vendorVoIPBodyByteCount = 5_120
     /// Apple's limit for apns-collapse-id.
     package static let vendorCollapseIDByteCount = 64
+    /// A message with the one content that its device's vendor gets.
     package static let byteCount =
         payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
-        + (VendorPlatform.allCases.count - 1) * vendorBodyByteCount
+    /// The contents of a task for further platforms.
+    package static let furtherContentsByteCount = (VendorPlatform.allCases.count - 1) * vendorBodyByteCount
 }
 
 /// The largest row of each table, derived from the bounds of its fields.
@@ -41,7 +43,8 @@ package enum RowBounds {
         let furtherCount = VendorPlatform.allCases.count - 1
         let further = furtherCount == 0 ? 0 : 1 + furtherCount * MessageContent.furtherByteCount
         let content =
-            MessageContent.headerByteCount + MessageBounds.byteCount + MessageContent.activityByteCount
+            MessageContent.headerByteCount + MessageBounds.byteCount + MessageBounds.furtherContentsByteCount
+            + MessageContent.activityByteCount
             + MessageContent.strategiesByteCount + further
         let audience = TagExpression.byteCountLimit(tagByteCount: 4 * limits.tagCharacters)
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience

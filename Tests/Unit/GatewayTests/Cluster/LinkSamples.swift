@@ -141,6 +141,11 @@ enum LinkSamples {
                         job: message, leaseID: (3, 4), outcome: $0, reason: "BadDeviceToken", vendorID: "v",
                         timestamp: time, retryAfterMilliseconds: 5)
                 }, apps: [app]),
+            TakeReceipts(
+                receipts: [
+                    VendorReceipt(
+                        message: message, app: AppKey(7), channel: .vivo, kind: .clicked, token: "t", at: 9)
+                ], apps: nil),
             ExtendLeases(items: [ExtendItem(job: message, leaseID: (5, 6))], milliseconds: 7, apps: nil),
             DeviceStatusRequest(device: address), MessageTraceRequest(message: message),
             TaskMessageRequest(task: task, app: app, cid: cid, bucket: bucket, digest: 4),
@@ -384,6 +389,7 @@ enum LinkSamples {
             (LeaseCommand.self, LeaseAnswer?.none),
             (LeaseCommand.self, Optional(LeaseAnswer(jobs: [job], due: [.init(.apns)]))),
             (SettleJobs.self, [ResultVerdict(job: message, verdict: .stale)]),
+            (TakeReceipts.self, [ResultVerdict(job: message, verdict: .unknownJob)]),
             (ExtendLeases.self, [ResultVerdict(job: message, verdict: .storeFailed)]),
             (DeviceStatusRequest.self, DeviceAnswer.unknown), (DeviceStatusRequest.self, DeviceAnswer.unreadable),
             (DeviceStatusRequest.self, DeviceAnswer.known(status)),

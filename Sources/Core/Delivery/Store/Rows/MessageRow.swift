@@ -193,7 +193,7 @@ extension MessageRow {
     static let smallestByteCount = 4 + 16 + 14 + 8 + 1
     package static let overheadByteCount =
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
-        + VendorPlatform.allCases.count * ContentBytes.overheadByteCount
+        + ContentBytes.overheadByteCount
 
     /// The charge of a message besides its row, for its keys and memory; the smallest row makes 128 bytes in total.
     static let chargeBesideRow = 128 - smallestByteCount

@@ -34,7 +34,7 @@ Gateway: APNs Cluster Configuration Console Cryptography Delivery Directory Even
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
-Vendors: Cryptography JSON TextForms
+Vendors: Cryptography JSON TextForms Wire
 FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security

@@ -61,6 +61,9 @@ package enum Limits {
     static let notedKeyByteCount = 64
     /// Getui's bound for `ups.transmission`.
     static let upsTransmissionCharacterCount = 3_072
+    /// The options of one vendor, and the bytes of a JSON pointer; the sender has the same limits.
+    static let optionCount = 64
+    static let optionPointerByteCount = 256
     /// Getui: attachments of one notification.
     package static let multimediaCount = 3
     /// Getui: three days.

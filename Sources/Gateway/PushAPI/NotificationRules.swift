@@ -44,6 +44,33 @@ enum NotificationRules {
         try check("badge_add_num", in: badges, notification["badge_add_num"])
     }
 
+    /// Checks what the vendors' requests need besides Getui's rules.
+    static func checkForVendors(_ notification: JSONValue) throws(GetuiFault) {
+        for (clickType, needed) in neededByClick where notification["click_type"]?.equals(clickType) == true {
+            guard let text = notification[needed]?.given else { throw .null("\(needed)") }
+            guard text.stringBytes != nil || text.lenientText != nil else { throw .type("\(needed)") }
+        }
+        if let want = notification["want"]?.given {
+            guard let count = want.stringBytes?.count else { throw .type("want") }
+            guard count <= 4_096 else { throw .size("want", "at most 4096 bytes") }
+        }
+        if let category = notification["category"]?.given {
+            guard let text = category.lenientText else { throw .type("category") }
+            guard text.unicodeScalars.count <= 64 else { throw .size("category", "at most 64 characters") }
+        }
+        try check("slot_type", in: 0...65_535, notification["slot_type"])
+    }
+
+    /// The member that each click type opens.
+    private static let neededByClick: [(clickType: StaticString, member: StaticString)] = [
+        ("intent", "intent"), ("url", "url"), ("payload", "payload"), ("payload_custom", "payload"), ("want", "want"),
+    ]
+
+    /// Whether a member is a text; SDKs without types send numbers for some.
+    static func isText(_ name: JSONValue) -> Bool {
+        textLimits.contains { name.equals($0.name) } || name.equals("category")
+    }
+
     /// The keys, besides title and body, that control an Android notification's appearance.
     private static let presentation: [StaticString] = [
         "title", "body", "click_type", "logo", "logo_url", "channel_id", "channel_name", "channel_level", "ring_name",

@@ -70,7 +70,9 @@ struct PlatformContents {
             guard custom.kind == .object else { throw .type("harmony.custom") }
             guard let type = custom["type"]?.given else { throw .null("harmony.custom.type") }
             guard type.kind == .string else { throw .type("harmony.custom.type") }
-            Self.write(custom, as: "custom", to: &writer)
+            guard let data = custom["data"]?.given else { throw .null("harmony.custom.data") }
+            guard data.kind == .object else { throw .type("harmony.custom.data") }
+            write(custom, as: "custom", to: &writer)
             return false
         }
     }
@@ -98,7 +100,8 @@ struct PlatformContents {
         writer.beginObject()
         if let shown {
             try NotificationRules.check(shown, clickTypes: clickTypes, badges: NotificationRules.vendorBadges)
-            Self.write(shown, as: "notification", to: &writer)
+            try NotificationRules.checkForVendors(shown)
+            write(shown, as: "notification", to: &writer, texts: NotificationRules.isText)
             content.title = shown["title"].flatMap { numbers.bytes(of: $0) } ?? content.title
             content.text = shown["body"].flatMap { numbers.bytes(of: $0) } ?? content.text
             content.carriesAll =
@@ -124,18 +127,27 @@ struct PlatformContents {
         return value
     }
 
-    /// Writes an object without its empty values; the first of several equal keys is used.
-    private static func write(_ object: JSONValue, as key: StaticString, to writer: inout JSONWriter) {
+    /// Writes an object without its empty values, and the numbers of the members in `texts` as texts.
+    ///
+    /// The first of several equal keys is used, as in the checks.
+    private func write(
+        _ object: JSONValue, as key: StaticString, to writer: inout JSONWriter,
+        texts: (JSONValue) -> Bool = { _ in false }
+    ) {
         writer.key(key)
         writer.beginObject()
         var taken: Set<[UInt8]> = []
-        for (name, value) in object.members where !value.isAbsent {
+        for (name, value) in object.members {
+            let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            guard taken.insert(Array(bytes)).inserted, !value.isAbsent else { continue }
             // SDKs send 0 for a badge that the caller leaves out.
             if name.equals("badge_add_num"), value.isAbsentOrZero { continue }
-            let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-            guard taken.insert(Array(bytes)).inserted else { continue }
             writer.key(bytes: bytes)
-            writer.value(value)
+            if texts(name), let text = numbers.bytes(of: value) {
+                writer.string(bytes: text)
+            } else {
+                writer.value(value)
+            }
         }
         writer.endObject()
     }
@@ -146,10 +158,22 @@ struct PlatformContents {
         for (vendor, pointers) in value.members where !pointers.isAbsent {
             let name = "\(path).\(vendor.string ?? "?")"
             guard pointers.kind == .object else { throw .type(name) }
-            for (pointer, _) in pointers.members where pointer.stringBytes?.first != UInt8(ascii: "/") {
-                throw .invalid(name, "its keys are JSON pointers like /message/android/urgency")
+            var count = 0
+            for (pointer, _) in pointers.members {
+                count += 1
+                guard let text = pointer.stringBytes, text.first == UInt8(ascii: "/"),
+                    text.count <= Limits.optionPointerByteCount
+                else {
+                    throw .invalid(
+                        name,
+                        "its keys are JSON pointers like /message/android/urgency, at most "
+                            + "\(Limits.optionPointerByteCount) bytes long")
+                }
+            }
+            guard count <= Limits.optionCount else {
+                throw .size(name, "at most \(Limits.optionCount) members")
             }
         }
-        Self.write(value, as: "options", to: &writer)
+        write(value, as: "options", to: &writer)
     }
 }

@@ -58,8 +58,9 @@ package struct PushContent: Sendable, Equatable {
         package var description: String { "\(field): \(advice)" }
     }
 
-    package static let textByteCount = 4_096
-    package static let nameByteCount = 128
+    /// The gateway's limits count characters, of at most four bytes.
+    package static let textByteCount = 16_384
+    package static let nameByteCount = 256
     package static let optionCount = 64
 
     /// Reads the `body` of a job with the options for `vendor`.

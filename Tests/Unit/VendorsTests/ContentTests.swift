@@ -58,7 +58,7 @@ import Testing
 
     @Test("texts, options and trees are bounded")
     func bounds() {
-        let long = String(repeating: "a", count: 4_097)
+        let long = String(repeating: "a", count: PushContent.textByteCount + 1)
         let options = (0...64).map { "\"/k\($0)\":1" }.joined(separator: ",")
         let deep = String(repeating: "[", count: 20) + String(repeating: "]", count: 20)
         let wide = "[" + (0..<1_100).map(String.init).joined(separator: ",") + "]"

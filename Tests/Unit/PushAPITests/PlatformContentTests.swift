@@ -1,0 +1,75 @@
+import Delivery
+import Testing
+
+@testable import PushAPI
+
+@Suite("Contents for Android and HarmonyOS")
+struct PlatformContentTests {
+    private let fixture = Fixture()
+
+    /// Returns the stored JSON of the only vendor content.
+    private func stored(_ channel: String) throws -> String {
+        let action = fixture.push(#""push_channel":\#(channel)"#)
+        guard case .push(let pushes, _) = action else {
+            Issue.record("refused: \(action.response?.text ?? "")")
+            return ""
+        }
+        return String(decoding: try #require(pushes.first).content.arena, as: UTF8.self)
+    }
+
+    private func notification(_ members: String) -> String {
+        #"{"android":{"ups":{"notification":{"title":"t","body":"b",\#(members)}}}}"#
+    }
+
+    @Test("numbers of text members become texts, as the sender reads them")
+    func numbers() throws {
+        let text = try stored(
+            #"{"android":{"ups":{"notification":{"title":123,"body":4,"click_type":"none","channel_id":7,"notify_id":8}}}}"#
+        )
+        #expect(
+            text.contains(
+                #"{"title":"123","body":"4","click_type":"none","channel_id":"7","notify_id":8}"#), "\(text)")
+    }
+
+    @Test("of equal keys the first one is stored, the one that was checked")
+    func repeated() throws {
+        let text = try stored(notification(#""click_type":"none","notify_id":null,"notify_id":99999999999"#))
+        #expect(!text.contains("99999999999"), "\(text)")
+    }
+
+    @Test(
+        "a content that the sender could not render is refused by its field",
+        arguments: [
+            (#""click_type":"intent""#, "intent"), (#""click_type":"url","url":"""#, "url"),
+            (#""click_type":"payload""#, "payload"), (#""click_type":"payload_custom","payload":null"#, "payload"),
+            (#""click_type":"none","category":{"a":1}"#, "category"),
+            (#""click_type":"none","slot_type":-5"#, "slot_type"),
+            (#""click_type":"none","slot_type":65536"#, "slot_type"),
+            (#""click_type":"none","want":{"a":1}"#, "want"),
+        ])
+    func refused(members: String, field: String) {
+        let text = fixture.push(#""push_channel":\#(notification(members))"#).response?.text ?? "accepted"
+        #expect(text.contains(#""code":20001,"msg":"\#(field) "#), "\(text)")
+    }
+
+    @Test("a HarmonyOS message of another type needs an object of data")
+    func custom() throws {
+        for custom in [#"{"type":"voip_call"}"#, #"{"type":"voip_call","data":"x"}"#] {
+            let text = fixture.push(#""push_channel":{"harmony":{"custom":\#(custom)}}"#).response?.text ?? "accepted"
+            #expect(text.contains("harmony.custom.data"), "\(text)")
+        }
+        let text = try stored(#"{"harmony":{"custom":{"type":"voip_call","data":{"a":1}}}}"#)
+        #expect(text.contains(#"{"custom":{"type":"voip_call","data":{"a":1}}}"#), "\(text)")
+    }
+
+    @Test("the options of a vendor are bounded in number and length")
+    func options() {
+        let many = (0...64).map { #""/m\#($0)":1"# }.joined(separator: ",")
+        for options in [many, #""/\#(String(repeating: "x", count: 256))":1"#, #""x":1"#] {
+            let channel =
+                #"{"android":{"ups":{"notification":{"title":"t","body":"b","click_type":"none"},"options":{"HW":{\#(options)}}}}}"#
+            let text = fixture.push(#""push_channel":\#(channel)"#).response?.text ?? "accepted"
+            #expect(text.contains("ups.options.HW"), "\(text.prefix(200))")
+        }
+    }
+}

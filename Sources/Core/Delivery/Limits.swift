@@ -8,6 +8,8 @@ enum Limits {
     static let activityTokensPerDevice = Wire.Limits.activityTokenCount
     /// The maximum length of a token: APNs tokens may grow from 32 bytes to 100; as hex digits with a reserve, 512 characters.
     static let tokenByteCount = Wire.Limits.tokenByteCount
+    /// The bytes of all tokens of a device; older ones are removed above it.
+    static let tokenBytesPerDevice = 8_192
     /// The number of msgIds in one Hello that were opened from notifications (Proto, `Hello.opened`).
     static let openedPerHello = 32
     /// The number of publishes whose memory the shard prefetches before their commit; they fit into a second-level cache.

@@ -183,6 +183,7 @@ package struct Shard: ~Copyable {
         if let newLimits { limits = newLimits }
         apps.areAllKnown = knowsAllApps
         let leasable = apps.entries.map(\.mayLease)
+        let orders = apps.entries.map(\.vendorOrder)
         let listed = Set(new.map(\.key))
         for place in apps.indices where !listed.contains(apps[place].key) {
             apps[place].knowledge = knowsAllApps ? .absent : .unknown
@@ -194,6 +195,7 @@ package struct Shard: ~Copyable {
                 addApp(AppEntry(settings))
             }
         }
+        for place in orders.indices where apps[place].vendorOrder != orders[place] { placeJobs(ofApp: place) }
         // Long polls of senders may lease the jobs of an app that has become known.
         for place in leasable.indices where !leasable[place] && apps[place].mayLease {
             for channel in VendorChannel.allCases where jobs.dueCount(of: place, channel) > 0 {

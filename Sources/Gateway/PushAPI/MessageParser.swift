@@ -109,8 +109,10 @@ struct MessageParser {
             for (vendor, reason) in other.refusals { notes.note(vendor, reason, itemIndex: itemIndex) }
         }
         message.vendorStrategies = settings.vendorStrategies
-        message.vendorCarriesAll =
-            !message.vendors.isEmpty && content.map { $0.omission == nil } ?? true && others.allSatisfy(\.carriesAll)
+        message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
+        for other in others where other.carriesAll {
+            message.carryingPlatforms.insert(PlatformSet(other.shape.channel.platform))
+        }
         return message
     }
 

@@ -37,8 +37,7 @@ extension PublicAPI {
 
     func create(_ record: TaskRecord, key: (UInt64, UInt64), _ request: APIRequest, app: App) -> PublicAction {
         let content = record.content
-        let note = content.strategy.fallbackReason(
-            ofTaskWith: content.timeToLive, hasContent: !content.vendors.isEmpty)
+        let note = content.fallbackReason()
         return .campaign(
             .create(
                 NewTask(

@@ -429,6 +429,7 @@ package final class DeliveryHarness: ShardStoreObserver {
                                 collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                     }
                     command.vendorStrategies = vendorStrategies
+                    if carriesAll { command.carryingPlatforms = PlatformSet(rawValue: .max) }
                     shard.publish(command, now: now)
                 }
             }

@@ -124,8 +124,10 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var revokedDigest: UInt64 = 0
     /// Whether the first ack of a device ends the task's messages for the other devices.
     package var firstAckWins = false
-    /// Whether each vendor content carries everything that the live channel does; an opened message then needs no delivery.
+    /// Whether the vendor content carries everything that the live channel does; an opened message then needs no delivery.
     package var vendorCarriesAll = false
+    /// The platforms besides Apple's whose content does so.
+    package var carryingPlatforms: PlatformSet = []
     package var payload: UnsafeRawBufferPointer
     package var collapseKey: UnsafeRawBufferPointer
     package var alertTitle: UnsafeRawBufferPointer

@@ -78,6 +78,8 @@ package struct MessageContent: Sendable, Equatable {
     package var firstAckWins = false
     /// See `PublishCommand.vendorCarriesAll`.
     package var vendorCarriesAll = false
+    /// See `PublishCommand.carryingPlatforms`.
+    package var carryingPlatforms: PlatformSet = []
     package private(set) var lengths: Lengths
     package private(set) var arena: [UInt8]
 
@@ -103,6 +105,18 @@ package struct MessageContent: Sendable, Equatable {
         (vendor.bodyByteCount, vendor.collapseIDByteCount) = (body.count, collapseID.count)
         vendors.append(vendor)
         arena += body + collapseID
+    }
+
+    /// Returns why no device may get a handoff job; `.applies` if the strategy of any vendor allows one.
+    package func fallbackReason() -> PublishOutcome.FallbackReason {
+        func reason(_ strategy: Strategy) -> PublishOutcome.FallbackReason {
+            strategy.fallbackReason(ofTaskWith: timeToLive, hasContent: !vendors.isEmpty)
+        }
+        let platforms = vendors.map(\.channel.platform)
+        let ofVendors = VendorChannel.allCases.filter { platforms.contains($0.platform) }.compactMap {
+            vendorStrategies[$0]
+        }
+        return ofVendors.contains { reason($0) == .applies } ? .applies : reason(strategy)
     }
 
     package var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
@@ -137,6 +151,7 @@ package struct MessageContent: Sendable, Equatable {
                 payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody)
             command.contents = contents
             command.vendorStrategies = vendorStrategies
+            command.carryingPlatforms = carryingPlatforms
             command.taskCreatedAt = target.taskCreatedAt
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
             (command.firstAckWins, command.vendorCarriesAll) = (firstAckWins, vendorCarriesAll)
@@ -202,7 +217,8 @@ package struct MessageContent: Sendable, Equatable {
         writer.put(first?.pushType.rawValue ?? 0)
         writer.put(first?.priority ?? 0)
         writer.put(badge.kind)
-        writer.put(UInt16((firstAckWins ? 1 : 0) | (vendorCarriesAll ? 2 : 0)))
+        writer.put(
+            UInt16((firstAckWins ? 1 : 0) | (vendorCarriesAll ? 2 : 0)) | UInt16(carryingPlatforms.rawValue) << 8)
         writer.put(badge.value)
         writer.put(first?.messageIDOffset ?? -1)
         writer.put(first?.badgeOffset ?? -1)
@@ -323,6 +339,7 @@ package struct MessageContent: Sendable, Equatable {
             arena: bytes.prefix(lengths.sum))
         (firstAckWins, vendorCarriesAll) = (choices & 1 != 0, choices & 2 != 0)
         vendorStrategies = strategies
+        carryingPlatforms = PlatformSet(rawValue: UInt8(truncatingIfNeeded: choices >> 8))
         guard flags.contains(.further) else { return }
         // Without the first content, `lengths` describes the next one.
         guard readFurther(&reader) else { return nil }

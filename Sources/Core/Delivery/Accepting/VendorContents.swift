@@ -1,5 +1,12 @@
 package import Wire
 
+/// Platforms as bits.
+package struct PlatformSet: OptionSet, Sendable {
+    package let rawValue: UInt8
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+    package init(_ platform: VendorPlatform) { self.init(rawValue: 1 << platform.rawValue) }
+}
+
 /// A message's vendor contents, at most one per platform.
 ///
 /// Not an array, because commands are copied often and must be plain bytes.

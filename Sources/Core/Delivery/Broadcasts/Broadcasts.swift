@@ -62,9 +62,7 @@ extension TaskRecord {
     /// Whether devices may need a handoff job, or a scan fans the broadcast out.
     var needsScan: Bool {
         guard isStreamed else { return broadcast != nil }
-        let reason = content.strategy.fallbackReason(
-            timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: true)
-        return reason == .applies
+        return content.fallbackReason() == .applies
     }
 }
 

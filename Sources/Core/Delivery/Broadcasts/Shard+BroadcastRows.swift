@@ -90,6 +90,12 @@ extension Shard {
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
         if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
         if row.fallback != .none { facts.flags.insert(.isArmed) }
+        if let vendor = row.vendor {
+            // The choice at acceptance; the device's tokens may have changed since.
+            facts.channels = ChannelSet(vendor)
+            let stored = Strategy.ofBroadcast(withReason: row.fallbackReason)
+            if stored == .liveOnly || facts.strategy == .liveOnly { facts.strategy = stored }
+        }
         facts.wakeAt = wakeAt
         if row.fallback == .armed { facts.fallbackAt = wakeAt }
         return facts

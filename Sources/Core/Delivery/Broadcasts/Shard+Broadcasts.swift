@@ -220,13 +220,17 @@ extension Shard {
             facts.flags.insert(.hasVendorContent)
             facts.channels.insert(ChannelSet(vendor.channel))
         }
+        facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
         if facts.channels.subtracting(ChannelSet(.apns)) != [],
             let channel = channel(for: broadcast.record.content.vendors.map(\.need), slot)
         {
+            let content = broadcast.record.content
             facts.channels = ChannelSet(channel)
-            facts.strategy = broadcast.record.content.vendorStrategies[channel] ?? facts.strategy
+            facts.strategy = content.vendorStrategies[channel] ?? facts.strategy
+            if channel.platform != .apple {
+                facts.vendorCarriesAll = content.carryingPlatforms.contains(PlatformSet(channel.platform))
+            }
         }
-        facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
         if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }
         return facts
     }

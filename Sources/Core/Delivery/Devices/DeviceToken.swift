@@ -2,14 +2,14 @@ internal import Wire
 
 /// The usable tokens of a device by channel and kind, one bit each.
 struct TokenSet: OptionSet {
-    let rawValue: UInt16
+    let rawValue: UInt32
 
-    init(rawValue: UInt16) { self.rawValue = rawValue }
+    init(rawValue: UInt32) { self.rawValue = rawValue }
 
     /// The bit of a channel and kind: Apple's kinds first, then a bit for each other vendor.
     init(_ channel: VendorChannel, _ kind: TokenKind) {
         let index = channel == .apns ? kind.rawValue : TokenKind.liveActivityStart.rawValue + channel.rawValue
-        self.init(rawValue: 1 << UInt16(index))
+        self.init(rawValue: 1 << UInt32(index))
     }
 
     /// The bits that a content of a platform may use.
@@ -124,6 +124,7 @@ extension DeviceProfile {
             removeOldest { $0.kind == .liveActivity }
         }
         if tokens.count + foreignCount > Limits.tokensPerDevice { makeRoom() }
+        while tokens.count > 1, tokens.reduce(0, { $0 + $1.byteCount }) > Limits.tokenBytesPerDevice { makeRoom() }
     }
 
     /// Removes the tokens of a channel and kind; with an activity, only those of that activity.

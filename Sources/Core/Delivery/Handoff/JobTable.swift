@@ -56,6 +56,11 @@ struct JobTable: ~Copyable {
         index[message.high, message.low].map { JobSlot(number: $0) }
     }
 
+    /// Returns the jobs of an app, in no order.
+    func slots(ofApp app: Int) -> [JobSlot] {
+        entries.slots().filter { entries.isOccupied($0) && Int(at($0).value.appIndex) == app }
+    }
+
     mutating func insert(_ job: JobEntry, of device: Place<Device>) -> JobSlot {
         let id = job.row.facts.message
         let slot = entries.insert(job)

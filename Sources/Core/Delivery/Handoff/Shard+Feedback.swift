@@ -166,6 +166,7 @@ extension Shard {
             let isInSteps = job != .none && shard.jobs.at(job).value.row.steps.contains { $0.event == .shown }
             shard.count(.clickedVendor)
             if !wasShown, !isInSteps { shard.noteImplied(facts.message, at: shard.now) }
+            shard.noteEvent(.clicked, message: facts.message, task: facts.task, detail: .ofAlert(true))
             shard.end(facts, .opened, message: message, job: job)
         }
     }

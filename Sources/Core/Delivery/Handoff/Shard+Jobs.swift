@@ -150,6 +150,7 @@ extension Shard {
     mutating func placeJob(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place != .leasing else { return }
+        guard !needsTokens(slot) else { return placeWithTokens(slot) }
         let channel = chosenChannel(of: slot)
         if entry.value.place == .due, entry.value.row.state == .due, entry.value.row.dueAt <= now, !isHeld(slot),
             channel == entry.value.row.channel
@@ -183,6 +184,43 @@ extension Shard {
         }
     }
 
+    /// Returns whether a due job's channel depends on tokens that are not in memory.
+    private func needsTokens(_ slot: JobSlot) -> Bool {
+        let entry = jobs.at(slot)
+        guard entry.value.row.state == .due, entry.value.row.dueAt <= now,
+            let channel = entry.value.row.channel, channel.platform != .apple
+        else { return false }
+        return !devices.at(entry.value.device).value.isLoaded
+    }
+
+    /// Places a job after its device has been read; a stored channel may be older than the device's tokens.
+    private mutating func placeWithTokens(_ slot: JobSlot) {
+        let entry = jobs.at(slot)
+        let id = entry.value.row.facts.message
+        jobs.unplace(slot)
+        // In case the device cannot be read.
+        jobs.watch(slot, until: now + 1_000)
+        whenReady(entry.value.device) { shard, _, readiness in
+            guard let job = shard.jobs.find(id) else { return }
+            if readiness == .ready { shard.placeJob(job) } else { shard.retryJobLater(id, readiness) }
+        }
+    }
+
+    /// Places the jobs of an app again after a change of its preferred vendors.
+    mutating func placeJobs(ofApp app: Int) {
+        var unread: Int64 = 0
+        for slot in jobs.slots(ofApp: app) {
+            guard needsTokens(slot), jobs.at(slot).value.place != .leasing else {
+                placeJob(slot)
+                continue
+            }
+            // Reads the devices at 10,000 per second.
+            unread += 1
+            jobs.unplace(slot)
+            jobs.watch(slot, until: now + 1 + unread / 10)
+        }
+    }
+
     /// Returns the channel for a job's next lease, which follows the device's tokens; unchanged while the device is not in memory.
     private func chosenChannel(of slot: JobSlot) -> VendorChannel? {
         let entry = jobs.at(slot)
@@ -209,6 +247,9 @@ extension Shard {
             return
         }
         command.contents = command.contents.only(channel)
+        if channel.platform != .apple {
+            command.vendorCarriesAll = command.carryingPlatforms.contains(PlatformSet(channel.platform))
+        }
         command.strategy = command.vendorStrategies[channel] ?? command.strategy
     }
 

@@ -34,7 +34,8 @@ package struct VendorReceipt: Sendable, Codable {
 
 /// Records receipts in order; the verdicts follow when all of them are durable.
 ///
-/// A repeated receipt changes nothing. A receipt for a message of an app outside `apps` (`nil`: all) is reported as unknown.
+/// A repeated receipt changes nothing. A receipt is reported as unknown if no sender leased its message, or if the message's app
+/// is outside `apps` (`nil`: all).
 package struct TakeReceipts: ShardQuestion {
     package typealias Answer = [ResultVerdict]
 
@@ -44,24 +45,42 @@ package struct TakeReceipts: ShardQuestion {
     package init(receipts: [VendorReceipt], apps: Set<AppKey>?) { (self.receipts, self.apps) = (receipts, apps) }
 
     package func perform(on shard: inout Shard, _ reply: ShardReply<Answer>) {
-        shard.take(receipts[...], apps: apps, after: []) { shard, verdicts in shard.answer(reply, verdicts) }
+        Operation(self, reply).run(on: &shard)
+    }
+
+    /// The receipts are taken one after the other, because a device has room for few waiting reports.
+    private final class Operation {
+        private let question: TakeReceipts
+        private let reply: ShardReply<Answer>
+        private var verdicts: Answer = []
+        private var isWaiting = false
+        /// Whether `run` is active; a receipt that is taken at once then continues there, not in a nested call.
+        private var isRunning = false
+
+        init(_ question: TakeReceipts, _ reply: ShardReply<Answer>) { (self.question, self.reply) = (question, reply) }
+
+        func run(on shard: inout Shard) {
+            guard !isRunning else { return }
+            isRunning = true
+            while !isWaiting, verdicts.count < question.receipts.count {
+                let receipt = question.receipts[verdicts.count]
+                isWaiting = true
+                shard.take(receipt, apps: question.apps) { shard, verdict in
+                    self.verdicts.append(ResultVerdict(job: receipt.message, verdict: verdict))
+                    self.isWaiting = false
+                    self.run(on: &shard)
+                }
+            }
+            isRunning = false
+            if !isWaiting { shard.answer(reply, verdicts) }
+        }
     }
 }
 
 extension Shard {
-    fileprivate mutating func take(
-        _ receipts: ArraySlice<VendorReceipt>, apps: Set<AppKey>?, after verdicts: [ResultVerdict],
-        completion: @escaping (inout Shard, [ResultVerdict]) -> Void
-    ) {
-        guard let receipt = receipts.first else { return completion(&self, verdicts) }
-        take(receipt, apps: apps) { shard, verdict in
-            let verdicts = verdicts + [ResultVerdict(job: receipt.message, verdict: verdict)]
-            shard.take(receipts.dropFirst(), apps: apps, after: verdicts, completion: completion)
-        }
-    }
 
     /// Finds the message by its job or its trace, and records the receipt for its device.
-    private mutating func take(
+    fileprivate mutating func take(
         _ receipt: VendorReceipt, apps: Set<AppKey>?,
         completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
@@ -72,6 +91,7 @@ extension Shard {
             case .found(let slot):
                 let row = shard.jobs.at(slot).value.row
                 shard.dropJobIfDone(slot)
+                guard row.attempts > 0 else { return completion(&shard, .unknownJob) }
                 shard.record(
                     receipt, of: row.facts, row.channel, sentToken: row.sentToken, apps: apps, completion: completion)
             case .absent:
@@ -79,6 +99,8 @@ extension Shard {
                     switch found {
                     case .unreadable: completion(&shard, .storeFailed)
                     case .absent: completion(&shard, .unknownJob)
+                    // No vendor has a message that was never leased.
+                    case .found(let trace) where trace.attempts == 0: completion(&shard, .unknownJob)
                     case .found(let trace):
                         shard.record(
                             receipt, of: trace.facts, trace.channel, sentToken: 0, apps: apps, completion: completion)
@@ -92,9 +114,10 @@ extension Shard {
         _ receipt: VendorReceipt, of facts: MessageFacts, _ channel: VendorChannel?, sentToken: UInt64,
         apps: Set<AppKey>?, completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
-        // A caller without access to the app must not learn that the message exists.
+        // A caller without access to the app must not learn that the message exists. After a refused token the message may have
+        // moved to another vendor of its platform.
         guard apps?.contains(facts.app) ?? true, receipt.app ?? facts.app == facts.app,
-            receipt.channel == nil || receipt.channel == channel
+            receipt.channel == nil || receipt.channel?.platform == channel?.platform
         else { return completion(&self, .unknownJob) }
         whenReady(deviceSlot(facts.cid, bucket: facts.bucket)) { shard, slot, readiness in
             guard readiness == .ready else {
@@ -103,7 +126,11 @@ extension Shard {
             let kind: Feedback.Kind
             switch receipt.kind {
             case .badToken:
-                if let channel { shard.void(receipt, facts, channel, sentToken: sentToken, of: slot) }
+                let isSentToken = receipt.channel == nil || receipt.channel == channel
+                guard let channel = receipt.channel ?? channel,
+                    let digest = receipt.digest(sentToken: isSentToken ? sentToken : 0)
+                else { return completion(&shard, .unknownJob) }
+                shard.quarantine(digest, of: channel, facts, at: min(shard.now, receipt.at), slot)
                 return completion(&shard, .recorded)
             case .delivered: kind = .shown
             case .clicked: kind = .opened
@@ -121,21 +148,26 @@ extension Shard {
     }
 
     /// Quarantines the token of a receipt, unless the device registered it again later.
-    private mutating func void(
-        _ receipt: VendorReceipt, _ facts: MessageFacts, _ channel: VendorChannel, sentToken: UInt64,
-        of slot: DeviceSlot
+    private mutating func quarantine(
+        _ digest: UInt64, of channel: VendorChannel, _ facts: MessageFacts, at time: GatewayTime, _ slot: DeviceSlot
     ) {
-        let digest = receipt.token.isEmpty ? sentToken : Fingerprint.of(receipt.token.utf8)
-        guard digest != 0 else { return }
         var profile = profile(slot)
         let appHasTopic = apps[Int(devices.at(slot).value.appIndex)].hasTopic
-        let quarantined = profile.quarantine(
-            channel, .alert, appHasTopic: appHasTopic, timestamp: receipt.at
-        ) { $0.digest == digest }
+        let quarantined = profile.quarantine(channel, .alert, appHasTopic: appHasTopic, timestamp: time) {
+            $0.digest == digest
+        }
         guard quarantined.isMarked else { return }
         numbers[channel].resultsBadToken &+= 1
         save(profile, slot)
         inBatch(of: slot) { $0.noteQuarantine(facts, channel, "receipt") }
         placeJobs(of: slot)
+    }
+}
+
+extension VendorReceipt {
+    /// Returns the digest of the token that the receipt refuses; `nil`: not known.
+    fileprivate func digest(sentToken: UInt64) -> UInt64? {
+        guard token.isEmpty else { return Fingerprint.of(token.utf8) }
+        return sentToken == 0 ? nil : sentToken
     }
 }

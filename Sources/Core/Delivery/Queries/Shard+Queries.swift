@@ -100,7 +100,8 @@ extension Shard {
             steps.insert(MessageTrace.Step(event: .sent, time: entry.value.sentAt), at: 0)
         }
         return Self.pendingTrace(
-            entry.value.facts, steps: steps, attempts: row?.attempts ?? 0, isOffline: entry.value.isOffline)
+            entry.value.facts, row?.channel, steps: steps, attempts: row?.attempts ?? 0,
+            isOffline: entry.value.isOffline)
     }
 
     static func pendingTrace(_ facts: MessageFacts, _ job: JobRow?, at now: GatewayTime) -> MessageTrace {
@@ -108,7 +109,7 @@ extension Shard {
         let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= now
         let row = job ?? (facts.hasDueJob(at: now) ? JobRow(impliedBy: facts) : nil)
         return pendingTrace(
-            facts, steps: row?.steps ?? [], attempts: row?.attempts ?? 0,
+            facts, row?.channel, steps: row?.steps ?? [], attempts: row?.attempts ?? 0,
             isOffline: facts.flags.contains(.offline) || isMissed)
     }
 
@@ -119,7 +120,8 @@ extension Shard {
                 let row = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 return shard.addLateEvents(
-                    Self.pendingTrace(row.facts, steps: row.steps, attempts: row.attempts, isOffline: true), origin)
+                    Self.pendingTrace(
+                        row.facts, row.channel, steps: row.steps, attempts: row.attempts, isOffline: true), origin)
             case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
             case .absent: break
             }
@@ -218,7 +220,7 @@ extension Shard {
     }
 
     private static func pendingTrace(
-        _ facts: MessageFacts, steps: [MessageTrace.Step], attempts: UInt16, isOffline: Bool
+        _ facts: MessageFacts, _ channel: VendorChannel?, steps: [MessageTrace.Step], attempts: UInt16, isOffline: Bool
     ) -> MessageTrace {
         var trace = MessageTrace(
             message: facts.message, task: facts.task, cid: facts.cid, app: facts.app, strategy: facts.strategy,
@@ -226,7 +228,7 @@ extension Shard {
             finalState: nil, finalReason: "",
             steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
         (trace.fallback, trace.fallbackReason) = facts.fallback
-        (trace.channel, trace.attempts) = (facts.channels.first, attempts)
+        (trace.channel, trace.attempts) = (channel ?? facts.channels.first, attempts)
         return trace
     }
 

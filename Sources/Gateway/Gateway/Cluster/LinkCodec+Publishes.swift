@@ -41,6 +41,9 @@ extension LinkCodec {
         static let hasRevoke = Flags(rawValue: 16)
         static let vendorCarriesAll = Flags(rawValue: 32)
         static let hasVendorStrategies = Flags(rawValue: 64)
+        /// `PublishCommand.carryingPlatforms` is in the high byte.
+        static func carrying(_ platforms: PlatformSet) -> Flags { Flags(rawValue: UInt16(platforms.rawValue) << 8) }
+        var carrying: PlatformSet { PlatformSet(rawValue: UInt8(truncatingIfNeeded: rawValue >> 8)) }
     }
 
     /// The upper bound of a time to live, above any valid one; sums with it cannot overflow.
@@ -77,6 +80,7 @@ extension LinkCodec {
         if command.isBulk { flags.insert(.isBulk) }
         if command.firstAckWins { flags.insert(.firstAckWins) }
         if command.vendorCarriesAll { flags.insert(.vendorCarriesAll) }
+        flags.insert(.carrying(command.carryingPlatforms))
         var count = Entry.byteCount
         if command.requestKey != (0, 0) || command.requestDigest != 0 {
             flags.insert(.hasRequest)
@@ -216,6 +220,7 @@ extension LinkCodec {
             strategy: strategy, timeToLive: timeToLive, isBulk: flags.contains(.isBulk), payload: empty)
         command.firstAckWins = flags.contains(.firstAckWins)
         command.vendorCarriesAll = flags.contains(.vendorCarriesAll)
+        command.carryingPlatforms = flags.carrying
         var cursor = LinkCursor(UnsafeRawBufferPointer(rebasing: entry[Entry.byteCount...]))
         if flags.contains(.hasRequest) {
             guard let high = cursor.next(UInt64.self), let low = cursor.next(UInt64.self),

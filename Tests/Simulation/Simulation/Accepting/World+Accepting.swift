@@ -102,6 +102,7 @@ extension World {
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
                     command.vendorCarriesAll = record.hasVendor && record.carriesAll
+                    if record.carriesAll { command.carryingPlatforms = PlatformSet(rawValue: .max) }
                     if record.hasVendor {
                         for channel in plan.channels {
                             var further = content

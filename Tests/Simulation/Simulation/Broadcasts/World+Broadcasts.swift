@@ -51,6 +51,7 @@ extension World {
             content.add(further, body: body, collapseID: [])
         }
         content.vendorCarriesAll = hasVendor && index % 3 != 2
+        if index % 3 != 2 { content.carryingPlatforms = PlatformSet(rawValue: .max) }
         let id = TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, UInt64(index)))
         var record = TaskRecord(
             id: id, app: key, state: .open, createdAt: gatewayNow, validUntil: gatewayNow, content: content)

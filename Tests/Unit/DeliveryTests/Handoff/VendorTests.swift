@@ -104,8 +104,87 @@ struct VendorTests {
         harness.crash()
         harness.letTimePass(1)
         harness.advance(1)
-        #expect(harness.lease(channel: .fcm).isEmpty)
+        // No sender of the old vendor has to ask first.
         #expect(harness.lease(channel: .vivo).map(\.message) == [outcome.message])
+        #expect(harness.lease(channel: .fcm).isEmpty)
+    }
+
+    @Test("a job that a bad token moved is due for the next vendor after a restart, too")
+    func badTokenOnDisk() throws {
+        let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .badToken, reason: "UNREGISTERED")
+        harness.crash()
+        harness.letTimePass(1)
+        harness.advance(60_000)
+        #expect(harness.lease(channel: .hms).map(\.message) == [outcome.message])
+    }
+
+    @Test("a change of the app's order moves its due jobs, also those of devices on disk", arguments: [false, true])
+    func newOrder(isOnDisk: Bool) throws {
+        let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        if isOnDisk {
+            harness.crash()
+            harness.letTimePass(1)
+        }
+        harness.apps[0].vendorOrder = [.hms, .fcm]
+        harness.shard.reload(apps: harness.apps)
+        harness.letTimePass(5)
+        harness.advance(5)
+        #expect(harness.lease(channel: .hms).map(\.message) == [outcome.message])
+        #expect(harness.lease(channel: .fcm).isEmpty)
+    }
+
+    @Test("the trace of a pending message names the vendor that has it now")
+    func pendingTrace() throws {
+        let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .badToken, reason: "UNREGISTERED")
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        #expect(harness.trace(outcome.message)?.channel == .hms)
+    }
+
+    @Test("a broadcast for the connection only has jobs for the vendors whose strategy allows them")
+    func broadcastStrategy() throws {
+        let broadcasts = BroadcastHarness()
+        let harness = broadcasts.harness
+        let base = broadcasts.record(strategy: .liveOnly, vendor: false)
+        var content = base.content
+        content.add(
+            MessageContent.Vendor(
+                channel: .fcm, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
+                badgeOffset: -1), body: Array("{}".utf8), collapseID: [])
+        content.vendorStrategies[.fcm] = .liveElseVendor
+        #expect(content.fallbackReason() == .applies)
+        var record = TaskRecord(
+            id: base.id, app: base.app, state: .open, createdAt: base.createdAt, validUntil: base.validUntil,
+            content: content)
+        record.broadcast = base.broadcast
+        let phone = harness.register()
+        harness.update(phone) { $0.tokens = [self.token(.fcm, "f")] }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        broadcasts.ask(CreateTask(record, key: .none, digest: 0))
+        for _ in 0..<20 {
+            harness.advance(1_000)
+            broadcasts.runScans()
+        }
+        #expect(harness.lease(channel: .fcm).count == 1)
+    }
+
+    @Test("the tokens of a device have a bound over their sum")
+    func tokenBytes() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        for (index, channel) in VendorChannel.allCases.enumerated() where channel != .apns {
+            harness.update(phone) {
+                $0.tokens = [self.token(channel, String(repeating: "\(index)", count: 1_000))]
+            }
+        }
+        let tokens = try #require(harness.status(phone)?.tokens)
+        #expect(tokens.count == 8 && tokens.last?.channel == VendorChannel.allCases.last)
     }
 
     @Test("the strategy of the token's vendor counts; devices without a token use the message's")
@@ -198,6 +277,49 @@ struct VendorTests {
         #expect(harness.publish(phone).fallback == .due)
         #expect(take(harness, outcome.message, .badToken, token: "h", at: harness.now) == .recorded)
         #expect(harness.publish(phone).fallbackReason == .noToken)
+    }
+
+    @Test("a receipt for a message that no sender leased is unknown", arguments: VendorReceipt.Kind.allCases)
+    func neverLeased(kind: VendorReceipt.Kind) throws {
+        var (harness, phone) = away([token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        #expect(take(harness, outcome.message, kind, token: "h") == .unknownJob)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        harness.connect(&phone)
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(take(harness, outcome.message, kind, token: "h") == .unknownJob)
+        #expect(harness.status(phone)?.tokens.contains { $0.isQuarantined } == false)
+    }
+
+    @Test("a receipt of the vendor that had the message before another of its platform counts")
+    func formerVendor() throws {
+        let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .badToken, reason: "UNREGISTERED")
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        for (channel, verdict) in [(.fcm, .recorded), (.harmony, .unknownJob)]
+            as [(VendorChannel, ResultVerdict.Verdict)]
+        {
+            let receipt = VendorReceipt(message: outcome.message, channel: channel, kind: .delivered, token: "", at: 0)
+            #expect(harness.ask(TakeReceipts(receipts: [receipt], apps: nil))?.first?.verdict == verdict)
+        }
+    }
+
+    @Test("many receipts in one call get their verdicts in order, at a constant depth of calls")
+    func manyReceipts() throws {
+        let (harness, phone) = away([token(.hms, "h")])
+        let outcome = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        let receipts = (0..<500).map { index in
+            let id = index % 2 == 0 ? outcome.message : MessageID(high: outcome.message.high, low: UInt64(index))
+            return VendorReceipt(message: id, kind: .delivered, token: "", at: 0)
+        }
+        let verdicts = try #require(harness.ask(TakeReceipts(receipts: receipts, apps: nil)))
+        #expect(verdicts.map(\.job) == receipts.map(\.message))
+        #expect(verdicts.count { $0.verdict == .recorded } == receipts.count / 2)
+        #expect(verdicts.count { $0.verdict == .unknownJob } == receipts.count / 2)
+        #expect(events(harness, outcome.message).count { $0 == .shown } == 1)
     }
 
     @Test("a receipt for another app's message, or for none, is unknown")

@@ -23,9 +23,11 @@ struct SenderLog: Sendable {
         write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)\(clock)")
     }
 
+    /// Whether the failure number `count` is logged: the first three, then each time the number doubles.
+    static func isLogged(_ count: Int) -> Bool { count <= 3 || count & (count - 1) == 0 }
+
     func connectionFailed(_ lane: String, _ host: String, _ reason: String, count: Int) {
-        // Logs the first three failures, then each time the number doubles.
-        guard count <= 3 || count & (count - 1) == 0 else { return }
+        guard Self.isLogged(count) else { return }
         write("connectionFailed", "\(lane): \(host): \(reason) (\(count) in a row)")
     }
 }

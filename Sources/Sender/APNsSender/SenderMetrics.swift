@@ -8,6 +8,8 @@ struct SenderMetrics: Sendable, Equatable {
     var answers: [String: UInt64] = [:]
     /// Requests without an answer, whose result is unknown.
     var unknown: UInt64 = 0
+    /// Undocumented answers of a vendor other than Apple.
+    var unknownAnswers: UInt64 = 0
     /// Requests that Apple refused unprocessed, sent again.
     var refused: UInt64 = 0
     /// Requests sent again with the same id after one without an answer.

@@ -156,9 +156,8 @@ struct FCM: VendorAPI {
         case "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED":
             return .retry(afterSeconds: delay, reason: reason)
         case "UNAUTHENTICATED": return .renewToken(reason: reason)
-        case "THIRD_PARTY_AUTH_ERROR":
-            return .credentialRefused(
-                reason: reason, advice: "the Firebase project's APNs certificate or web push key is missing or invalid")
+        // The project's APNs certificate or web push key is missing or invalid. Tokens of Android need neither.
+        case "THIRD_PARTY_AUTH_ERROR": return .rejected(reason: reason)
         case "PERMISSION_DENIED":
             return .credentialRefused(
                 reason: reason,

@@ -103,6 +103,14 @@ struct WebPush: VendorAPI {
         return Base64.encode(SHA256.digest(Array(collapseID.utf8)).bytes.prefix(24), .url)
     }
 
+    /// Whether Mozilla refuses a subscription that was made with another VAPID key (errno 109 of autopush's documentation).
+    private static func isForeignSubscription(_ reply: VendorReply) -> Bool {
+        JSONTree.parsing(reply.body, byteLimit: VendorReply.bodyByteCount) { value in
+            value["errno"]?.lenientInteger == 109
+                || value["message"]?.string?.contains("VAPID public key mismatch") == true
+        } ?? false
+    }
+
     func outcome(of reply: VendorReply, token: String, now: Int64) -> VendorOutcome {
         let reason = "HTTP\(reply.status)"
         switch reply.status {
@@ -110,7 +118,9 @@ struct WebPush: VendorAPI {
             let id = reply.location.split(separator: "/").last.map(String.init) ?? ""
             return .accepted(vendorID: PeerText.bounded(id))
         case 404, 410: return .badToken(reason: reason)
-        case 401: return .renewToken(reason: reason)
+        case 401:
+            return Self.isForeignSubscription(reply)
+                ? .rejected(reason: PeerText.reason(reason, "VapidKeyMismatch")) : .renewToken(reason: reason)
         case 400, 403:
             // Apple names the fault; see "Sending web push notifications in web apps and browsers".
             let word = ["BadJwtToken", "ExpiredJwtToken", "ExpiredProviderToken"].first { word in

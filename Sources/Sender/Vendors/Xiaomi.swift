@@ -29,9 +29,13 @@ struct Xiaomi: VendorAPI {
         let checks = MessageChecks(vendor)
         try checks.token(message.token)
         try checks.packageName(message.packageName)
+        // Xiaomi would refuse the app secret.
+        guard message.packageName.isEmpty || message.packageName == packageName else {
+            throw checks.refusal("BadPackageName", "the token's topic is not the credential's packageName")
+        }
         var form = FormBody([
             "registration_id": message.token,
-            "restricted_package_name": message.packageName.isEmpty ? packageName : message.packageName,
+            "restricted_package_name": packageName,
             "time_to_live": String(checks.secondsToLive(message) * 1_000),
             // 1 sends the message to online devices only.
             "extra.only_send_once": message.isStored ? nil : "1", "extra.callback": callbackURL,

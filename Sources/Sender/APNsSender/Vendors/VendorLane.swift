@@ -29,11 +29,22 @@ final class VendorLane: JobLane {
     private var restsUntil: UInt64 = 0
     private(set) var restReason = ""
     private var restCount = 0
+    /// The jobs with a refused credential since the last answer that proves it.
+    private var refusedJobs: Set<String> = []
     /// The end of the rest in Unix seconds, if a quota is used up; the wall clock decides because it may be hours away.
     private var quotaUntil: Int64?
     private var usedAt: UInt64
     var isMarked = false
     private(set) var isRetired = false
+    /// Whether the lane left its place to another push service; its jobs return to the gateway.
+    private var isEvicted = false
+
+    /// An accepted notification proves the credential for this time, in milliseconds.
+    private static let proofMilliseconds: UInt64 = 600_000
+    /// The number of different jobs whose refusals outweigh that proof.
+    private static let refusalLimit = 5
+    /// Reasons for a token of another project, or for another project in the credential.
+    private static let foreignTokenReasons: Set<String> = ["SENDER_ID_MISMATCH", "80300007"]
 
     init(_ account: VendorAccount, scope: String, settings: VendorSettings, of sender: VendorSender) {
         (self.account, self.scope, self.settings, self.sender) = (account, scope, settings, sender)
@@ -49,10 +60,8 @@ final class VendorLane: JobLane {
     var waitingCount: Int { waiting.count }
     var heldCount: Int { waiting.count + underWayCount }
     var failure: String { lastFailure.isEmpty ? "vendorDoesNotAnswer" : lastFailure }
-    /// Whether the lane has no jobs and no state that a new lane would lack.
-    func isIdle(_ now: UInt64) -> Bool {
-        heldCount == 0 && failsSince == nil && !isResting(now) && now >= usedAt + 600_000
-    }
+    /// Whether the lane has had no jobs for a minute, and no rest that a new lane would lack.
+    func isIdle(_ now: UInt64) -> Bool { heldCount == 0 && !isResting(now) && now >= usedAt + 60_000 }
 
     func isResting(_ now: UInt64) -> Bool {
         now < restsUntil || quotaUntil.map { register.wallSeconds < $0 } ?? false
@@ -86,6 +95,8 @@ final class VendorLane: JobLane {
                 of: settings.failingJobs, among: register.failingCount, now, since: failsSince)
             for job in jobs { register.giveBack(job, failure, retryAfter: pause) }
         }
+        // Renewed before it expires, while requests still use the old one.
+        if token.isDue(now: register.wallSeconds) { renewToken(now) }
         pace.advance(to: now)
         while let job = waiting.first {
             guard waiting.isInTime(job, now) else {
@@ -104,8 +115,6 @@ final class VendorLane: JobLane {
             _ = waiting.popFirst()
             send(job, bearer, now)
         }
-        // Renewed before it expires, while requests still use the old one.
-        if token.isDue(now: register.wallSeconds) { renewToken(now) }
     }
 
     /// The number of requests that may be under way now.
@@ -132,7 +141,7 @@ final class VendorLane: JobLane {
             underWayCount -= 1
             register.mark(self)
             switch answer {
-            case .success(let reply): answered(job, VendorReply(reply), bearer)
+            case .success(let reply): answered(job, VendorReply(reply), bearer, sentAt: now, request.url)
             case .failure(let failure): lost(job, failure, sentAt: now, request.url)
             }
         }
@@ -160,6 +169,12 @@ final class VendorLane: JobLane {
         return waiting.takeAll()
     }
 
+    /// Closes the lane as `retire` does, and returns all jobs to the gateway.
+    func evict() {
+        isEvicted = true
+        for job in retire() { register.giveBack(job, failure) }
+    }
+
     func tick(_ now: UInt64) {
         for job in waiting.takeLate(now) { register.giveBack(job, lastFailure.isEmpty ? "notSentInTime" : lastFailure) }
         if !waiting.isEmpty { register.mark(self) }
@@ -167,43 +182,68 @@ final class VendorLane: JobLane {
 
     // MARK: Answers
 
-    private func answered(_ job: VendorJob, _ reply: VendorReply, _ bearer: String?) {
+    private func answered(_ job: VendorJob, _ reply: VendorReply, _ bearer: String?, sentAt: UInt64, _ url: String) {
         let now = loopNow
         let outcome = account.api.outcome(of: reply, token: job.message.token, now: register.wallSeconds)
         register.noteAnswer(outcome.reason)
+        if case .retry(let seconds, let reason) = outcome, Self.isOutage(reply.status) {
+            return brokeDown(job, reason, reply.status, after: seconds, sentAt: sentAt, url)
+        }
         (answeredAt, failsSince, failures, lastFailure) = (now, nil, 0, "")
         notePace(outcome, now)
         switch outcome {
         case .accepted(let vendorID):
-            (restCount, restReason, isProven, acceptedAt) = (0, "", true, now)
+            (restCount, restReason, acceptedAt) = (0, "", now)
+            proved()
             register.finish(job, .accepted, "", vendorID: vendorID)
         case .retry(let seconds, let reason): register.finish(job, .retry, reason, retryAfter: seconds)
         case .rejected(let reason):
-            isProven = true
+            proved()
             register.finish(job, .rejected, reason)
         case .badToken(let reason):
-            isProven = true
-            register.finish(job, .badToken, reason)
+            proved()
+            // A wrong project in the credential must not void every token.
+            let isCertain = acceptedAt != nil || !Self.foreignTokenReasons.contains(reason)
+            register.finish(job, isCertain ? .badToken : .rejected, reason)
         case .renewToken(let reason): tokenRefused(job, reason, bearer, now)
-        case .credentialRefused(let reason, let advice):
-            guard !isRetired else { return again(job, reason) }
-            refused(reason, advice, now)
-            register.giveBack(job, reason, retryAfter: restSeconds(now))
+        case .credentialRefused(let reason, let advice): credentialRefused(job, reason, advice, now)
         case .quotaUsedUp(let until, let reason): quotaUsedUp(job, until, reason, now)
         case .postponed(let until, let reason):
-            isProven = true
+            proved()
             register.giveBack(job, reason, retryAfter: min(86_400, max(1, until - register.wallSeconds)))
         case .tooFast(let seconds, let reason):
-            isProven = true
+            proved()
             // The vendor did not take the message, so the gateway counts no attempt.
             register.giveBack(job, reason, retryAfter: seconds)
         case .unknown(let reason):
+            register.metrics.unknownAnswers += 1
             if register.noteUnknown(reason) {
                 register.log.write(
                     "vendorUnknown", "\(name): the answer \(reason) is unknown; its messages are retried")
             }
             register.finish(job, .retry, reason)
         }
+    }
+
+    private static func isOutage(_ status: Int) -> Bool { status == 408 || (500...599).contains(status) }
+
+    /// Handles the answer of a vendor in an outage, which pauses the lane as an unanswered request does.
+    private func brokeDown(
+        _ job: VendorJob, _ reason: String, _ status: Int, after seconds: Int64?, sentAt: UInt64, _ url: String
+    ) {
+        if sentAt >= answeredAt, backOff(reason, sentAt: sentAt), SenderLog.isLogged(failures) {
+            register.log.write(
+                "vendorFails", "\(name): \(VendorSender.host(of: url)): \(reason) (\(failures) in a row)")
+        }
+        // With 503 the vendor did not take the message, so the gateway counts no attempt.
+        guard status != 503 else { return register.giveBack(job, reason, retryAfter: seconds) }
+        register.finish(job, .retry, reason, retryAfter: seconds)
+    }
+
+    /// Notes an answer that only a valid credential gets.
+    private func proved() {
+        isProven = true
+        refusedJobs = []
     }
 
     private func notePace(_ outcome: VendorOutcome, _ now: UInt64) {
@@ -216,7 +256,7 @@ final class VendorLane: JobLane {
     }
 
     private func quotaUsedUp(_ job: VendorJob, _ until: Int64, _ reason: String, _ now: UInt64) {
-        isProven = true
+        proved()
         if !isQuotaUsedUp, !isRetired {
             let seconds = min(86_400, max(1, until - register.wallSeconds))
             quotaUntil = register.wallSeconds + seconds
@@ -228,19 +268,43 @@ final class VendorLane: JobLane {
     }
 
     private func tokenRefused(_ job: VendorJob, _ reason: String, _ bearer: String?, _ now: UInt64) {
-        token.refuse(bearer)
         guard job.hasRenewedToken, !isRetired else {
+            token.refuse(bearer)
             job.hasRenewedToken = true
             return again(job, reason)
         }
-        refused(reason, "the vendor refuses the access token that it just issued: check the credential", now)
+        // With the lane's rest the token ends, too. A refusal that concerns one job leaves it to the others.
+        let advice = "the vendor refuses the access token that it just issued: check the credential"
+        if credentialRefused(job, reason, advice, now) { token.refuse(bearer) }
+    }
+
+    /// Handles a refused credential.
+    ///
+    /// A vendor may refuse one device in the words for a wrong credential, so one job does not stop a lane that works.
+    ///
+    /// - Returns: whether the lane rests.
+    @discardableResult
+    private func credentialRefused(_ job: VendorJob, _ reason: String, _ advice: String, _ now: UInt64) -> Bool {
+        guard !isRetired else {
+            again(job, reason)
+            return false
+        }
+        // A rest ends the proof.
+        let isTrusted = acceptedAt.map { $0 >= restsUntil && now < $0 + Self.proofMilliseconds } ?? false
+        refusedJobs.insert(job.id)
+        guard isResting(now) || !isTrusted || refusedJobs.count >= Self.refusalLimit else {
+            register.finish(job, .retry, reason)
+            return false
+        }
+        refused(reason, advice, now)
         register.giveBack(job, reason, retryAfter: restSeconds(now))
+        return true
     }
 
     /// Starts a backoff of the credential, whose length doubles.
     private func refused(_ reason: String, _ advice: String, _ now: UInt64) {
         guard !isResting(now) else { return }
-        (isProven, restReason) = (false, reason)
+        (isProven, restReason, refusedJobs) = (false, reason, [])
         restsUntil = now + min(settings.rest.upperBound, settings.rest.lowerBound << UInt64(min(restCount, 10)))
         restCount += 1
         register.log.write("credentialRefused", "\(name): \(reason): \(advice)")
@@ -248,7 +312,7 @@ final class VendorLane: JobLane {
     }
 
     private func again(_ job: VendorJob, _ reason: String) {
-        guard !register.isStopping else { return register.giveBack(job, reason) }
+        guard !register.isStopping, !isEvicted else { return register.giveBack(job, reason) }
         // After a reload another lane serves the app.
         isRetired ? sender.begin(job) : add(job)
     }
@@ -256,11 +320,11 @@ final class VendorLane: JobLane {
     /// Handles a request without an answer; the vendor may have the notification if the request was sent.
     private func lost(_ job: VendorJob, _ failure: HTTPCallFailure, sentAt: UInt64, _ url: String) {
         if failure.kind == .cancelled {
-            job.mayBeTaken = true
+            if failure.mayHaveArrived { job.mayBeTaken = true }
             return register.giveBack(job, "senderStops")
         }
         let host = VendorSender.host(of: url)
-        if sentAt >= answeredAt { fails(failure.cause, at: host, sentAt: sentAt) }
+        if sentAt >= answeredAt { connectionFailed(failure.cause, at: host, sentAt: sentAt) }
         guard failure.mayHaveArrived else {
             job.tries -= 1
             return again(job, lastFailure.isEmpty ? "connectionFailed" : lastFailure)
@@ -271,15 +335,22 @@ final class VendorLane: JobLane {
     }
 
     /// Starts or extends the pause after a failure; failures of requests that were sent before the last one count with it.
-    private func fails(_ cause: String, at host: String, sentAt: UInt64) {
+    ///
+    /// Returns whether the failure is not one of those.
+    private func backOff(_ reason: String, sentAt: UInt64) -> Bool {
         let now = loopNow
         failsSince = failsSince ?? now
-        guard failures == 0 || sentAt > failedAt else { return }
+        guard failures == 0 || sentAt > failedAt else { return false }
         failedAt = now
         failures += 1
         let pause = min(settings.pause.upperBound, settings.pause.lowerBound << UInt64(min(failures - 1, 12)))
         triesAt = now + .random(in: pause / 2...pause)
-        lastFailure = "connectionFailed: " + cause
+        lastFailure = reason
+        return true
+    }
+
+    private func connectionFailed(_ cause: String, at host: String, sentAt: UInt64) {
+        guard backOff("connectionFailed: " + cause, sentAt: sentAt) else { return }
         register.metrics.connectionsFailed += 1
         register.log.connectionFailed(name, host, cause, count: failures)
     }
@@ -323,7 +394,7 @@ final class VendorLane: JobLane {
         case .failure(let failure):
             if failure.kind == .cancelled { return token.fail(now, milliseconds: 0) }
             if !token.isUsable(now: register.wallSeconds) {
-                fails(failure.cause, at: VendorSender.host(of: url), sentAt: sentAt)
+                connectionFailed(failure.cause, at: VendorSender.host(of: url), sentAt: sentAt)
             }
             tokenFailed(failure.cause, after: nil, now)
         }
@@ -339,7 +410,7 @@ final class VendorLane: JobLane {
             if lastFailure.isEmpty { lastFailure = "noAccessToken: " + reason }
         }
         let count = token.failureCount
-        if count <= 3 || count & (count - 1) == 0 {
+        if SenderLog.isLogged(count) {
             register.log.write("tokenFailed", "\(name): \(reason) (\(count) in a row)")
         }
     }

@@ -36,6 +36,8 @@ final class VendorSender: ChannelSender {
         (self.vendor, self.settings, self.register, self.transport) = (vendor, settings, register, transport)
         use(accounts)
         register.loop.onTick { [unowned self] now in
+            // A push service that fails must not stay in the states and metrics for its last message.
+            lanes = lanes.filter { $0.key.scope.isEmpty || $0.value.failsSince == nil || !$0.value.isIdle(now) }
             for lane in lanes.values { lane.tick(now) }
             register.noteFailing(Array(lanes.values) + retired)
             retired.removeAll { $0.heldCount == 0 && !$0.token.isAwaited }
@@ -69,11 +71,28 @@ final class VendorSender: ChannelSender {
         if let lane = lanes[key] { return lane }
         if lanes.count >= Self.laneLimit {
             lanes = lanes.filter { !$0.value.isIdle(loop.now) }
-            guard lanes.count < Self.laneLimit else { return nil }
+            guard lanes.count < Self.laneLimit || evictFailing() else { return nil }
         }
         let lane = VendorLane(account, scope: scope, settings: settings, of: self)
         lanes[key] = lane
         return lane
+    }
+
+    /// Removes a failing lane, so that endpoints that never answer cannot use up all lanes.
+    ///
+    /// Lanes without jobs are removed first, then those that have failed longest. Returns false if no lane fails.
+    private func evictFailing() -> Bool {
+        let failing = lanes.filter { $0.value.failsSince != nil && !$0.value.isResting(loop.now) }
+        let victim = failing.min { one, other in
+            let (left, right) = (one.value, other.value)
+            if (left.heldCount == 0) != (right.heldCount == 0) { return left.heldCount == 0 }
+            return left.failsSince ?? .max < right.failsSince ?? .max
+        }
+        guard let victim else { return false }
+        lanes[victim.key] = nil
+        retired.append(victim.value)
+        victim.value.evict()
+        return true
     }
 
     /// Applies new credentials: waiting jobs of changed ones move to new lanes, and requests in flight end on the old ones.

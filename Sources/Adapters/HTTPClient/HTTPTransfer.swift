@@ -102,6 +102,9 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package var mayHaveArrived = true
 
     package static let cancelled = HTTPCallFailure(kind: .cancelled, description: "the call was cancelled")
+    /// The call was cancelled before the request was sent.
+    package static let cancelledUnsent = HTTPCallFailure(
+        kind: .cancelled, description: "the call was cancelled", mayHaveArrived: false)
     package static let noMemory = HTTPCallFailure(
         kind: .other, description: "libcurl has no memory", cause: "libcurl has no memory", mayHaveArrived: false)
 }
@@ -189,6 +192,8 @@ package final class HTTPTransfer {
             codes.append(value.withCString { longwire_curl_set_pointer(handle, option, $0) })
         }
         set(CURLOPT_NOSIGNAL, 1)
+        // Without this option the end of a transfer waits for its resolver thread, and blocks all others of this thread.
+        set(CURLOPT_QUICK_EXIT, 1)
         codes.append(longwire_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, detail))
         set(CURLOPT_URL, call.url)
         set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
@@ -287,12 +292,16 @@ package final class HTTPTransfer {
     }
 
     private func failure(_ kind: HTTPCallFailure.Kind, _ text: String) -> Result<HTTPReply, HTTPCallFailure> {
+        .failure(
+            HTTPCallFailure(
+                kind: kind, description: "\(call.url): \(text)", cause: text, mayHaveArrived: hasBegun))
+    }
+
+    /// Whether curl has begun to send the request, so that it may have arrived.
+    package var hasBegun: Bool {
         // curl sets this time just before it sends the request.
         var sentAt: curl_off_t = 0
-        let isKnown = longwire_curl_get_size(handle, CURLINFO_PRETRANSFER_TIME_T, &sentAt) == CURLE_OK
-        return .failure(
-            HTTPCallFailure(
-                kind: kind, description: "\(call.url): \(text)", cause: text, mayHaveArrived: !isKnown || sentAt > 0))
+        return longwire_curl_get_size(handle, CURLINFO_PRETRANSFER_TIME_T, &sentAt) != CURLE_OK || sentAt > 0
     }
 
     private func header(_ name: String) -> String {

@@ -19,6 +19,7 @@ final class VendorTransport {
     }
     private struct State: Sendable {
         var requests: [Request] = []
+        var isAbandoned = false
         var isStopping = false
     }
 
@@ -68,12 +69,10 @@ final class VendorTransport {
         for (number, answer) in answers { pending.removeValue(forKey: number)?(answer) }
     }
 
-    /// Ends all requests without an answer; later answers are ignored.
+    /// Ends all requests; the thread then delivers a failure for each, which has whether the request was sent.
     func abandon() {
-        let ended = pending
-        pending = [:]
-        let failure = HTTPCallFailure.cancelled
-        for (_, done) in ended { done(.failure(failure)) }
+        state.withLock { $0.isAbandoned = true }
+        transfers.wake()
     }
 
     /// A function that ends the thread and waits for it, for another thread than the loop's.
@@ -98,11 +97,20 @@ final class VendorTransport {
         while true {
             var answers: [(number: UInt64, answer: Answer)] = []
             var requests: [Request] = []
-            let isStopping = state.withLock { state in
+            let (isStopping, isAbandoned) = state.withLock { state in
                 swap(&requests, &state.requests)
-                return state.isStopping
+                return (state.isStopping, state.isAbandoned)
             }
             if isStopping { break }
+            if isAbandoned {
+                for (number, transfer) in underWay.values {
+                    answers.append((number, .failure(transfer.hasBegun ? .cancelled : .cancelledUnsent)))
+                    transfer.leave()
+                }
+                underWay = [:]
+                answers += requests.map { ($0.number, .failure(.cancelledUnsent)) }
+                requests = []
+            }
             for request in requests {
                 if let transfer = HTTPTransfer(request.call, in: transfers) {
                     underWay[ObjectIdentifier(transfer)] = (request.number, transfer)

@@ -12,10 +12,14 @@ enum HuaweiReceipts {
         return list.elements.compactMap { item in
             let nested = item["deliveryStatus"]?["result"] ?? item["formStatus"]?["result"]
             guard let code = (item["status"] ?? nested)?.lenientInteger else { return nil }
+            let token = item["token"]?.string
+            guard (token?.utf8.count ?? 0) <= Receipts.tokenByteCount else { return nil }
+            let time =
+                item["timestamp"] ?? item["deliveryStatus"]?["timestamp"] ?? item["formStatus"]?["timestamp"]
             return Receipt(
-                vendor: vendor, token: item["token"]?.string, messageID: ReceiptText.messageID(item["biTag"]?.string),
+                vendor: vendor, token: token, messageID: ReceiptText.messageID(item["biTag"]?.string),
                 vendorID: PeerText.bounded(item["requestId"]?.lenientText ?? ""), kind: kind(code),
-                reason: String(code))
+                at: ReceiptText.time(time), reason: String(code))
         }
     }
 
@@ -41,13 +45,12 @@ enum KeyedReceipts {
         for (key, item) in value.members {
             guard item.kind == .object, let id = key.string else { continue }
             let code = (vendor == .xiaomi ? item["type"] : item["ackType"])?.lenientInteger
-            let tokens = ReceiptText.tokens(item["targets"])
-            for token in tokens.isEmpty ? [nil] : tokens.map(Optional.some) {
+            for token in ReceiptText.tokens(item["targets"]) {
                 receipts.append(
                     Receipt(
                         vendor: vendor, token: token, messageID: ReceiptText.messageID(item["param"]?.string),
                         vendorID: PeerText.bounded(id), kind: vendor == .xiaomi ? xiaomi(code) : vivo(code),
-                        reason: code.map(String.init) ?? ""))
+                        at: ReceiptText.time(item["timestamp"]), reason: code.map(String.init) ?? ""))
                 guard receipts.count <= Receipts.receiptCount else { return nil }
             }
         }
@@ -88,12 +91,12 @@ enum OPPOReceipts {
             default: kind = .notShown
             }
             let id = item["messageId"]?.lenientText ?? item["taskId"]?.lenientText ?? ""
-            let tokens = ReceiptText.tokens(item["registrationIds"])
-            for token in tokens.isEmpty ? [nil] : tokens.map(Optional.some) {
+            for token in ReceiptText.tokens(item["registrationIds"]) {
                 receipts.append(
                     Receipt(
                         vendor: .oppo, token: token, messageID: ReceiptText.messageID(item["param"]?.string),
-                        vendorID: PeerText.bounded(id), kind: kind, reason: PeerText.bounded(event)))
+                        vendorID: PeerText.bounded(id), kind: kind, at: ReceiptText.time(item["eventTime"]),
+                        reason: PeerText.bounded(event)))
                 guard receipts.count <= Receipts.receiptCount else { return nil }
             }
         }
@@ -108,11 +111,22 @@ private enum ReceiptText {
         return text.lowercased()
     }
 
-    /// Returns the device tokens of a text with commas or an array.
-    static func tokens(_ value: JSONValue?) -> [String] {
-        guard let value else { return [] }
+    /// Returns the device tokens of a text with commas or an array, without those that are too long.
+    ///
+    /// One `nil` stands for a receipt that names no token.
+    static func tokens(_ value: JSONValue?) -> [String?] {
         let texts =
-            value.string.map { $0.split(separator: ",").map(String.init) } ?? value.elements.compactMap(\.string)
-        return texts.map { String($0.drop { $0 == " " }) }.filter { (1...512).contains($0.utf8.count) }
+            value?.string.map { $0.split(separator: ",").map(String.init) }
+            ?? value?.elements.compactMap(\.string) ?? []
+        let tokens = texts.map { String($0.drop { $0 == " " }) }.filter { !$0.isEmpty }
+        return tokens.isEmpty ? [nil] : tokens.filter { $0.utf8.count <= Receipts.tokenByteCount }
+    }
+
+    /// Returns a time in Unix milliseconds; 0 unless the value is one between 2001 and 5138.
+    static func time(_ value: JSONValue?) -> Int64 {
+        guard let time = value?.lenientInteger, (1_000_000_000_000...100_000_000_000_000).contains(time) else {
+            return 0
+        }
+        return time
     }
 }

@@ -20,6 +20,8 @@ package struct Receipt: Sendable, Equatable {
     /// The vendor's own id: `requestId`, `taskId` or the message id of Xiaomi and OPPO.
     package var vendorID: String
     package var kind: Kind
+    /// The vendor's time in Unix milliseconds; 0 if the receipt has none.
+    package var at: Int64
     /// The vendor's code, as visible ASCII of at most 64 bytes.
     package var reason: String
 }
@@ -43,6 +45,8 @@ package enum ReceiptFailure: Error, Sendable, Equatable {
 package enum Receipts {
     package static let bodyByteCount = 1 << 20
     package static let receiptCount = 10_000
+    /// The maximum bytes of a device token; the gateway accepts no longer ones.
+    package static let tokenByteCount = 1_024
     /// The maximum age of a signed receipt, which limits replays.
     package static let signatureSeconds: Int64 = 300
 
@@ -78,6 +82,22 @@ package enum Receipts {
         return receipts
     }
 
+    /// Returns the part of a signature header that is different for each genuine call.
+    package static func uniquePart(ofSignature header: String) -> String? {
+        let parts = parts(ofSignature: header)
+        guard let timestamp = parts["timestamp"], let nonce = parts["nonce"] else { return nil }
+        return timestamp + nonce
+    }
+
+    private static func parts(ofSignature header: String) -> [String: String] {
+        var parts: [String: String] = [:]
+        for part in header.split(separator: ";") {
+            let pair = part.drop { $0 == " " }.split(separator: "=", maxSplits: 1)
+            if pair.count == 2 { parts[String(pair[0])] = String(pair[1]) }
+        }
+        return parts
+    }
+
     private static func parse(_ bytes: [UInt8], _ body: (JSONValue) -> [Receipt]?) -> [Receipt]? {
         JSONTree.parsing(bytes, byteLimit: bodyByteCount, body)
     }
@@ -88,11 +108,7 @@ package enum Receipts {
             return expected.count >= 16 && constantTimeEquals(given, expected)
         case .signature(let header, let user, let key):
             guard !key.isEmpty, header.utf8.count <= 1_024 else { return false }
-            var parts: [String: String] = [:]
-            for part in header.split(separator: ";") {
-                let pair = part.drop { $0 == " " }.split(separator: "=", maxSplits: 1)
-                if pair.count == 2 { parts[String(pair[0])] = String(pair[1]) }
-            }
+            let parts = parts(ofSignature: header)
             guard let timestamp = parts["timestamp"], let nonce = parts["nonce"], let milliseconds = Int64(timestamp),
                 let code = parts["value"].flatMap({ Base64.decode($0.utf8, .standard) })
             else { return false }

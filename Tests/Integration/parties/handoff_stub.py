@@ -32,6 +32,9 @@ class HandoffStub:
         self.results: dict[str, list[dict[str, typing.Any]]] = defaultdict(list)  # by job, oldest first
         self.leases: dict[str, int] = defaultdict(int)  # lease calls by channel
         self.receipts: list[dict[str, typing.Any]] = []
+        self.receipt_calls: list[list[str]] = []  # the msgIds of each call with receipts
+        self.unstored: dict[str, int] = {}  # msgId → the number of calls in which its receipt is not stored
+        self.malformed_receipts: set[str] = set()  # msgIds for which a whole call gets 400
         self.refusals = 0  # the number of calls of results that get 503
         self._queues: dict[str, list[str]] = defaultdict(list)
         self._leased: dict[str, str] = {}  # job → lease
@@ -179,10 +182,22 @@ class HandoffStub:
                     if self.refusals > 0:
                         self.refusals -= 1
                         return 503, {"message": "later"}
-                    self.receipts.extend(body if isinstance(body, list) else body["receipts"])
-                    self._changed.notify_all()
-                return 200, {}
+                    return self._take_receipts(body)
         return 404, {}
+
+    def _take_receipts(self, receipts: list[dict[str, typing.Any]]) -> tuple[int, typing.Any]:
+        self.receipt_calls.append([one["msgId"] for one in receipts])
+        if self.malformed_receipts & {one["msgId"] for one in receipts}:
+            return 400, {"message": "malformed"}
+        verdicts = []
+        for one in receipts:
+            left = self.unstored.get(one["msgId"], 0)
+            self.unstored[one["msgId"]] = max(0, left - 1)
+            if not left:
+                self.receipts.append(one)
+            verdicts.append({"jobId": one["msgId"], "verdict": "storeFailed" if left else "recorded"})
+        self._changed.notify_all()
+        return 200, {"results": verdicts}
 
     def _lease(self, body: dict[str, typing.Any]) -> list[dict[str, typing.Any]]:
         assert set(body) == {"channel", "max", "leaseSeconds", "waitSeconds"}, body

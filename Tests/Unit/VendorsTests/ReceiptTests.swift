@@ -39,7 +39,7 @@ import TextForms
         #expect(
             receipts.first
                 == Receipt(
-                    vendor: .hms, token: "t", messageID: id, vendorID: "r", kind: .delivered, reason: "0"))
+                    vendor: .hms, token: "t", messageID: id, vendorID: "r", kind: .delivered, at: 0, reason: "0"))
     }
 
     @Test("HarmonyOS nests the code")

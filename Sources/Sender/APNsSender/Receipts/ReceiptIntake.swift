@@ -1,4 +1,5 @@
 internal import Configuration
+internal import Cryptography
 internal import EventLoops
 internal import Platform
 internal import TextForms
@@ -17,6 +18,13 @@ final class ReceiptIntake {
     var accounts: [ReceiptAccount]
     private(set) var metrics = Metrics()
     private let relay: ReceiptRelay
+    /// The digests of the bodies of signed calls, by signature, of this period and the last one.
+    private var (newCalls, oldCalls): ([String: [UInt8]], [String: [UInt8]]) = ([:], [:])
+    private var newCallsSince: Int64 = 0
+
+    /// Signatures are valid from five minutes before their time to five minutes after it.
+    private static let memorySeconds = 2 * Receipts.signatureSeconds
+    private static let callLimit = 100_000
 
     init(_ accounts: [ReceiptAccount], to relay: ReceiptRelay) { (self.accounts, self.relay) = (accounts, relay) }
 
@@ -34,6 +42,28 @@ final class ReceiptIntake {
             else { return nil }
             (self.vendor, credential, self.secret) = (vendor, String(decoding: name, as: UTF8.self), secret)
         }
+    }
+
+    /// The identity of a signed call, whose signature does not cover the body.
+    private struct SignedCall {
+        var id: String
+        var body: [UInt8]
+
+        init?(_ account: ReceiptAccount, _ header: String, _ body: some Sequence<UInt8>) {
+            guard case .signature = account.proof, let unique = Receipts.uniquePart(ofSignature: header) else {
+                return nil
+            }
+            (id, self.body) = ("\(account.vendor.rawValue) \(account.name) \(unique)", SHA256.digest(Array(body)).bytes)
+        }
+    }
+
+    /// Whether the signature came with another body before; the vendor may repeat a call unchanged.
+    private func wasUsed(_ call: SignedCall?, now: Int64) -> Bool {
+        if now >= newCallsSince + Self.memorySeconds || newCalls.count >= Self.callLimit {
+            (oldCalls, newCalls, newCallsSince) = (newCalls, [:], now)
+        }
+        guard let call, let body = newCalls[call.id] ?? oldCalls[call.id] else { return false }
+        return body != call.body
     }
 
     private func account(of target: Target) -> ReceiptAccount? {
@@ -76,13 +106,17 @@ final class ReceiptIntake {
             return refuse(404, "unknown")
         }
         let wall = Int64(SystemClock.wallMilliseconds)
+        let header = exchange.header("x-huawei-callback-id") ?? ""
         do throws(ReceiptFailure) {
             let receipts = try account.read(
-                Array(exchange.body), secret: target.secret, header: exchange.header("x-huawei-callback-id") ?? "",
+                Array(exchange.body), secret: target.secret, header: header,
                 now: wall / 1_000)
-            let entries = receipts.map { ReceiptRelay.Entry(receipt: $0, appID: account.appID, at: wall) }
+            let signature = SignedCall(account, header, exchange.body)
+            guard !wasUsed(signature, now: wall / 1_000) else { return refuse(403, "forged") }
+            let entries = receipts.map { ReceiptRelay.Entry(receipt: $0, appID: account.appID) }
             // The vendor repeats a refused call.
             guard relay.take(entries) else { return refuse(503, "full") }
+            if let signature { newCalls[signature.id] = signature.body }
             metrics.taken[account.vendor, default: 0] += UInt64(receipts.count)
             exchange.respond(status: 200, contentType: "application/json", body: Receipts.answer)
         } catch {

@@ -5,20 +5,23 @@ internal import Vendors
 
 /// The thread that passes receipts on to the gateway, in batches and in order.
 ///
-/// A batch is repeated until the gateway takes it, so the gateway may see a receipt twice.
+/// A batch is repeated until the gateway answers it, so the gateway may see a receipt twice. Receipts that the gateway could not
+/// store are sent again later, without the others of their batch.
 final class ReceiptRelay: Sendable {
-    /// A receipt and the time of its arrival in Unix milliseconds.
     struct Entry: Sendable {
         var receipt: Receipt
         var appID: String?
-        var at: Int64
+        /// The number of times that the gateway could not store it.
+        var storeFailures = 0
+        /// The monotonic time of the next attempt, in milliseconds.
+        var dueAt: UInt64 = 0
     }
 
     struct Figures: Sendable, Equatable {
         var waiting = 0
         var passedOn: UInt64 = 0
         var failures: UInt64 = 0
-        /// Receipts that the gateway called malformed, or that the end of the process left.
+        /// Receipts that the gateway called malformed or never stored, or that the end of the process left.
         var dropped: UInt64 = 0
     }
 
@@ -26,12 +29,26 @@ final class ReceiptRelay: Sendable {
     static let limit = 20_000
     private static let batchCount = 500
     private static let pause: ClosedRange<Int> = 200...15_000
+    /// A receipt that the gateway could not store so often is dropped.
+    private static let storeFailureLimit = 20
 
     private struct State {
         var entries: [Entry] = []
+        /// Receipts that the gateway could not store, until their next attempt.
+        var delayed: [Entry] = []
         var isStopping = false
         var isAbandoned = false
         var figures = Figures()
+
+        var count: Int { entries.count + delayed.count }
+
+        /// Appends the delayed receipts that are due; at a stop all are.
+        mutating func takeDue() {
+            guard !delayed.isEmpty else { return }
+            let now = isStopping ? .max : SystemClock.monotonicMilliseconds
+            entries += delayed.filter { $0.dueAt <= now }
+            delayed.removeAll { $0.dueAt <= now }
+        }
     }
 
     private let url: String
@@ -54,7 +71,7 @@ final class ReceiptRelay: Sendable {
     var figures: Figures {
         state.withLock { state in
             var figures = state.figures
-            figures.waiting = state.entries.count
+            figures.waiting = state.count
             return figures
         }
     }
@@ -62,7 +79,7 @@ final class ReceiptRelay: Sendable {
     /// Queues receipts; returns false without room for all of them.
     func take(_ entries: [Entry]) -> Bool {
         state.broadcast { state in
-            guard !state.isStopping, state.entries.count + entries.count <= Self.limit else { return false }
+            guard !state.isStopping, state.count + entries.count <= Self.limit else { return false }
             state.entries += entries
             return true
         }
@@ -72,8 +89,7 @@ final class ReceiptRelay: Sendable {
     func stop(milliseconds: UInt64) {
         state.broadcast { $0.isStopping = true }
         let isDone = state.wait(
-            atMostMilliseconds: milliseconds, while: { !$0.entries.isEmpty && !$0.isAbandoned },
-            then: { $0.entries.isEmpty })
+            atMostMilliseconds: milliseconds, while: { $0.count > 0 && !$0.isAbandoned }, then: { $0.count == 0 })
         if !isDone {
             caller.cancel()
             state.broadcast { $0.isAbandoned = true }
@@ -87,23 +103,21 @@ final class ReceiptRelay: Sendable {
 
     private func run() {
         var failures = 0
-        while true {
-            let batch = state.wait(
-                while: { $0.entries.isEmpty && !$0.isStopping },
-                then: { $0.isAbandoned ? [] : Array($0.entries.prefix(Self.batchCount)) })
-            guard !batch.isEmpty else { break }
+        var batchCount = Self.batchCount
+        while let batch = nextBatch(batchCount) {
             switch pass(batch) {
-            case .passed:
+            case .passed(let unstored):
                 failures = 0
-                state.broadcast { state in
-                    state.entries.removeFirst(batch.count)
-                    state.figures.passedOn += UInt64(batch.count)
-                }
+                batchCount = min(Self.batchCount, batchCount * 2)
+                passed(batch.count, unstored: unstored)
+            // Halves find the malformed receipt without losing the others.
+            case .malformed where batch.count > 1: batchCount = batch.count / 2
             case .malformed(let problem):
-                log.write("receiptsDropped", "\(problem): \(batch.count) receipts are dropped")
+                log.write("receiptsDropped", "\(problem): 1 receipt is dropped")
+                batchCount = 2
                 state.broadcast { state in
-                    state.entries.removeFirst(batch.count)
-                    state.figures.dropped += UInt64(batch.count)
+                    state.entries.removeFirst()
+                    state.figures.dropped += 1
                 }
             case .failed(let problem):
                 failures += 1
@@ -119,33 +133,76 @@ final class ReceiptRelay: Sendable {
             }
         }
         state.broadcast { state in
-            state.figures.dropped += UInt64(state.entries.count)
-            state.entries = []
+            state.figures.dropped += UInt64(state.count)
+            (state.entries, state.delayed) = ([], [])
+        }
+    }
+
+    /// Waits for receipts that are due; the result is `nil` at the end of the thread.
+    private func nextBatch(_ count: Int) -> [Entry]? {
+        while true {
+            let milliseconds: UInt64 = state.withLock { state in
+                state.takeDue()
+                return state.delayed.isEmpty ? 60_000 : 100
+            }
+            let (batch, isOver) = state.wait(
+                atMostMilliseconds: milliseconds, while: { $0.entries.isEmpty && !$0.isStopping },
+                then: { state in
+                    (
+                        state.isAbandoned ? [] : Array(state.entries.prefix(count)),
+                        state.isAbandoned || state.isStopping && state.count == 0
+                    )
+                })
+            if !batch.isEmpty { return batch }
+            if isOver { return nil }
+        }
+    }
+
+    /// Removes a batch that the gateway answered, and queues those receipts again that it could not store.
+    private func passed(_ count: Int, unstored: [Entry]) {
+        let now = SystemClock.monotonicMilliseconds
+        let again = unstored.compactMap { entry -> Entry? in
+            var entry = entry
+            entry.storeFailures += 1
+            guard entry.storeFailures < Self.storeFailureLimit else { return nil }
+            let pause = min(Self.pause.upperBound, Self.pause.lowerBound << min(entry.storeFailures - 1, 10))
+            entry.dueAt = now + UInt64(pause)
+            return entry
+        }
+        let lost = unstored.count - again.count
+        if lost > 0 {
+            log.write(
+                "receiptsDropped",
+                "the gateway could not store \(lost) receipts in \(Self.storeFailureLimit) attempts")
+        }
+        state.broadcast { state in
+            state.entries.removeFirst(count)
+            state.delayed += again
+            state.figures.passedOn += UInt64(count - unstored.count)
+            state.figures.dropped += UInt64(lost)
         }
     }
 
     private enum Passing {
-        case passed
+        /// The gateway answered; it could not store some receipts.
+        case passed(unstored: [Entry])
         case malformed(String)
         case failed(String)
     }
 
     private func pass(_ batch: [Entry]) -> Passing {
-        let body = Self.body(batch)
-        guard !body.isEmpty else { return .passed }
+        let sent = batch.filter(Self.isAttributable)
+        guard !sent.isEmpty else { return .passed(unstored: []) }
         do throws(HTTPCallFailure) {
             let reply = try caller.post(
                 url,
                 headers: [
                     (name: "Content-Type", value: "application/json"),
                     (name: "Authorization", value: "Bearer " + token()),
-                ], body: body, timeoutMilliseconds: 15_000)
+                ], body: Self.body(sent), timeoutMilliseconds: 15_000)
             let problem = "status \(reply.status) \(String(decoding: reply.body.prefix(200), as: UTF8.self))"
             switch reply.status {
-            case 200...299:
-                // A repeated receipt changes nothing, so the whole batch is sent again.
-                let isUnstored = String(decoding: reply.body, as: UTF8.self).contains("\"storeFailed\"")
-                return isUnstored ? .failed("the gateway could not store all of them") : .passed
+            case 200...299: return .passed(unstored: Self.unstored(reply.body, of: sent))
             case 400, 413: return .malformed(problem)
             default: return .failed(problem)
             }
@@ -154,17 +211,29 @@ final class ReceiptRelay: Sendable {
         }
     }
 
-    /// Returns the receipts that the gateway can attribute to a message and that say more than that nothing was shown.
-    static func body(_ batch: [Entry]) -> [UInt8] {
-        let receipts: [JSONObject] = batch.compactMap { entry in
+    /// Whether the gateway can attribute the receipt to a message, and it says more than that nothing was shown.
+    private static func isAttributable(_ entry: Entry) -> Bool {
+        entry.receipt.kind != .notShown && entry.receipt.messageID != nil
+    }
+
+    /// Returns the receipts with the verdict `storeFailed`; the verdicts have the order of the receipts.
+    private static func unstored(_ body: [UInt8], of sent: [Entry]) -> [Entry] {
+        let parser = JSONParser()
+        let verdicts: [String?] = body.withUnsafeBytes { bytes in
+            guard let value = try? parser.parse(bytes), let list = value["results"], list.kind == .array else { return [] }
+            return list.elements.map { $0["verdict"]?.string }
+        }
+        return zip(sent, verdicts).filter { $0.1 == "storeFailed" }.map(\.0)
+    }
+
+    private static func body(_ batch: [Entry]) -> [UInt8] {
+        let receipts: [JSONObject] = batch.map { entry in
             let receipt = entry.receipt
-            guard receipt.kind != .notShown, let message = receipt.messageID else { return nil }
             return [
-                "channel": receipt.vendor.rawValue, "appId": entry.appID, "msgId": message, "token": receipt.token,
-                "kind": "\(receipt.kind)", "at": entry.at,
+                "channel": receipt.vendor.rawValue, "appId": entry.appID, "msgId": receipt.messageID,
+                "token": receipt.token, "kind": "\(receipt.kind)", "at": receipt.at,
             ]
         }
-        guard !receipts.isEmpty else { return [] }
         var writer = JSONWriter(capacity: 256 * batch.count)
         receipts.json(into: &writer)
         return writer.bytes

@@ -30,7 +30,11 @@ struct HMS: VendorAPI {
         var body: JSONTree = ["validate_only": false, "message": try rendered(message, checks)]
         try checks.apply(
             message.content.options, to: &body,
-            protected: [["message", "token"], ["message", "topic"], ["message", "condition"], ["validate_only"]])
+            protected: [
+                ["message", "token"], ["message", "topic"], ["message", "condition"], ["validate_only"],
+                // Receipts are attributed by these members.
+                ["message", "android", "bi_tag"], ["message", "android", "receipt_id"],
+            ])
         let bytes = body.bytes
         try checks.byteCount(bytes.count - message.token.utf8.count, of: "the request without the token")
         return send(bytes, bearer)
@@ -43,7 +47,10 @@ struct HMS: VendorAPI {
         ]
         let data: String
         switch message.content.kind {
-        case .transmission(let text): data = message.appData(text).text
+        case .transmission(let text):
+            data = message.appData(text).text
+            // Huawei limits the data messages of high urgency.
+            android.set("urgency", "NORMAL")
         case .notification(let notice):
             data = message.appData(notice.payload).text
             if let category = notice.category { android.set("category", .string(category.uppercased())) }

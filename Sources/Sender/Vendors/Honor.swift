@@ -28,7 +28,7 @@ struct Honor: VendorAPI {
         let bearer = try checks.bearer(bearer)
         try checks.token(message.token)
         var body = try rendered(message, checks)
-        try checks.apply(message.content.options, to: &body, protected: [["token"]])
+        try checks.apply(message.content.options, to: &body, protected: [["token"], ["android", "biTag"]])
         let bytes = body.bytes
         try checks.byteCount(bytes.count - message.token.utf8.count, of: "the request without the token")
         return VendorRequest(
@@ -67,7 +67,8 @@ struct Honor: VendorAPI {
     }
 
     func outcome(of reply: VendorReply, token: String, now: Int64) -> VendorOutcome {
-        ReplyReading.outcome(reply, vendor: vendor, now: now) { value in
+        if reply.status == 503 { return HuaweiCodes.flowControl(reply, now: now) }
+        return ReplyReading.outcome(reply, vendor: vendor, now: now) { value in
             guard let code = value["code"]?.lenientText else { return nil }
             let data = value["data"]
             func names(_ list: StaticString) -> Bool {

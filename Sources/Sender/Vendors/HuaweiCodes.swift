@@ -63,12 +63,12 @@ enum HuaweiCodes {
 
     /// Reads `{"code", "msg", "requestId"}` of HMS and HarmonyOS.
     static func outcome(of reply: VendorReply, vendor: Vendor, token: String, now: Int64) -> VendorOutcome {
-        ReplyReading.outcome(reply, vendor: vendor, now: now) { value in
+        // HTTP 503 is flow control, whatever the body says.
+        if reply.status == 503 { return flowControl(reply, now: now) }
+        return ReplyReading.outcome(reply, vendor: vendor, now: now) { value in
             guard let code = value["code"]?.lenientText else { return nil }
             let id = PeerText.bounded(value["requestId"]?.lenientText ?? "")
             if code == "80000000" { return .accepted(vendorID: id) }
-            // HTTP 503 is flow control, whatever the body says.
-            if reply.status == 503 { return flowControl(reply, now: now) }
             let known = outcome(code, message: value["msg"]?.string ?? "", token: token)
             if case .accepted? = known { return .accepted(vendorID: id) }
             return known ?? ReplyReading.outcomeOfUnknownCode(code, reply, vendor: vendor, now: now)

@@ -92,6 +92,9 @@ enum SenderPages {
                     }
                 })
             add(
+                "unknown_answers_total", .counter, "Undocumented answers of the vendor, which are retried.",
+                figure { $0.unknownAnswers })
+            add(
                 "requests_unknown_total", .counter, "Requests without an answer: the vendor may have them.",
                 figure { $0.unknown })
             add(
@@ -238,27 +241,40 @@ enum SenderPages {
     private static let failingMilliseconds: UInt64 = 10_000
 
     /// Returns whether the sender is ready, and the reasons if not.
+    ///
+    /// A sender is ready if the gateway is reachable and at least one channel can send. Apple's channel can send without a
+    /// failing credential, and another channel if one of its lanes does not fail or none exists yet.
     static func readiness(
         _ senders: SenderProgram.Senders, leases: Bool, now: UInt64
     ) -> (isReady: Bool, text: String) {
         if senders.apple.isStopping { return (false, "the sender stops") }
         // All links have the same gateway.
-        var problems = leases ? Array(Set(senders.links.compactMap { $0.link.figures.problem })).sorted() : []
-        func note(_ name: String, rest: String?, failsSince: UInt64?, _ failure: String) {
-            if let rest { problems.append("\(name) rests: \(rest)") }
+        let gatewayProblems = leases ? Array(Set(senders.links.compactMap { $0.link.figures.problem })).sorted() : []
+        func problems(_ name: String, rest: String?, failsSince: UInt64?, _ failure: String) -> [String] {
+            var found: [String] = []
+            if let rest { found.append("\(name) rests: \(rest)") }
             if let since = failsSince, now >= since + failingMilliseconds {
-                problems.append("\(name) fails for \((now - since) / 1_000) s: \(failure)")
+                found.append("\(name) fails for \((now - since) / 1_000) s: \(failure)")
             }
+            return found
         }
-        for lane in senders.apple.allLanes {
-            note(
+        let apple = senders.apple.allLanes.flatMap { lane in
+            problems(
                 lane.name, rest: lane.isResting(now) ? lane.restReason : nil, failsSince: lane.failsSince, lane.failure)
         }
-        for lane in senders.vendors.flatMap(\.allLanes) {
-            note(
-                lane.name, rest: lane.isResting(now) ? lane.restReason : nil, failsSince: lane.failsSince, lane.failure)
+        let isApple = senders.links.contains { $0.channel == .apns }
+        var (canSend, laneProblems) = (isApple && apple.isEmpty, apple)
+        for sender in senders.vendors {
+            let lanes = sender.allLanes.map { lane in
+                problems(
+                    lane.name, rest: lane.isResting(now) ? lane.restReason : nil, failsSince: lane.failsSince,
+                    lane.failure)
+            }
+            canSend = canSend || lanes.isEmpty || lanes.contains(where: \.isEmpty)
+            laneProblems += lanes.flatMap { $0 }
         }
-        return (problems.isEmpty, problems.isEmpty ? "ready" : problems.joined(separator: "\n"))
+        if gatewayProblems.isEmpty, canSend { return (true, "ready") }
+        return (false, (gatewayProblems + laneProblems).joined(separator: "\n"))
     }
 
     /// Returns all lanes with their states, as JSON.

@@ -152,6 +152,9 @@ struct SenderConfigurationReader {
         if let object = root.object("receipts") {
             receipts = listener(object)
             object.finish()
+            if let plain = receipts?.plain, !plain.isLoopback {
+                warnings.append("receipts.listen \(plain): the secrets of callbacks travel in the clear; use receipts.tls")
+            }
         }
         if !receiptAccounts.isEmpty, !root.has("receipts") {
             root.report("receipts", "missing; the listener for the receipts of \(receiptAccounts[0].name)")

@@ -43,8 +43,20 @@ extension VendorAPI {
 
     package func testFailure(_ reply: VendorReply, now: Int64) -> VendorFault? {
         switch outcome(of: reply, token: "", now: now) {
+        // The reason of a bare HTTP status. A proxy may have answered, so such an answer proves nothing.
+        case let outcome where outcome.reason.hasPrefix("HTTP"): Self.fault(outcome)
         // A vendor that examined the message has accepted the credential.
-        case .accepted, .rejected, .badToken, .quotaUsedUp, .postponed, .tooFast: nil
+        case .accepted, .rejected, .badToken, .quotaUsedUp, .postponed: nil
+        case let outcome: Self.fault(outcome)
+        }
+    }
+
+    private static func fault(_ outcome: VendorOutcome) -> VendorFault {
+        switch outcome {
+        case .accepted, .rejected, .badToken, .quotaUsedUp, .postponed:
+            .retry(afterSeconds: nil, reason: outcome.reason)
+        // A rate limit may be checked before the credential.
+        case .tooFast(let seconds, let reason): .retry(afterSeconds: seconds, reason: reason)
         case .retry(let seconds, let reason): .retry(afterSeconds: seconds, reason: reason)
         case .unknown(let reason): .retry(afterSeconds: nil, reason: reason)
         case .renewToken(let reason):

@@ -1,11 +1,15 @@
 """The real `longwire-sender` against a stub of the gateway and fake vendors, for each vendor's channel."""
 
 import base64
+import glob
 import hashlib
 import hmac
 import http.client
+import json
 import pathlib
+import shutil
 import signal
+import subprocess
 import time
 from collections import Counter
 
@@ -148,6 +152,8 @@ def test_a_token_of_a_removed_app_is_bad(stub, sending, channel):
     token = fake.device()
     fake.unregister(token.partition("#")[0])
     good = stub.add(channel, deviceToken=fake.device())
+    # A lane that accepted nothing voids no tokens for a reason that a wrong project explains, too.
+    stub.final(good)
     bad = stub.add(channel, deviceToken=token)
     # HarmonyOS and Xiaomi have one answer for a token without the app and for an app without the right, so the token is kept.
     expected = "rejected" if channel in ("harmony", "xiaomi") else "badToken"
@@ -178,13 +184,13 @@ def test_a_used_up_quota_rests_until_midnight_in_beijing(stub, sending, channel)
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_an_outage_is_retried_with_the_vendors_delay(stub, sending, channel):
-    """Goal: 503 with Retry-After is `retry` after that time; a web page and an unreadable answer are `retry`, too."""
+    """Goal: 503 with Retry-After is `unsent` until then, as the vendor took nothing; 502 with a web page is `retry`."""
     sender = sending(channel)
     fake = fakes_of(sender)
     stub.final(stub.add(channel, deviceToken=fake.device()))
     fake.script((503, {"Retry-After": "77"}, ""))
     result = stub.result(stub.add(channel, deviceToken=fake.device()))
-    assert (result["outcome"], result["reason"], result["retryAfterSeconds"]) == ("retry", "HTTP503", 77)
+    assert (result["outcome"], result["reason"], result["retryAfterSeconds"]) == ("unsent", "HTTP503", 77)
     fake.script(html(502))
     assert stub.result(stub.add(channel, deviceToken=fake.device()))["outcome"] == "retry"
     assert len(fake.sent) == 1
@@ -207,9 +213,10 @@ def test_a_refusal_within_status_200(stub, sending):
     """Goal: Huawei's "all tokens are invalid" with status 200 is a bad token, not a success."""
     sender = sending("hms")
     fake = fakes_of(sender)
+    stub.final(stub.add("hms", deviceToken=fake.device()))
     job = stub.add("hms", deviceToken=fake.make_token())
     assert stub.final(job)["outcome"] == "badToken"
-    assert fake.sent == []
+    assert len(fake.sent) == 1
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
@@ -242,6 +249,253 @@ def test_a_limited_rate_slows_the_lane_and_loses_nothing(stub, sending):
     for job in jobs:
         stub.final(job)
     assert len(fake.sent) == 12
+
+
+# Answers that concern one device
+
+FOREIGN = {"code": 401, "errno": 109, "error": "Unauthorized", "message": "VAPID public key mismatch"}
+
+
+def denied(status, error):
+    return (status, {}, {"error": {"code": status, "status": error, "message": "m"}})
+
+
+def test_a_refusal_of_one_job_does_not_pause_a_credential_that_works(stub, sending):
+    """Goal: refusals of four jobs cost these jobs an attempt each; only the fifth in a row pauses the lane."""
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    stub.final(stub.add("fcm", deviceToken=fake.device()))
+    for _ in range(2):
+        fake.script(*[denied(403, "PERMISSION_DENIED")] * 4, path=PATHS["fcm"])
+        for _ in range(4):
+            result = stub.result(stub.add("fcm", deviceToken=fake.device()))
+            assert (result["outcome"], result["reason"]) == ("retry", "PERMISSION_DENIED")
+        # An accepted message starts the count again.
+        assert stub.final(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "accepted"
+    assert sender.get("/readyz")[0] == 200
+    fake.script(*[denied(403, "PERMISSION_DENIED")] * 5, path=PATHS["fcm"])
+    found = [stub.result(stub.add("fcm", deviceToken=fake.device()))["outcome"] for _ in range(5)]
+    assert found == ["retry"] * 4 + ["unsent"]
+    assert sender.metric("vendor_lane_state", state="refused") == 1
+
+
+def test_a_token_that_is_refused_for_one_job_serves_the_others(stub, sending):
+    sender = sending("fcm")
+    fake = fakes_of(sender)
+    stub.final(stub.add("fcm", deviceToken=fake.device()))
+    fake.script(*[denied(401, "UNAUTHENTICATED")] * 2, path=PATHS["fcm"])
+    result = stub.result(stub.add("fcm", deviceToken=fake.device()))
+    assert (result["outcome"], result["reason"]) == ("retry", "UNAUTHENTICATED")
+    assert stub.final(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "accepted"
+    assert len(fake.taken(TOKEN_PATHS["fcm"])) == 2
+
+
+@pytest.mark.parametrize("channel, answer, reason", [
+    ("webPush", (401, {}, FOREIGN), "HTTP401:VapidKeyMismatch"),
+    ("fcm", denied(401, "THIRD_PARTY_AUTH_ERROR"), "THIRD_PARTY_AUTH_ERROR"),
+])
+def test_a_device_of_another_key_is_rejected(stub, sending, channel, answer, reason):
+    """Goal: Mozilla's and Google's answer about one device is no answer about the credential, even at the first message."""
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    fake.script(answer, path=PATHS[channel])
+    result = stub.final(stub.add(channel, deviceToken=fake.device()))
+    assert (result["outcome"], result["reason"]) == ("rejected", reason)
+    assert stub.final(stub.add(channel, deviceToken=fake.device()))["outcome"] == "accepted"
+
+
+def test_a_topic_of_another_package_is_not_sent_to_xiaomi(stub, sending):
+    sender = sending("xiaomi")
+    fake = fakes_of(sender)
+    result = stub.final(stub.add("xiaomi", deviceToken=fake.device(), topic="com.example.debug"))
+    assert (result["outcome"], result["reason"]) == ("rejected", "BadPackageName")
+    assert fake.requests == []
+    assert stub.final(stub.add("xiaomi", deviceToken=fake.device(), topic=fake.app.package))["outcome"] == "accepted"
+
+
+def test_a_wrong_project_voids_no_token(stub, sending):
+    """Goal: a token of another project is kept until the credential has accepted a message."""
+    sender = sending("fcm", "hms")
+    fcm, hms = sender.fakes.values()
+    token = fcm.device()
+    fcm.mismatched.add(token)
+    for channel, foreign, expected in [("fcm", token, "SENDER_ID_MISMATCH"), ("hms", hms.make_token(), "80300007")]:
+        outcomes = []
+        for before in (0, 1):
+            if before:
+                stub.final(stub.add(channel, deviceToken=sender.fakes[channel].device()))
+            result = stub.final(stub.add(channel, deviceToken=foreign))
+            outcomes.append(result["outcome"])
+            assert result["reason"] == expected
+        assert outcomes == ["rejected", "badToken"]
+
+
+# Outages
+
+@pytest.fixture(scope="session")
+def slow_resolver(tmp_path_factory):
+    """Compiles a library for LD_PRELOAD whose names with "slow-dns" fail after eight seconds."""
+    library = tmp_path_factory.mktemp("resolver") / "resolver.so"
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
+    source = pathlib.Path(__file__).parents[1] / "rigs/shim/resolver.c"
+    subprocess.run([compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def test_a_slow_resolver_holds_up_no_other_vendor(stub, sending, slow_resolver, monkeypatch):
+    """Goal: a transfer that times out while its name is resolved does not block the thread of all HTTP/1.1 vendors."""
+    sender = sending("hms", "xiaomi", starts=False, vendors={"hms": {"timeoutMilliseconds": 500}})
+    sender.sections["credentials"][0]["tokenURL"] = "https://slow-dns.example/t"
+    for fake in sender.fakes.values():
+        fake.__enter__()
+    monkeypatch.setenv("LD_PRELOAD", str(slow_resolver))
+    with sender:
+        monkeypatch.delenv("LD_PRELOAD")
+        fake = sender.fakes["xiaomi"]
+        stub.final(stub.add("xiaomi", deviceToken=fake.device()))
+        stub.add("hms", deviceToken="token")
+        begun = time.monotonic()
+        while time.monotonic() < begun + 4:
+            sent = time.monotonic()
+            assert stub.final(stub.add("xiaomi", deviceToken=fake.device()))["outcome"] == "accepted"
+            assert time.monotonic() < sent + 2
+            time.sleep(0.1)
+        sender.logged("connectionFailed", "hms")
+
+
+def test_an_outage_is_probed_with_one_request_at_a_time(stub, sending):
+    """Goal: 50 jobs during an outage with 503 cost a few requests and no attempt, and arrive after it."""
+    stub.is_eager = True
+    sender = sending("xiaomi", vendors={"xiaomi": {"requests": 4}})
+    fake = fakes_of(sender)
+    stub.final(stub.add("xiaomi", deviceToken=fake.device()))
+    fake.script((503, {}, ""), times=2_000)
+    jobs = [stub.add("xiaomi", deviceToken=fake.device()) for _ in range(50)]
+    sender.logged("vendorFails", "xiaomi/our xiaomi")
+    time.sleep(2)
+    assert len(fake.requests) <= 15
+    assert sender.metric("vendor_lane_state", channel="xiaomi", state="failing") == 1
+    fake.clear_script()
+    assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+    assert not any(one["outcome"] == "retry" for job in jobs for one in stub.results[job])
+
+
+def test_an_outage_with_500_counts_attempts_of_probes_only(stub, sending):
+    sender = sending("meizu", vendors={"meizu": {"requests": 1}})
+    fake = fakes_of(sender)
+    fake.script((500, {}, ""), times=2_000)
+    jobs = [stub.add("meizu", deviceToken=fake.device()) for _ in range(30)]
+    sender.logged("vendorFails", "meizu/our meizu")
+    time.sleep(1.5)
+    found = [stub.results[job][0]["outcome"] for job in jobs if stub.results[job]]
+    assert set(found) == {"retry"} and len(found) == len(fake.requests) <= 8
+
+
+@pytest.mark.parametrize("channel", ["hms", "harmony", "honor"])
+def test_503_of_huawei_is_flow_control_with_any_body(stub, sending, channel):
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    stub.final(stub.add(channel, deviceToken=fake.device()))
+    fake.script(html(503), (503, {}, {"code": "80000000"}), path=PATHS[channel])
+    for _ in range(2):
+        result = stub.result(stub.add(channel, deviceToken=fake.device()))
+        assert (result["outcome"], result["reason"]) == ("unsent", "HTTP503")
+    assert sender.metric("vendor_lane_state", channel=channel, state="failing") == 0
+
+
+def test_push_services_that_never_answer_leave_room_for_others(stub, sending):
+    """Goal: 256 origins of faulty subscriptions keep their lanes only until another push service needs one."""
+    closed, = free_ports(1)
+    sender = sending("webPush", starts=False)
+    fake = fakes_of(sender).__enter__()
+    sender.sections["credentials"][0]["allowedHosts"] += f" *.push.localhost:{closed}"
+    token = fake.device()
+    with sender:
+        sender.logged("started")
+        keys = token.partition("#")[2]
+        for number in range(256):
+            stub.add("webPush", deviceToken=f"https://x{number}.push.localhost:{closed}/w#{keys}")
+        stub.wait(lambda: len(sender.lanes("webPush")) == 256)
+        stub.wait(lambda: sender.metric("vendor_lane_state", state="failing") == 256)
+        assert stub.result(stub.add("webPush", deviceToken=token))["outcome"] == "accepted"
+
+
+FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), None)
+
+
+@pytest.mark.skipif(not FAKETIME, reason="needs Debian's faketime")
+def test_a_busy_lane_renews_its_access_token_early(stub, sending, monkeypatch, tmp_path):
+    """Goal: the token is renewed while jobs wait. Method: a clock that steps to five minutes before the token's end."""
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    sender = sending("hms", starts=False, vendors={"hms": {"requests": 1}})
+    fake = fakes_of(sender).__enter__()
+    names = {"LD_PRELOAD": FAKETIME, "FAKETIME_NO_CACHE": "1", "FAKETIME_TIMESTAMP_FILE": str(clock),
+             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "SWIFT_BACKTRACE": "enable=no"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    # libfaketime changes the environment of the first program that loads it, after which Swift loses its arguments.
+    sender.wrapper = ["sh", "-c", 'exec "$0" "$@"']
+    with sender:
+        for name in names:
+            monkeypatch.delenv(name)
+        stub.final(stub.add("hms", deviceToken=fake.device()))
+        fake.script(slow(0.3), times=100, path=PATHS["hms"])
+        jobs = [stub.add("hms", deviceToken=fake.device(), expiration=int(time.time()) + 86_400) for _ in range(40)]
+        stub.wait(lambda: len(fake.sent) >= 3)
+        clock.write_text("+3400\n")
+        stub.wait(lambda: len(fake.taken(TOKEN_PATHS["hms"])) == 2)
+        assert sum(1 for job in jobs if stub.results[job]) < 30
+        fake.clear_script()
+        assert {one["outcome"] for one in stub.settled(*jobs)} == {"accepted"}
+
+
+def test_a_used_up_quota_of_one_vendor_keeps_the_sender_ready(stub, sending):
+    """Goal: `/readyz` is 503 only if no channel can send; `/status` has each lane's state."""
+    sender = sending("oppo", "fcm", starts=False)
+    oppo, fcm = (fake.__enter__() for fake in sender.fakes.values())
+    oppo.day_quota = 0
+    with sender:
+        stub.final(stub.add("fcm", deviceToken=fcm.device()))
+        stub.result(stub.add("oppo", deviceToken=oppo.device()))
+        assert [lane["state"] for lane in sender.lanes("oppo")] == ["quota"]
+        assert sender.get("/readyz") == (200, "ready\n")
+        fcm.script(*[denied(403, "PERMISSION_DENIED")] * 5, path=PATHS["fcm"])
+        for _ in range(5):
+            stub.result(stub.add("fcm", deviceToken=fcm.device()))
+        status, text = sender.get("/readyz")
+        assert status == 503 and "oppo/our oppo rests" in text and "fcm/our fcm rests" in text
+
+
+def test_unknown_answers_are_counted(stub, sending):
+    sender = sending("xiaomi")
+    fake = fakes_of(sender)
+    fake.script((200, {}, {"code": 987654}))
+    assert stub.result(stub.add("xiaomi", deviceToken=fake.device()))["outcome"] == "retry"
+    assert sender.metric("unknown_answers_total", channel="xiaomi") == 1
+
+
+@pytest.mark.parametrize("channel, name, pointer", [
+    ("hms", "HW", "/message/android/bi_tag"), ("hms", "HW", "/message/android/receipt_id"),
+    ("harmony", "HARMONY", "/pushOptions/biTag"), ("honor", "HO", "/android/biTag"),
+])
+def test_options_do_not_change_the_tag_of_receipts(stub, sending, channel, name, pointer):
+    sender = sending(channel)
+    fake = fakes_of(sender)
+    body = {"notification": {"title": "t", "body": "b"}, "options": {name: {pointer: "x"}}}
+    result = stub.final(stub.add(channel, deviceToken=fake.device(), body=body))
+    assert (result["outcome"], result["reason"]) == ("rejected", "ProtectedOption")
+
+
+def test_a_transmission_to_huawei_is_of_normal_urgency(stub, sending):
+    sender = sending("hms")
+    fake = fakes_of(sender)
+    option = {"HW": {"/message/android/urgency": "HIGH"}}
+    bodies = [{"transmission": "x"}, {"transmission": "x", "options": option}, {"notification": {"title": "t", "body": "b"}}]
+    for body in bodies:
+        stub.final(stub.add("hms", deviceToken=fake.device(), body=body))
+    urgencies = [json.loads(one.body)["message"]["android"]["urgency"] for one in fake.taken(PATHS["hms"])]
+    assert urgencies == ["NORMAL", "HIGH", "HIGH"]
 
 
 def test_an_unreadable_content_is_rejected_with_its_field(stub, sending):
@@ -455,6 +709,21 @@ def test_a_stop_ends_a_request_without_an_answer(stub, sending):
     assert outcomes(stub, job) == [("retry", "senderStops")]
 
 
+def test_a_stop_gives_requests_back_that_had_not_begun(stub, sending):
+    """Goal: of six requests on a connection with one stream, one may have arrived and five are `unsent`."""
+    sender = sending(
+        "fcm", options={"streams": 1}, vendors={"fcm": {"connections": 1, "requests": 6}}, stopSeconds=0)
+    fake = fakes_of(sender)
+    stub.final(stub.add("fcm", deviceToken=fake.device()))
+    fake.script(slow(30), times=10)
+    jobs = [stub.add("fcm", deviceToken=fake.device()) for _ in range(6)]
+    stub.wait(lambda: len(stub.leased) == 6 and len(fake.taken(PATHS["fcm"])) == 2)
+    stub.wait(lambda: sender.metric("vendor_requests", channel="fcm") == 6)
+    assert sender.stop() == 0
+    found = Counter(stub.results[job][0]["outcome"] for job in jobs)
+    assert found == {"retry": 1, "unsent": 5}
+
+
 def test_a_lost_report_is_repeated_without_another_message(stub, sending):
     """Goal: results are kept while the gateway answers 503."""
     stub.refusals = 3
@@ -524,6 +793,14 @@ def test_doctor_names_a_refused_credential(stub, sending):
     assert "PROBLEM  hms, our hms: " in done.stdout and "ok       fcm, our fcm: " in done.stdout
 
 
+@pytest.mark.parametrize("answer", [(429, {}, ""), (413, {}, "")])
+def test_doctor_takes_a_bare_status_for_no_proof(stub, sending, answer):
+    sender = sending("hms")
+    sender.fakes["hms"].script(answer, path=PATHS["hms"])
+    done = sender.run("doctor")
+    assert done.returncode == 1 and f"PROBLEM  hms, our hms: the vendor cannot be used now: HTTP{answer[0]}" in done.stdout
+
+
 @pytest.mark.parametrize("change, text", [
     ({"vendor": "apple"}, 'credentials[0].vendor: "apple" is not allowed; one of "apns", "fcm"'),
     ({"serviceAccountFile": None}, "credentials[0].serviceAccount: missing; give serviceAccountFile"),
@@ -564,6 +841,7 @@ def test_a_configuration_without_credentials_is_an_error(stub, sending):
 # Receipts
 
 SECRET = "a-secret-of-16-characters"
+MESSAGES = [f"0123456789abcdef{number:016x}" for number in range(100)]
 
 
 @pytest.fixture
@@ -590,7 +868,7 @@ def test_receipts_of_xiaomi_reach_the_gateway(stub, listening):
     """Goal: receipts pass on with ids, tokens and kinds, also if the gateway refuses the first calls."""
     stub.refusals = 2
     sender, base = listening("xiaomi", {"secret": SECRET})
-    message = "0123456789abcdef" * 2
+    message = MESSAGES[0]
     call = receipts.xiaomi("scm1", ["token-one", "token-two"], param=message)
     assert call.post(f"{base}/{SECRET}") == (200, b'{"code":"0","message":"success"}')
     assert receipts.xiaomi("scm2", ["token-three"], kind=16).post(f"{base}/{SECRET}")[0] == 200
@@ -635,6 +913,94 @@ def test_unreadable_receipts_are_refused(stub, listening):
         assert receipts.Call({}, body).post(f"{base}/{SECRET}")[0] == 400
     assert receipts.Call({}, b"", "GET").post(f"{base}/{SECRET}")[0] == 405
     assert receipts.vivo([("t1", ["token-one"])]).post(f"{base}/{SECRET}")[0] == 200
+
+
+def test_a_listener_of_receipts_in_the_clear_is_warned_of(stub, sending):
+    sender = sending("oppo", starts=False)
+    port, = free_ports(1)
+    sender.sections["receipts"] = {"listen": f"0.0.0.0:{port}"}
+    with sender:
+        sender.logged("configurationWarning", f"receipts.listen 0.0.0.0:{port}: ")
+
+
+def test_only_receipts_that_were_not_stored_are_sent_again(stub, listening):
+    """Goal: of five receipts the gateway stores four at once, and only the fifth is repeated, until it is stored."""
+    stub.unstored = {MESSAGES[2]: 3}
+    sender, base = listening("vivo", {"secret": SECRET})
+    for message in MESSAGES[:5]:
+        assert receipts.vivo([("v", ["token"])], param=message).post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: sender.metric("receipts_passed_total") == 5)
+    counts = Counter(message for call in stub.receipt_calls for message in call)
+    assert counts == {message: 4 if message == MESSAGES[2] else 1 for message in MESSAGES[:5]}
+    assert (sender.metric("receipts_dropped_total"), sender.metric("receipts_waiting")) == (0, 0)
+
+
+def test_a_malformed_receipt_costs_no_other(stub, listening):
+    """Goal: the gateway refuses batches with one receipt; the sender finds it and drops only that one."""
+    stub.malformed_receipts = {MESSAGES[37]}
+    sender, base = listening("vivo", {"secret": SECRET})
+    body = json.dumps({f"v{number}": {"param": message, "targets": "token"} for number, message in enumerate(MESSAGES)})
+    assert receipts.Call({}, body.encode()).post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: sender.metric("receipts_passed_total") == 99)
+    assert {one["msgId"] for one in stub.receipts} == set(MESSAGES) - {MESSAGES[37]}
+    assert len(stub.receipts) == 99
+    sender.logged("receiptsDropped", "1 receipt is dropped")
+    assert sender.metric("receipts_dropped_total") == 1
+
+
+LONG = "t" * 1_025
+
+
+@pytest.mark.parametrize("channel, make", [
+    ("xiaomi", lambda token, param: receipts.xiaomi("m", [token], param=param)),
+    ("oppo", lambda token, param: receipts.oppo([("m", [token])], param=param)),
+    ("vivo", lambda token, param: receipts.vivo([("m", [token])], param=param)),
+    ("honor", lambda token, param: receipts.honor([receipts.honor_status(token, "m", tag=param)])),
+])
+def test_receipts_with_long_tokens_are_dropped(stub, listening, channel, make):
+    """Goal: the gateway takes tokens of at most 1,024 bytes, so a longer one is no receipt; 1,024 bytes are one."""
+    sender, base = listening(channel, {"secret": SECRET})
+    for message, token in [(MESSAGES[0], LONG), (MESSAGES[1], LONG[1:])]:
+        assert make(token, message).post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: stub.receipts)
+    assert [(one["msgId"], one["token"]) for one in stub.receipts] == [(MESSAGES[1], LONG[1:])]
+    assert sender.metric("receipts_total", channel=channel) == 1
+
+
+def test_a_captured_signature_proves_no_other_body(stub, listening):
+    """Goal: a signed call may be repeated by the vendor, but its signature serves no other body."""
+    sender, base = listening("hms", {"user": "longwire", "key": "the-key-of-the-console"})
+    call = receipts.huawei(
+        [receipts.huawei_status("token", "r", tag=MESSAGES[0])], user="longwire", key="the-key-of-the-console")
+    assert [call.post(base)[0] for _ in range(2)] == [200, 200]
+    other = receipts.huawei([receipts.huawei_status("token", "r", 2, tag=MESSAGES[1])])
+    other.headers = call.headers
+    assert other.post(base)[0] == 403
+    stub.wait(lambda: sender.metric("receipts_passed_total") == 2)
+    assert {one["msgId"] for one in stub.receipts} == {MESSAGES[0]}
+
+
+@pytest.mark.parametrize("channel, call, at", [
+    ("xiaomi", receipts.xiaomi("m", ["t"], kind=16, param=MESSAGES[0], timestamp="1700000000123"), 1_700_000_000_123),
+    ("xiaomi", receipts.xiaomi("m", ["t"], param=MESSAGES[0], timestamp="soon"), 0),
+    ("vivo", receipts.vivo([("m", ["t"])], param=MESSAGES[0]), 0),
+])
+def test_receipts_have_the_vendors_time(stub, listening, channel, call, at):
+    """Goal: the gateway gets the vendor's time or 0, so that a late receipt voids no token that was registered since."""
+    _, base = listening(channel, {"secret": SECRET})
+    assert call.post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: stub.receipts)
+    assert stub.receipts[0]["at"] == at
+
+
+@pytest.mark.parametrize("channel, status", [("hms", receipts.huawei_status), ("harmony", receipts.harmony_status)])
+def test_receipts_of_huawei_have_its_time(stub, listening, channel, status):
+    _, base = listening(channel, {"secret": SECRET})
+    one = status("t", "r", tag=MESSAGES[0])
+    one.get("deliveryStatus", one)["timestamp"] = 1_700_000_000_123
+    assert receipts.huawei([one]).post(f"{base}/{SECRET}")[0] == 200
+    stub.wait(lambda: stub.receipts)
+    assert stub.receipts[0]["at"] == 1_700_000_000_123
 
 
 @pytest.mark.parametrize("channel, receipt, text", [

@@ -106,6 +106,7 @@ class VendorSender:
             },
             "admin": {"listen": f"127.0.0.1:{self.admin}"}, "stopSeconds": 5, **sections,
         }
+        self.wrapper: list[str] = []  # the words before the program's name
         self.log: list[dict[str, typing.Any]] = []
         self.process: subprocess.Popen | None = None
 
@@ -127,7 +128,7 @@ class VendorSender:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [binary("longwire-sender"), "--config", str(self.file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            [*self.wrapper, binary("longwire-sender"), "--config", str(self.file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
         reader.start()
         self._reader = reader

@@ -153,7 +153,8 @@ struct SenderConfigurationReader {
             receipts = listener(object)
             object.finish()
             if let plain = receipts?.plain, !plain.isLoopback {
-                warnings.append("receipts.listen \(plain): the secrets of callbacks travel in the clear; use receipts.tls")
+                warnings.append(
+                    "receipts.listen \(plain): the secrets of callbacks travel in the clear; use receipts.tls")
             }
         }
         if !receiptAccounts.isEmpty, !root.has("receipts") {

@@ -49,7 +49,7 @@ struct HMS: VendorAPI {
         switch message.content.kind {
         case .transmission(let text):
             data = message.appData(text).text
-            // Huawei limits the data messages of high urgency.
+            // A data message with HIGH needs a special permission of Huawei.
             android.set("urgency", "NORMAL")
         case .notification(let notice):
             data = message.appData(notice.payload).text

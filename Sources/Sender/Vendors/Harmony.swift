@@ -40,7 +40,9 @@ struct Harmony: VendorAPI {
                 "ttl": .integer(checks.secondsToLive(message)), "biTag": .string(message.messageID),
             ],
         ]
-        try checks.apply(message.content.options, to: &body, protected: [["target"], ["pushOptions", "biTag"], ["pushOptions", "receiptId"]])
+        try checks.apply(
+            message.content.options, to: &body,
+            protected: [["target"], ["pushOptions", "biTag"], ["pushOptions", "receiptId"]])
         let bytes = body.bytes
         try checks.byteCount(bytes.count - message.token.utf8.count, of: "the request without the token")
         return send(bytes, bearer, type: type)

@@ -43,7 +43,7 @@ extension VendorAPI {
 
     package func testFailure(_ reply: VendorReply, now: Int64) -> VendorFault? {
         switch outcome(of: reply, token: "", now: now) {
-        // The reason of a bare HTTP status. A proxy may have answered, so such an answer proves nothing.
+        // An answer without a readable code may come from a proxy, so the answer proves nothing.
         case let outcome where outcome.reason.hasPrefix("HTTP"): Self.fault(outcome)
         // A vendor that examined the message has accepted the credential.
         case .accepted, .rejected, .badToken, .quotaUsedUp, .postponed: nil

@@ -220,7 +220,9 @@ final class ReceiptRelay: Sendable {
     private static func unstored(_ body: [UInt8], of sent: [Entry]) -> [Entry] {
         let parser = JSONParser()
         let verdicts: [String?] = body.withUnsafeBytes { bytes in
-            guard let value = try? parser.parse(bytes), let list = value["results"], list.kind == .array else { return [] }
+            guard let value = try? parser.parse(bytes), let list = value["results"], list.kind == .array else {
+                return []
+            }
             return list.elements.map { $0["verdict"]?.string }
         }
         return zip(sent, verdicts).filter { $0.1 == "storeFailed" }.map(\.0)

@@ -37,7 +37,9 @@ final class VendorSender: ChannelSender {
         use(accounts)
         register.loop.onTick { [unowned self] now in
             // A push service that fails must not stay in the states and metrics for its last message.
-            lanes = lanes.filter { $0.key.scope.isEmpty || $0.value.failsSince == nil || !$0.value.isIdle(now) }
+            if register.failingCount > 0 {
+                lanes = lanes.filter { $0.key.scope.isEmpty || $0.value.failsSince == nil || !$0.value.isIdle(now) }
+            }
             for lane in lanes.values { lane.tick(now) }
             register.noteFailing(Array(lanes.values) + retired)
             retired.removeAll { $0.heldCount == 0 && !$0.token.isAwaited }

@@ -208,6 +208,9 @@ import TextForms
         let hms = try Samples.api(.hms)
         #expect(hms.testFailure(Samples.reply("{\"code\":\"80300007\"}"), now: 0) == nil)
         #expect(hms.testFailure(Samples.reply("{\"code\":\"80200001\"}"), now: 0) != nil)
+        for status in [413, 429, 503] {
+            #expect(hms.testFailure(Samples.reply("", status), now: 0) != nil)
+        }
         #expect(hms.testFailure(Samples.reply("", 500), now: 0) == .retry(afterSeconds: nil, reason: "HTTP500"))
         #expect(try Samples.api(.xiaomi).testRequest(bearer: nil, now: 0) == nil)
     }

@@ -76,6 +76,15 @@ import Wire
         }
     }
 
+    @Test("Xiaomi gets no message for another package than the credential's")
+    func otherPackage() {
+        var message = Samples.message(.xiaomi)
+        message.packageName = "com.example.debug"
+        #expect(reason(.xiaomi, message) == "BadPackageName")
+        message.packageName = ""
+        #expect(reason(.xiaomi, message).isEmpty)
+    }
+
     @Test("a request without an access token is refused")
     func bearer() throws {
         for vendor in Vendor.allCases where vendor.facts.tokenKind != .none {

@@ -71,11 +71,13 @@ import Testing
         #expect(kind("80100000", "something else") == .unknown)
     }
 
-    @Test("HTTP 503 of Huawei is flow control")
-    func flowControl() throws {
-        let reply = Samples.reply("{\"code\":\"1\",\"msg\":\"\"}", 503, retryAfter: "9")
-        let outcome = try Samples.api(.hms).outcome(of: reply, token: "t", now: Samples.now)
-        #expect(outcome == .tooFast(afterSeconds: 9, reason: "HTTP503"))
+    @Test("HTTP 503 of Huawei is flow control with any body", arguments: [Vendor.hms, .harmony, .honor])
+    func flowControl(vendor: Vendor) throws {
+        for body in ["{\"code\":\"1\",\"msg\":\"\"}", "{\"code\":\"80000000\"}", "<html>", ""] {
+            let reply = Samples.reply(body, 503, retryAfter: "9")
+            let outcome = try Samples.api(vendor).outcome(of: reply, token: "t", now: Samples.now)
+            #expect(outcome == .tooFast(afterSeconds: 9, reason: "HTTP503"))
+        }
     }
 
     @Test("Honor lists expired and failed tokens in an answer with HTTP 200")
@@ -172,7 +174,7 @@ import Testing
         let codes: [(String, Int, Expected)] = [
             ("UNREGISTERED", 404, .badToken), ("SENDER_ID_MISMATCH", 403, .badToken),
             ("QUOTA_EXCEEDED", 429, .tooFast), ("UNAVAILABLE", 503, .retry), ("INTERNAL", 500, .retry),
-            ("THIRD_PARTY_AUTH_ERROR", 401, .credential), ("INVALID_ARGUMENT", 400, .rejected),
+            ("THIRD_PARTY_AUTH_ERROR", 401, .rejected), ("INVALID_ARGUMENT", 400, .rejected),
             ("UNSPECIFIED_ERROR", 400, .unknown),
         ]
         let api = try Samples.api(.fcm)
@@ -225,6 +227,13 @@ import Testing
         }
         let reply = VendorReply(status: 201, location: "https://push.example/m/abc")
         #expect(api.outcome(of: reply, token: "t", now: 0) == .accepted(vendorID: "abc"))
+        let foreign = [
+            "{\"code\":401,\"errno\":109}", "{\"message\":\"VAPID public key mismatch\"}",
+        ]
+        for body in foreign {
+            let outcome = api.outcome(of: Samples.reply(body, 401), token: "t", now: 0)
+            #expect(outcome == .rejected(reason: "HTTP401:VapidKeyMismatch"))
+        }
         let apple = Samples.reply("{\"reason\":\"BadJwtToken\"}", 403)
         #expect(Self.kind(api.outcome(of: apple, token: "t", now: 0)) == .credential)
     }

@@ -107,6 +107,21 @@ import TextForms
         #expect(receipts.map(\.kind) == [.delivered, .clicked] && receipts.map(\.token) == ["a", nil])
     }
 
+    @Test("a receipt has the vendor's time, and no token of more than 1,024 bytes")
+    func bounds() throws {
+        let long = String(repeating: "t", count: 1_025)
+        let body =
+            "{\"m1\":{\"type\":1,\"targets\":\"\(long),a\",\"timestamp\":\"1700000000123\"},"
+            + "\"m2\":{\"type\":1,\"targets\":\"\(long)\"},\"m3\":{\"type\":1,\"timestamp\":7}}"
+        let receipts = try read(.xiaomi, body)
+        #expect(receipts.map(\.token) == ["a", nil])
+        #expect(receipts.map(\.at) == [1_700_000_000_123, 0])
+        let statuses =
+            "{\"statuses\":[{\"token\":\"\(long)\",\"status\":0},"
+            + "{\"token\":\"u\",\"deliveryStatus\":{\"result\":0,\"timestamp\":1700000000123}}]}"
+        #expect(try read(.harmony, statuses).map(\.at) == [1_700_000_000_123])
+    }
+
     @Test("an unreadable body and a vendor without receipts are told apart")
     func unreadable() throws {
         for vendor in [Vendor.hms, .harmony, .honor, .xiaomi, .oppo, .vivo] {

@@ -117,6 +117,7 @@ import Testing
         #expect(url.at("message/android/notification/click_action") == ["type": 2, "url": "https://a/b"])
         let passed = try body(.hms, Samples.message(.hms, .transmission("text"), seconds: 0))
         #expect(passed.at("message/android/notification") == nil && passed.at("message/android/ttl") == "1s")
+        #expect(plain.at("message/android/urgency") == "HIGH" && passed.at("message/android/urgency") == "NORMAL")
         #expect(passed.at("message/data")?.string == data.dropLast() + ",\"payload\":\"text\"}")
     }
 
@@ -282,7 +283,8 @@ import Testing
             (.harmony, "/target/token"), (.honor, "/token"), (.xiaomi, "/registration_id"),
             (.xiaomi, "/extra.callback.param"), (.oppo, "/target_value"), (.oppo, "/notification"),
             (.oppo, "/app_message_id"), (.vivo, "/regId"), (.vivo, "/extra"), (.meizu, "/pushIds"),
-            (.webPush, "/_gmid_"),
+            (.webPush, "/_gmid_"), (.hms, "/message/android/bi_tag"), (.hms, "/message/android/receipt_id"),
+            (.harmony, "/pushOptions/biTag"), (.honor, "/android/biTag"),
         ]
         for (vendor, pointer) in protected {
             let message = Samples.message(vendor, options: [try Samples.option(pointer, "x")])

@@ -123,8 +123,8 @@ let package = Package(
         .target(
             name: "APNsSender",
             dependencies: [
-                "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "JSON", "Cryptography",
-                "Platform", "Structures", "TextForms", "Vendors", "Webhooks",
+                "APNs", "Configuration", "FakeAPNs", "FakeVendors", "HTTP2", "HTTPClient", "EventLoops", "JSON",
+                "Cryptography", "Platform", "Structures", "TextForms", "Vendors", "Webhooks",
             ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
             name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"],
@@ -133,8 +133,13 @@ let package = Package(
         .target(
             name: "FakeAPNs",
             dependencies: [
-                "APNs", "Configuration", "HTTP2", "EventLoops", "JSON", "Cryptography", "Platform", "TextForms",
+                "APNs", "Configuration", "FakeVendors", "HTTP2", "EventLoops", "JSON", "Cryptography", "Platform",
+                "TextForms",
             ], path: "Sources/Sender/FakeAPNs", swiftSettings: common),
+        .target(
+            name: "FakeVendors",
+            dependencies: ["Configuration", "EventLoops", "JSON", "Cryptography", "Platform", "TextForms"],
+            path: "Sources/Sender/FakeVendors", swiftSettings: common),
         .target(
             name: "LongwireClient",
             // Apple's systems have CryptoKit and Network.framework, so OpenSSL must not be required there.
@@ -186,6 +191,11 @@ let package = Package(
         .testTarget(
             name: "VendorsTests", dependencies: ["Vendors", "Wire", "JSON", "TextForms", "Cryptography"],
             path: "Tests/Unit/VendorsTests", swiftSettings: common),
+        .testTarget(
+            name: "FakeVendorsTests",
+            dependencies: [
+                "FakeVendors", "Vendors", "Configuration", "Cryptography", "EventLoops", "JSON", "Platform",
+            ], path: "Tests/Unit/FakeVendorsTests", swiftSettings: common),
         .testTarget(
             name: "APNsTests", dependencies: ["APNs", "TextForms"], path: "Tests/Unit/APNsTests", swiftSettings: common),
         .testTarget(

@@ -33,9 +33,10 @@ PushAPI: APNs Cryptography Delivery Directory JSON Quotas Structures TextForms W
 Gateway: APNs Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Quotas Structures Synchronization TextForms Webhooks Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
-APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
+APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs FakeVendors Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
 Vendors: Cryptography JSON TextForms Wire
-FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 JSON Platform TextForms
+FakeAPNs: APNs Configuration Cryptography EventLoops FakeVendors HTTP2 JSON Platform TextForms
+FakeVendors: Configuration Cryptography EventLoops JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
 LongwireClient/Linux: Cryptography

@@ -25,6 +25,16 @@ package final class AgreementKey: @unchecked Sendable {
         (raw, self.publicPoint) = (key, publicPoint)
     }
 
+    /// Reads a key in PEM form; the result is `nil` for another kind of key.
+    package init?(pem: [UInt8]) {
+        guard let key = PrivateKeyText.read(pem) else { return nil }
+        guard let point = P256.publicPoint(of: key) else {
+            EVP_PKEY_free(key)
+            return nil
+        }
+        (raw, publicPoint) = (key, point)
+    }
+
     deinit { EVP_PKEY_free(raw) }
 
     /// Returns the 32-byte shared secret with a peer's public point, or `nil` if the bytes are no point of the curve.

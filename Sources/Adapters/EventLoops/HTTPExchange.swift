@@ -99,6 +99,17 @@ package final class HTTPExchange {
         }
     }
 
+    /// Closes the connection without a response, as a failing server does.
+    ///
+    /// The handler must not call this function before it has returned.
+    package func cut() {
+        loop.preconditionInLoop()
+        guard let connection else { return }
+        self.connection = nil
+        connection.displace()
+        server.answered(self, isSent: false)
+    }
+
     /// Responds to a WebSocket request by the protocol's rules and by `judge`.
     ///
     /// - Returns: the status of the response, and the connection after a successful upgrade. The caller must attach it and call

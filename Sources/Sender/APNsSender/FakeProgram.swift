@@ -3,14 +3,19 @@ internal import Configuration
 internal import Cryptography
 internal import EventLoops
 internal import FakeAPNs
+internal import FakeVendors
 internal import Glibc
 internal import Platform
+internal import TextForms
 
-/// The command `longwire-sender fake`: both of Apple's environments and a web page with the phones, in one process.
+/// The command `longwire-sender fake`: Apple's environments, the other vendors and a web page with the phones, in one process.
 final class FakeProgram {
     let loop: EventLoop
     private(set) var addresses: [(name: String, address: String)] = []
+    /// The next steps, for a person who started the program.
+    private(set) var advice: [String] = []
     private var fakes: [Environment: FakeAPNs] = [:]
+    private var vendors: FakeVendors?
     private var page: FakePage?
     private var record: CInt = -1
     private var lines: [UInt8] = []
@@ -26,7 +31,8 @@ final class FakeProgram {
         let (certificate, certificateKey) = (arguments.folder + "/certificate.pem", arguments.folder + "/key.pem")
         if !FileSystem.exists(certificate) {
             try SelfSignedCertificate.write(
-                names: "DNS:localhost,IP:127.0.0.1,IP:::1", days: 365, certificatePath: certificate,
+                names: "DNS:localhost,DNS:\(FakeAccounts.pushHost),IP:127.0.0.1,IP:::1", days: 365,
+                certificatePath: certificate,
                 keyPath: certificateKey)
         }
         let keyFile = arguments.keyFile ?? arguments.folder + "/AuthKey.p8"
@@ -61,13 +67,75 @@ final class FakeProgram {
             addresses.append((environment.rawValue, fake.address.map { "\($0)" } ?? text))
             addresses.append((environment.rawValue + "Channels", fake.channelAddress.map { "\($0)" } ?? channelText))
         }
+        let vendorSocket = try ListeningSocket(arguments.vendors)
+        addresses.append(("vendors", "https://\(vendorSocket.address)"))
+        let accounts = try Self.accounts(arguments.folder, port: vendorSocket.address.port)
+        try configureSender(arguments, accounts)
+        let vendors = try FakeVendors(
+            on: loop, socket: vendorSocket,
+            tls: try TLSContext(certificatePath: certificate, keyPath: certificateKey), accounts: accounts,
+            scripts: script.vendors, record: record < 0 ? nil : { [unowned self] in note($0) })
+        self.vendors = vendors
         let socket = try ListeningSocket(arguments.page)
         addresses.append(("page", "http://\(socket.address)/"))
-        page = try FakePage(of: fakes, on: loop, socket: socket, isOpen: arguments.isOpen)
+        page = try FakePage(of: fakes, vendors: vendors, on: loop, socket: socket, isOpen: arguments.isOpen)
         addresses.append(("certificate", certificate))
         addresses.append(("key", keyFile))
         // Written before the turn's answers are sent, so that a sender with an answer finds its request in the file.
         loop.onTurnEnd { [unowned self] in writeLines() }
+    }
+
+    /// Reads the keys of the test credentials, and creates missing ones.
+    private static func accounts(_ folder: String, port: UInt16) throws -> FakeAccounts {
+        func pem(_ name: String, _ make: () throws -> [UInt8]) throws -> [UInt8] {
+            let path = folder + "/" + name
+            if !FileSystem.exists(path) { try FileText.replacePrivately(path, with: try make()) }
+            return try FileText.read(path, limit: ConfigurationLimits.secretFileByteCount).bytes
+        }
+        return try FakeAccounts(
+            service: try pem("service.pem") { try RSASigningKey.makePEM() },
+            vapid: try pem("vapid.pem") { try SigningKey.makePEM() },
+            browser: try pem("browser.pem") { try SigningKey.makePEM() }, port: port)
+    }
+
+    private static func absolute(_ path: String) -> String {
+        guard let found = realpath(path, nil) else { return path }
+        defer { free(found) }
+        return String(cString: found)
+    }
+
+    /// Writes a sender's configuration for all fakes.
+    private func configureSender(_ arguments: SenderArguments.Fake, _ accounts: FakeAccounts) throws {
+        let folder = arguments.folder
+        let tokenFile = folder + "/sender-token"
+        if !FileSystem.exists(tokenFile) {
+            try FileText.replacePrivately(tokenFile, with: Array((SecureRandom.bytes(24).hexDigits + "\n").utf8))
+        }
+        func place(_ name: String) -> String {
+            "localhost:" + (addresses.first { $0.name == name }?.address.split(separator: ":").last ?? "")
+        }
+        // Paths in a configuration are relative to its own folder.
+        let key = arguments.keyFile.map(Self.absolute) ?? "AuthKey.p8"
+        let files = accounts.files(
+            gateway: arguments.gateway,
+            apple: """
+                  apple: {
+                    production: "\(place("production"))", sandbox: "\(place("sandbox"))",
+                    productionChannels: "\(place("productionChannels"))", sandboxChannels: "\(place("sandboxChannels"))",
+                    authoritiesFile: "certificate.pem",
+                  },
+                """,
+            appleCredential: "{name: \"fake\", key: {file: \(JSONString.quoted(key)), "
+                + "keyId: \(JSONString.quoted(arguments.keyID)), teamId: \(JSONString.quoted(arguments.teamID))}}")
+        for (name, text) in files { try FileText.replacePrivately(folder + "/" + name, with: Array(text.utf8)) }
+        advice = [
+            "Add this credential to the gateway's configuration:",
+            "  {name: \"sender\", tokenFile: \"\(tokenFile)\", may: [\"handoff\"]}",
+            "Then start a sender that uses the fakes:",
+            "  longwire-sender --config \(folder)/sender.json5",
+            "Any text is a device token; one that begins with dead is unregistered. A device token of Web Push:",
+            "  \(accounts.pushToken("browser-1"))",
+        ]
     }
 
     deinit { if record >= 0 { close(record) } }

@@ -125,7 +125,8 @@ public enum LongwireSenderMain {
     ) throws -> Int32 {
         let program = try FakeProgram(parsed.fake)
         try program.loop.start()
-        greet("A fake Apple is ready.", program.addresses)
+        greet("Fakes of Apple and of all other vendors are ready.", program.addresses)
+        _ = tell(program.advice.joined(separator: "\n"))
         while true {
             let number = sigwaitinfo(&signals, nil)
             if number == SIGTERM || number == SIGINT || number == SIGHUP && terminal.hasClosed { break }

@@ -30,7 +30,10 @@ struct SenderArguments: Equatable {
         var sandbox = "127.0.0.1:2198"
         var productionChannels = "127.0.0.1:2196"
         var sandboxChannels = "127.0.0.1:2195"
+        var vendors = "127.0.0.1:2194"
         var page = "127.0.0.1:2199"
+        /// The gateway in the sender's configuration that the fake writes.
+        var gateway = "http://127.0.0.1:7081"
         /// Whether the fake may listen on addresses that other machines can reach.
         var isOpen = false
         var folder = "longwire-fake-apns"
@@ -70,10 +73,12 @@ struct SenderArguments: Equatable {
         .value("sandbox", "ADDR", "Where the sandbox service listens (127.0.0.1:2198)."),
         .value("production-channels", "ADDR", "Where production's channels are managed (127.0.0.1:2196)."),
         .value("sandbox-channels", "ADDR", "Where the sandbox's channels are managed (127.0.0.1:2195)."),
+        .value("vendors", "ADDR", "Where the services of all other vendors listen (127.0.0.1:2194)."),
         .value("page", "ADDR", "Where the web page with the phones is (127.0.0.1:2199)."),
         .flag("any-address", "Allow addresses that other machines reach; without it only loopback ones are taken."),
-        .value("folder", "DIR", "Its certificate and key, made when they are not there (longwire-fake-apns)."),
-        .value("script", "FILE", "A script of its answers, beside Apple's checks: JSON5, docs/use/APNs.md."),
+        .value("folder", "DIR", "Its keys, made when they are not there, and sender.json5 (longwire-fake-apns)."),
+        .value("gateway", "URL", "The gateway that sender.json5 names (http://127.0.0.1:7081)."),
+        .value("script", "FILE", "A script of its answers: JSON5, docs/use/APNs.md and docs/use/Vendors.md."),
         .value("record", "FILE", "One JSON line a request is added there."),
         .value("key", "FILE", "The provider key it knows, made when it is not there (DIR/AuthKey.p8)."),
         .value("key-id", "ID", "The key's id (FAKEKEY001)."),
@@ -141,14 +146,15 @@ struct SenderArguments: Equatable {
         let texts: [(name: String, path: WritableKeyPath<Fake, String>)] = [
             ("production", \.production), ("sandbox", \.sandbox), ("page", \.page),
             ("production-channels", \.productionChannels), ("sandbox-channels", \.sandboxChannels),
-            ("folder", \.folder), ("key-id", \.keyID), ("team-id", \.teamID),
+            ("vendors", \.vendors), ("folder", \.folder), ("gateway", \.gateway), ("key-id", \.keyID),
+            ("team-id", \.teamID),
         ]
         for (name, path) in texts { fake[keyPath: path] = words.text(name) ?? fake[keyPath: path] }
         (fake.script, fake.record, fake.keyFile) = (words.text("script"), words.text("record"), words.text("key"))
         fake.isOpen = words.has("any-address")
         // Refuses addresses that other machines can reach, unless the user allows them: the fake shows all pushes to every
         // caller.
-        for (name, path) in texts.prefix(5) {
+        for (name, path) in texts.prefix(6) {
             let text = fake[keyPath: path]
             guard let address = ListenAddress(text) else {
                 throw words.usage("--\(name) cannot be \(text.debugDescription): HOST:PORT with a numeric host")
@@ -182,7 +188,9 @@ struct SenderArguments: Equatable {
         channel and broadcast speak to Apple about Live Activities' channels, and print JSON.
         \(lines(channels))
 
-        fake is a scripted Apple for tests and trials.
+        fake plays Apple and all other vendors for tests and trials, without any account. It writes a sender's configuration:
+          longwire-sender fake --folder fake
+          longwire-sender --config fake/sender.json5
         \(lines(scriptedApple))
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and

@@ -2,6 +2,7 @@
 
 package import APNs
 package import Cryptography
+package import FakeVendors
 
 /// The scripted behavior of the fake, beyond Apple's own checks.
 package struct FakeScript: Sendable, Equatable {
@@ -64,6 +65,8 @@ package struct FakeScript: Sendable, Equatable {
     package var deafConnections = 0
     /// The number of first connections that get no bytes after the TLS handshake.
     package var silentConnections = 0
+    /// The scripts of the other vendors.
+    package var vendors: [FakeVendor: VendorScript] = [:]
 
     package init() {}
 

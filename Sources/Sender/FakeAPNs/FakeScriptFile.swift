@@ -1,4 +1,5 @@
 package import Configuration
+internal import FakeVendors
 
 extension FakeScript {
     /// Reads a script: JSON5 with `rules` and connection settings; errors name the source `file`.
@@ -15,6 +16,7 @@ extension FakeScript {
         script.clockSeconds = root.integer("clockSeconds", in: -1_000_000_000...1_000_000_000) ?? 0
         script.refusalReason =
             root.string("refusalReason", allowed: "at most 64 characters", where: isReason) ?? script.refusalReason
+        script.vendors = VendorScript.read(root.object("vendors"))
         root.finish()
         guard problems.all.isEmpty else { throw ConfigurationError(file: file, problems: problems.sorted) }
         return script

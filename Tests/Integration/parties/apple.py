@@ -28,7 +28,8 @@ class FakeApple:
     def __init__(self, script=None, words=(), records=True):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-apple-")
         self.folder = pathlib.Path(self._folder.name)
-        self.production, self.sandbox, self.page, self.production_channels, self.sandbox_channels = free_ports(5)
+        ports = free_ports(6)
+        self.production, self.sandbox, self.page, self.production_channels, self.sandbox_channels, self.vendors = ports
         self.record = self.folder / "record.jsonl"
         self.script, self.words, self.records = script, list(words), records
         self.process = None
@@ -37,7 +38,7 @@ class FakeApple:
         words = [*self.words, binary("longwire-sender"), "fake", "--folder", str(self.folder)]
         if self.records:
             words += ["--record", str(self.record)]
-        for name in ("production", "sandbox", "page", "production_channels", "sandbox_channels"):
+        for name in ("production", "sandbox", "page", "production_channels", "sandbox_channels", "vendors"):
             words += [f"--{name.replace('_', '-')}", f"127.0.0.1:{getattr(self, name)}"]
         if self.script is not None:
             (self.folder / "script.json5").write_text(json.dumps(self.script))

@@ -43,7 +43,8 @@ final class HTTPConnection: StreamDelegate {
         forwarding = connection.peer.flatMap { server.addresses?.forwarding(of: $0) }
         reader = HTTPReader(
             headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
-            hasBodyPolicy: server.hasBodyPolicy, memory: server.requestMemory)
+            hasBodyPolicy: server.hasBodyPolicy, acceptsCodings: server.configuration.acceptsCodings,
+            memory: server.requestMemory)
         super.init()
         let tls = server.configuration.tls
         stream = ByteStream(

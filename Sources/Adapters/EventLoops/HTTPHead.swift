@@ -115,7 +115,9 @@ package struct HTTPHead {
     private var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
 
     /// Parses a complete head, including its final empty line.
-    mutating func read(_ head: UnsafeRawBufferPointer, bodyLimit: Int) throws(Refusal) {
+    mutating func read(
+        _ head: UnsafeRawBufferPointer, bodyLimit: Int, acceptsCodings: Bool = false
+    ) throws(Refusal) {
         removeAll()
         bytes = head
         defer { bytes = UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -124,7 +126,7 @@ package struct HTTPHead {
         // The last two bytes are the empty line.
         while place < head.count - 2 { place = try readField(at: place) }
         try interpret(bodyLimit: bodyLimit)
-        try checkContentCoding()
+        if !acceptsCodings { try checkContentCoding() }
     }
 
     /// Validates only a request line, including its CRLF.

@@ -25,6 +25,7 @@ package struct HTTPReader: ~Copyable {
     private let headerByteLimit: Int
     private var bodyByteLimit: Int
     private let hasBodyPolicy: Bool
+    private let acceptsCodings: Bool
     private var place = Place.head(searched: 0, line: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
@@ -34,10 +35,14 @@ package struct HTTPReader: ~Copyable {
     package private(set) var hasBegun = false
 
     /// Creates a parser; with `hasBodyPolicy` it returns `needsPolicy` before it stores a large or later body.
+    ///
+    /// With `acceptsCodings` a body may have a content coding, which is not decoded.
     package init(
-        headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, memory: HTTPRequestMemory? = nil
+        headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, acceptsCodings: Bool = false,
+        memory: HTTPRequestMemory? = nil
     ) {
         (self.headerByteLimit, self.bodyByteLimit, self.hasBodyPolicy) = (headerByteLimit, bodyByteLimit, hasBodyPolicy)
+        self.acceptsCodings = acceptsCodings
         buffer = HTTPRequestBuffer(memory)
     }
 
@@ -245,7 +250,8 @@ package struct HTTPReader: ~Copyable {
 
     private mutating func readHead() throws(HTTPHead.Refusal) {
         headByteCount = buffer.count
-        try head.read(buffer.bytes, bodyLimit: hasBodyPolicy ? .max : bodyByteLimit)
+        try head.read(
+            buffer.bytes, bodyLimit: hasBodyPolicy ? .max : bodyByteLimit, acceptsCodings: acceptsCodings)
         switch head.body {
         case .length(0): complete()
         case .length where hasBodyPolicy, .chunks where hasBodyPolicy: place = .judging

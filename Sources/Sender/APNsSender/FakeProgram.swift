@@ -12,7 +12,7 @@ internal import TextForms
 final class FakeProgram {
     let loop: EventLoop
     private(set) var addresses: [(name: String, address: String)] = []
-    /// The next steps, for a person who started the program.
+    /// The next steps of a trial, printed at the start.
     private(set) var advice: [String] = []
     private var fakes: [Environment: FakeAPNs] = [:]
     private var vendors: FakeVendors?

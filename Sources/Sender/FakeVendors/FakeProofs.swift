@@ -21,7 +21,7 @@ struct FakeJWT {
 
     func number(_ claim: String) -> Int64? { claims.at(claim)?.scalar.flatMap { Int64($0) } }
 
-    /// Whether the token was issued at most five minutes in the future, and lives at most `seconds`.
+    /// Whether the token was issued at most five minutes in the future, for at most `seconds`.
     func isTimely(_ seconds: Int64, now: Int64) -> Bool {
         guard let issued = number("iat"), let end = number("exp") else { return false }
         return issued <= now + 300 && end > issued && end - issued <= seconds

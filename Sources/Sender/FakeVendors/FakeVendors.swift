@@ -29,6 +29,8 @@ package final class FakeVendors {
         var configuration = HTTPServer.Configuration()
         configuration.tls = tls
         configuration.bodyByteLimit = 1 << 20
+        // The coding of Web Push is the encryption.
+        configuration.acceptsCodings = true
         configuration.unixSeconds = { SystemClock.wallMilliseconds / 1_000 }
         server = try HTTPServer(on: loop, socket: socket, configuration: configuration) { [unowned self] in handle($0) }
         loop.onTick { [unowned self] now in tick(now) }

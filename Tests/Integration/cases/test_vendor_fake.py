@@ -1,6 +1,7 @@
 """`longwire-sender fake` as all vendors, with a sender that has only the configuration that the fake wrote."""
 
 import secrets
+import uuid
 
 import pytest
 from fake_vendors import FakeVendors
@@ -41,7 +42,7 @@ def test_apple_is_in_the_same_configuration(stub):
     with FakeVendors(stub) as fakes:
         token = secrets.token_hex(32)
         job = stub.add("apns", deviceToken=token, topic="com.example.app", environment="production", pushType="alert",
-                       priority=10, body=APPLE)
+                       tokenKind="alert", apnsId=str(uuid.uuid4()), priority=10, body=APPLE)
         assert stub.final(job)["outcome"] == "accepted", stub.results[job]
         assert token in fakes.call("GET", "/phones")[1]
 

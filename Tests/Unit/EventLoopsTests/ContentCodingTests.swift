@@ -3,8 +3,10 @@ import Testing
 
 @Suite("Content codings of requests")
 struct ContentCodingTests {
-    private func refusal(_ headers: String, body: String) -> (status: Int, reason: String)? {
-        var reader = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20)
+    private func refusal(
+        _ headers: String, body: String, acceptsCodings: Bool = false
+    ) -> (status: Int, reason: String)? {
+        var reader = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, acceptsCodings: acceptsCodings)
         let request = Array("POST /x HTTP/1.1\r\nHost: x\r\n\(headers)\r\n\(body)".utf8)
         do {
             _ = try request.withUnsafeBytes { try reader.take($0) }
@@ -25,6 +27,13 @@ struct ContentCodingTests {
         }
         let unknown = try #require(refusal("Content-Encoding: gzip, br\r\nContent-Length: 4\r\n", body: "body"))
         #expect(unknown.status == 415)
+    }
+
+    @Test("a server that decodes bodies itself accepts any coding")
+    func accepted() {
+        let headers = "Content-Encoding: aes128gcm\r\nContent-Length: 4\r\n"
+        #expect(refusal(headers, body: "body") != nil)
+        #expect(refusal(headers, body: "body", acceptsCodings: true) == nil)
     }
 
     @Test("a request without a coding or without a body is accepted")

@@ -282,6 +282,31 @@ struct HTTPServerTests {
         }
     }
 
+    @Test("a cut exchange closes its connection without a response, and leaves others open")
+    func cut() throws {
+        try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in
+            let clients = try (0..<3).map { _ in try TestClient(port: served.port) }
+            for (index, client) in clients.enumerated() {
+                try client.send("GET /\(index) HTTP/1.1\r\nHost: x\r\n\r\n")
+                served.requests.wait { $0.count == index + 1 }
+            }
+            let counts = Probe<Int>()
+            _ = loop.run {
+                let exchange = served.waiting.remove(at: 0)
+                exchange.cut()
+                // Neither has an effect after the end.
+                exchange.cut()
+                exchange.respond(status: 200)
+                counts.note(served.server?.connectionCount ?? -1)
+                counts.note(served.server?.waitingCount ?? -1)
+            }
+            #expect(try clients[0].receive().isEmpty)
+            #expect(counts.values == [2, 2])
+            _ = loop.run { for exchange in served.waiting { exchange.respond(status: 200, body: [65]) } }
+            for client in clients[1...] { #expect(try client.receiveAnswer().body == "A") }
+        }
+    }
+
     @Test("a client that disconnects before its answer is detected, and the answer is ignored")
     func disconnectBeforeAnswer() throws {
         try withServer(handler: { served, exchange in served.waiting.append(exchange) }) { loop, served in

@@ -70,7 +70,7 @@ final class FakeProgram {
         let vendorSocket = try ListeningSocket(arguments.vendors)
         addresses.append(("vendors", "https://\(vendorSocket.address)"))
         let accounts = try Self.accounts(arguments.folder, port: vendorSocket.address.port)
-        try configureSender(arguments, accounts)
+        configureSender(arguments, accounts)
         let vendors = try FakeVendors(
             on: loop, socket: vendorSocket,
             tls: try TLSContext(certificatePath: certificate, keyPath: certificateKey), accounts: accounts,
@@ -86,10 +86,16 @@ final class FakeProgram {
     }
 
     /// Reads the keys of the test credentials, and creates missing ones.
+    ///
+    /// In a folder that cannot be written, such as a read-only volume, new keys end with the process.
     private static func accounts(_ folder: String, port: UInt16) throws -> FakeAccounts {
         func pem(_ name: String, _ make: () throws -> [UInt8]) throws -> [UInt8] {
             let path = folder + "/" + name
-            if !FileSystem.exists(path) { try FileText.replacePrivately(path, with: try make()) }
+            guard FileSystem.exists(path) else {
+                let made = try make()
+                try? FileText.replacePrivately(path, with: made)
+                return made
+            }
             return try FileText.read(path, limit: ConfigurationLimits.secretFileByteCount).bytes
         }
         return try FakeAccounts(
@@ -105,12 +111,9 @@ final class FakeProgram {
     }
 
     /// Writes a sender's configuration for all fakes.
-    private func configureSender(_ arguments: SenderArguments.Fake, _ accounts: FakeAccounts) throws {
+    private func configureSender(_ arguments: SenderArguments.Fake, _ accounts: FakeAccounts) {
         let folder = arguments.folder
-        let tokenFile = folder + "/sender-token"
-        if !FileSystem.exists(tokenFile) {
-            try FileText.replacePrivately(tokenFile, with: Array((SecureRandom.bytes(24).hexDigits + "\n").utf8))
-        }
+        let (tokenFile, configuration) = (folder + "/sender-token", folder + "/sender.json5")
         func place(_ name: String) -> String {
             "localhost:" + (addresses.first { $0.name == name }?.address.split(separator: ":").last ?? "")
         }
@@ -127,12 +130,27 @@ final class FakeProgram {
                 """,
             appleCredential: "{name: \"fake\", key: {file: \(JSONString.quoted(key)), "
                 + "keyId: \(JSONString.quoted(arguments.keyID)), teamId: \(JSONString.quoted(arguments.teamID))}}")
-        for (name, text) in files { try FileText.replacePrivately(folder + "/" + name, with: Array(text.utf8)) }
+        do throws(FileText.Failure) {
+            if FileSystem.exists(configuration) {
+                let old = try FileText.read(configuration, limit: ConfigurationLimits.fileByteCount).bytes
+                guard old.starts(with: FakeAccounts.configurationMark.utf8) else {
+                    advice = ["\(configuration) is not the fake's, so it was kept."]
+                    return
+                }
+            }
+            if !FileSystem.exists(tokenFile) {
+                try FileText.replacePrivately(tokenFile, with: Array((SecureRandom.bytes(24).hexDigits + "\n").utf8))
+            }
+            for (name, text) in files { try FileText.replacePrivately(folder + "/" + name, with: Array(text.utf8)) }
+        } catch {
+            advice = ["No sender's configuration was written: \(error.path): \(error.reason)."]
+            return
+        }
         advice = [
             "Add this credential to the gateway's configuration:",
             "  {name: \"sender\", tokenFile: \"\(tokenFile)\", may: [\"handoff\"]}",
             "Then start a sender that uses the fakes:",
-            "  longwire-sender --config \(folder)/sender.json5",
+            "  longwire-sender --config \(configuration)",
             "Any text is a device token; one that begins with dead is unregistered. A device token of Web Push:",
             "  \(accounts.pushToken("browser-1"))",
         ]

@@ -86,6 +86,9 @@ package struct FakeAccounts: Sendable {
     /// The values of a sender's configuration that belong in files.
     private static let fileValues = ["serviceAccount", "privateKey"]
 
+    /// The beginning of `sender.json5`, by which the fake recognises its own file.
+    package static let configurationMark = "// Written by `longwire-sender fake`"
+
     /// Returns the files of a configuration that makes a sender use the fakes: `sender.json5`, and the files that it names.
     ///
     /// `apple` has further lines of the configuration, and `appleCredential` is Apple's entry in its credentials.
@@ -110,7 +113,7 @@ package struct FakeAccounts: Sendable {
             (
                 "sender.json5",
                 """
-                // Written by `longwire-sender fake` at each start. Copy it before you change it.
+                \(Self.configurationMark) at each start. Copy it before you change it.
                 {
                   gateway: {url: \(JSONString.quoted(gateway)), tokenFile: "sender-token"},
                 \(apple)

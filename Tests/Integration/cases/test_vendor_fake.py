@@ -47,6 +47,19 @@ def test_apple_is_in_the_same_configuration(stub):
         assert token in fakes.call("GET", "/phones")[1]
 
 
+def test_a_foreign_configuration_and_a_restart(stub):
+    """Goal: keys survive a restart, and a file that the fake did not write is kept."""
+    with FakeVendors(stub) as fakes:
+        first = fakes.token("webPush", "phone-1")
+        fakes.restart()
+        assert fakes.token("webPush", "phone-1") == first
+        job = stub.add("webPush", deviceToken=first)
+        assert stub.final(job)["outcome"] == "accepted", stub.results[job]
+        (fakes.folder / "sender.json5").write_text("{}")
+        fakes.restart(until="kept")
+        assert (fakes.folder / "sender.json5").read_text() == "{}"
+
+
 def test_scripts_by_vendor(stub):
     """Goal: quotas, scripted codes, cut connections and delays act on the vendor that the script names; a new script replaces it."""
     script = {"vendors": {

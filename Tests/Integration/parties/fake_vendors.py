@@ -35,15 +35,26 @@ class FakeVendors:
         if self.script is not None:
             (self.folder / "script.json5").write_text(json.dumps(self.script))
             words += ["--script", str(self.folder / "script.json5")]
-        self.fake = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        # The last line has the device token of Web Push.
-        while not self.output or "/push/" not in self.output[-1]:
-            line = self.fake.stdout.readline()
-            assert line, self.output
-            self.output.append(line.rstrip("\n"))
+        self._words = words
+        self._start("/push/")
         self.sender = subprocess.Popen(
             [binary("longwire-sender"), "--config", str(self.folder / "sender.json5")], stdout=subprocess.DEVNULL)
         return self
+
+    def _start(self, until):
+        """Starts the fakes; with credentials the last line has the device token of Web Push."""
+        self.output = []
+        self.fake = subprocess.Popen(self._words, stdout=subprocess.PIPE, text=True)
+        while not self.output or until not in self.output[-1]:
+            line = self.fake.stdout.readline()
+            assert line, self.output
+            self.output.append(line.rstrip("\n"))
+
+    def restart(self, until="/push/"):
+        self.fake.send_signal(signal.SIGTERM)
+        assert self.fake.wait(60) == 0
+        self.fake.stdout.close()
+        self._start(until)
 
     def __exit__(self, *_):
         try:

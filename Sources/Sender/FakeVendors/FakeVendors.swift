@@ -12,7 +12,7 @@ package final class FakeVendors {
     private static let heldLimit = 1_000
 
     private let loop: EventLoop
-    private var desk: FakeVendorDesk
+    private var service: FakeVendorService
     private let record: (([UInt8]) -> Void)?
     private var server: HTTPServer?
     private var delayed: [(at: UInt64, work: () -> Void)] = []
@@ -25,7 +25,7 @@ package final class FakeVendors {
         scripts: [FakeVendor: VendorScript], record: (([UInt8]) -> Void)?
     ) throws(SystemError) {
         (self.loop, self.record) = (loop, record)
-        desk = FakeVendorDesk(accounts, scripts: scripts)
+        service = FakeVendorService(accounts, scripts: scripts)
         var configuration = HTTPServer.Configuration()
         configuration.tls = tls
         configuration.bodyByteLimit = 1 << 20
@@ -37,10 +37,10 @@ package final class FakeVendors {
     }
 
     /// Replaces the scripts, from the next request on.
-    package func play(_ scripts: [FakeVendor: VendorScript]) { desk.play(scripts) }
-    package func phonesPage() -> [UInt8] { desk.phonesPage() }
-    package var requestCount: Int { desk.requestCount }
-    package var takenCount: Int { desk.takenCount }
+    package func play(_ scripts: [FakeVendor: VendorScript]) { service.play(scripts) }
+    package func phonesPage() -> [UInt8] { service.phonesPage() }
+    package var requestCount: Int { service.requestCount }
+    package var takenCount: Int { service.takenCount }
 
     private func handle(_ exchange: HTTPExchange) {
         var headers: [String: String] = [:]
@@ -48,7 +48,7 @@ package final class FakeVendors {
         var call = FakeCall(
             path: String(exchange.rawTarget.prefix { $0 != "?" }), headers: headers, body: Array(exchange.body))
         call.method = exchange.method == .post ? "POST" : "other"
-        let answer = desk.answer(call, now: Int64(SystemClock.wallMilliseconds))
+        let answer = service.answer(call, now: Int64(SystemClock.wallMilliseconds))
         note(call, answer)
         // A connection cannot be closed within the handler.
         let isCut = answer.deed == .cut || answer.deed == .cutTaken

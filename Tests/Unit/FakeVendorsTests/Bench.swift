@@ -12,7 +12,7 @@ struct Bench {
     }
 
     let accounts: FakeAccounts
-    var desk: FakeVendorDesk
+    var service: FakeVendorService
     var now = Self.now
     /// The access tokens by vendor, as a sender keeps them.
     var bearers: [Vendor: String] = [:]
@@ -20,7 +20,7 @@ struct Bench {
     init(_ scripts: [FakeVendor: VendorScript] = [:]) throws {
         let (service, vapid, browser) = try Self.keys.get()
         accounts = try FakeAccounts(service: service, vapid: vapid, browser: browser, port: 2_194)
-        desk = FakeVendorDesk(accounts, scripts: scripts)
+        self.service = FakeVendorService(accounts, scripts: scripts)
     }
 
     func api(_ vendor: Vendor, _ changes: [String: String] = [:]) throws -> any VendorAPI {
@@ -48,7 +48,7 @@ struct Bench {
             "/"
             + request.url.split(separator: "/", omittingEmptySubsequences: false).dropFirst(3).joined(separator: "/")
         let headers = Dictionary(request.headers.map { ($0.name.lowercased(), $0.value) }) { $1 }
-        return desk.answer(FakeCall(path: path, headers: headers, body: request.body), now: now * 1_000)
+        return service.answer(FakeCall(path: path, headers: headers, body: request.body), now: now * 1_000)
     }
 
     static func reply(_ answer: FakeAnswer) -> VendorReply {
@@ -83,7 +83,7 @@ struct Bench {
         return (answer, api.outcome(of: Self.reply(answer), token: message.token, now: now))
     }
 
-    var page: String { String(decoding: desk.phonesPage(), as: UTF8.self) }
+    var page: String { String(decoding: service.phonesPage(), as: UTF8.self) }
 }
 
 extension VendorScript {

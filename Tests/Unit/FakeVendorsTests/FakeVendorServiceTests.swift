@@ -6,7 +6,7 @@ import Testing
 @testable import Vendors
 
 @Suite("Fake vendors")
-struct DeskTests {
+struct FakeVendorServiceTests {
     @Test("a notification of the sender passes each vendor's checks and is shown", arguments: Vendor.allCases)
     func happyPath(vendor: Vendor) throws {
         var bench = try Bench()
@@ -70,7 +70,7 @@ struct DeskTests {
                 return
             }
         }
-        #expect(bench.desk.takenCount == 0)
+        #expect(bench.service.takenCount == 0)
     }
 
     /// Huawei's flow control is HTTP status 503 without a code.
@@ -88,7 +88,7 @@ struct DeskTests {
                 String(decoding: request.body, as: UTF8.self).replacing("phone-1", with: "phone-1%2Cdead").utf8)
         }
         #expect(String(decoding: answer.body, as: UTF8.self).contains("\"bad_regids\":\"dead\""))
-        #expect(bench.desk.takenCount == 1)
+        #expect(bench.service.takenCount == 1)
     }
 
     // MARK: Refusals
@@ -121,7 +121,7 @@ struct DeskTests {
             request.body = Array(text.replacing(part, with: other).utf8)
         }
         #expect(answer.code == code, "\(answer.reason)")
-        #expect(!answer.isTaken && bench.desk.takenCount == 0)
+        #expect(!answer.isTaken && bench.service.takenCount == 0)
         if case .accepted = outcome { Issue.record("accepted") }
     }
 
@@ -235,7 +235,7 @@ struct DeskTests {
         #expect((late.status, late.reason) == (401, "exp"))
         let foreign = api.signToken(scope: "https://push.example.com", now: bench.now)?.text
         #expect(bench.call(try api.request(for: message, bearer: foreign, now: bench.now)).reason == "aud")
-        #expect(bench.desk.takenCount == 0)
+        #expect(bench.service.takenCount == 0)
     }
 
     @Test("another VAPID key than that of the subscription is refused")
@@ -266,7 +266,7 @@ struct DeskTests {
         ])
         let outcomes = try (0..<3).map { _ in try bench.send(bench.message(vendor), vendor).outcome }
         #expect(Self.isFlowControl(outcomes[2], vendor), "\(outcomes)")
-        #expect(bench.desk.takenCount == 2)
+        #expect(bench.service.takenCount == 2)
         bench.now += 1
         #expect(try bench.send(bench.message(vendor), vendor).answer.isTaken)
     }
@@ -296,7 +296,7 @@ struct DeskTests {
             api.readToken(Bench.reply(refused), now: bench.now) == .failure(.retry(afterSeconds: 9, reason: "HTTP503")))
         // A rule without an answer of its own cancels the naming rules.
         #expect(try bench.send(bench.message(.hms, "dead"), .hms).answer.isTaken)
-        bench.desk.play([:])
+        bench.service.play([:])
         #expect(!(try bench.send(bench.message(.hms, "dead"), .hms).answer.isTaken))
     }
 
@@ -321,6 +321,6 @@ struct DeskTests {
         let bearer = try bench.bearer(api, bench.message(vendor))
         let answer = bench.call(try #require(api.testRequest(bearer: bearer, now: bench.now)))
         #expect(api.testFailure(Bench.reply(answer), now: bench.now) == nil)
-        #expect(bench.desk.takenCount == 0)
+        #expect(bench.service.takenCount == 0)
     }
 }

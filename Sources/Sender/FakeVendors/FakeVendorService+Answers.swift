@@ -2,7 +2,7 @@ internal import Configuration
 internal import JSON
 
 // The bodies of answers, each in its vendor's form.
-extension FakeVendorDesk {
+extension FakeVendorService {
     /// Returns a code as a number, for vendors whose codes are numbers.
     private func number(_ code: String) -> any JSONWritable { Int(code).map { $0 as any JSONWritable } ?? code }
 

@@ -35,7 +35,7 @@ package struct FakeAnswer: Sendable, Equatable {
 }
 
 /// The vendors' rules and state, without sockets and clocks.
-package struct FakeVendorDesk {
+package struct FakeVendorService {
     typealias Fault = VendorPage.Fault
 
     /// A violated rule: the status and code of the answer, and the field or the rule.

@@ -4,7 +4,7 @@ internal import JSON
 internal import TextForms
 
 // The credentials of senders: requests of access tokens, and the proofs that each message carries.
-extension FakeVendorDesk {
+extension FakeVendorService {
     private static let audience = "https://oauth-login.cloud.huawei.com/oauth2/v3/token"
     private static let scope = "https://www.googleapis.com/auth/firebase.messaging"
 

@@ -63,21 +63,21 @@ struct FakeVendorServiceTests {
         let bad = try bench.send(bench.message(vendor, "bad0"), vendor).outcome
         // Honor lists a malformed token among the failed ones.
         #expect(vendor == .honor ? bad == .rejected(reason: "FailedToken") : bad == .badToken(reason: bad.reason))
-        #expect(Self.isFlowControl(try bench.send(bench.message(vendor, "4290"), vendor).outcome, vendor))
+        #expect(Self.isFlowControl(try bench.send(bench.message(vendor, "4290"), vendor).outcome))
         for token in ["5000", "5030"] {
-            guard case .retry = try bench.send(bench.message(vendor, token), vendor).outcome else {
-                Issue.record("\(token) is no retry")
+            let outcome = try bench.send(bench.message(vendor, token), vendor).outcome
+            // HTTP 503 of Huawei and Honor is flow control.
+            if token == "5030", Self.isFlowControl(outcome), [.hms, .harmony, .honor].contains(vendor) { continue }
+            guard case .retry = outcome else {
+                Issue.record("\(token) is \(outcome), not a retry")
                 return
             }
         }
         #expect(bench.service.takenCount == 0)
     }
 
-    /// Huawei's flow control is HTTP status 503 without a code.
-    private static func isFlowControl(_ outcome: VendorOutcome, _ vendor: Vendor) -> Bool {
-        if vendor == .hms || vendor == .harmony { return outcome == .retry(afterSeconds: 1, reason: "HTTP503") }
-        if case .tooFast = outcome { return true }
-        return false
+    private static func isFlowControl(_ outcome: VendorOutcome) -> Bool {
+        if case .tooFast = outcome { true } else { false }
     }
 
     @Test("a partial success lists the refused tokens")
@@ -265,7 +265,7 @@ struct FakeVendorServiceTests {
             try #require(FakeVendor(rawValue: vendor.rawValue)): .with { $0.requestsPerSecond = 2 }
         ])
         let outcomes = try (0..<3).map { _ in try bench.send(bench.message(vendor), vendor).outcome }
-        #expect(Self.isFlowControl(outcomes[2], vendor), "\(outcomes)")
+        #expect(Self.isFlowControl(outcomes[2]), "\(outcomes)")
         #expect(bench.service.takenCount == 2)
         bench.now += 1
         #expect(try bench.send(bench.message(vendor), vendor).answer.isTaken)

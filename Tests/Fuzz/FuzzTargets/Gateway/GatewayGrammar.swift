@@ -5,6 +5,7 @@ internal import Cryptography
 internal import Delivery
 internal import Gateway
 internal import PushAPI
+internal import Wire
 
 /// A production for each call of both HTTP listeners: meaningful requests around every limit.
 package enum GatewayGrammar {
@@ -394,8 +395,9 @@ package enum GatewayGrammar {
             let most = script.size(HandoffBounds.jobCount)
             let seconds = script.edge(HandoffBounds.leaseSeconds),
                 wait = script.choice(8) == 0 ? script.edge(0...30) : 0
+            let channel = script.choice(4) == 0 ? script.pick(VendorChannel.allCases.map { "\($0.name)" }) : "apns"
             json.object {
-                $0.member("channel", "apns")
+                $0.member("channel", channel)
                 $0.member("max", number: most)
                 $0.member("leaseSeconds", number: seconds)
                 $0.member("waitSeconds", number: wait)
@@ -418,6 +420,31 @@ package enum GatewayGrammar {
                         json.value(#"{\#(some[number]),"outcome":"\#(outcome)","reason":"\#(reason)"\#(extra)}"#)
                     }
                     json.repeated(#"{\#(some[0]),"outcome":"accepted"}"#, count: count - 3)
+                }
+            }
+        },
+        "POST /v1/handoff/receipts": { script, words, app, json in
+            let kind = script.pick(["delivered", "clicked", "badToken"])
+            let channel = script.choice(4) == 0 ? script.pick(VendorChannel.allCases.map { "\($0.name)" }) : nil
+            let appID = script.choice(4) == 0 ? FuzzWords.appIDs[app] : nil
+            let token = script.choice(3) == 0 ? script.words(Wire.Limits.tokenByteCount) : nil
+            let at = script.choice(3) == 0 ? script.edge(0...words.time) : nil
+            let count = script.size(HandoffBounds.jobCount)
+            let some = (0..<3).map { _ in words.messages.pick(&script, otherwise: String(repeating: "0", count: 32)) }
+            json.object { json in
+                json.key("receipts")
+                json.array { json in
+                    for number in 0..<min(count, 3) {
+                        json.object {
+                            $0.member("msgId", some[number])
+                            $0.member("kind", kind)
+                            if let channel { $0.member("channel", channel) }
+                            if let appID { $0.member("appId", appID) }
+                            if let token { $0.member("token", token) }
+                            if let at { $0.member("at", number: at) }
+                        }
+                    }
+                    json.repeated(#"{"msgId":"\#(some[0])","kind":"\#(kind)"}"#, count: count - 3)
                 }
             }
         },

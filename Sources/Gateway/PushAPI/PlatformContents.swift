@@ -152,11 +152,17 @@ struct PlatformContents {
         writer.endObject()
     }
 
+    /// Getui's names of the vendors in capitals, and the official name beside HOSHW.
+    private static let optionNames = Set(
+        VendorChannel.allCases.filter { $0.platform != .apple }.map { "\($0.getuiName)".uppercased() } + ["HARMONY"])
+
     /// Checks and writes `options`: for each vendor, JSON pointers into the vendor's request, and their values.
     private func writeOptions(_ value: JSONValue?, _ path: String, to writer: inout JSONWriter) throws(GetuiFault) {
         guard let value = try Self.object(value, path) else { return }
         for (vendor, pointers) in value.members where !pointers.isAbsent {
-            let name = "\(path).\(vendor.string ?? "?")"
+            // Getui's documents also have ALL; the sender uses the options of its vendors only.
+            guard let vendor = vendor.string, Self.optionNames.contains(vendor) else { continue }
+            let name = "\(path).\(vendor)"
             guard pointers.kind == .object else { throw .type(name) }
             var count = 0
             for (pointer, _) in pointers.members {

@@ -268,7 +268,8 @@ def test_dotnets_bodies_carry_nulls_and_come_in_chunks(gateway, new_device):
     device = new_device(gateway)
     body = push(device.cid, appkey=None, sign=None, timestamp=0, token=None)
     body["push_message"] |= {"network_type": 0, "duration": None, "notification": None, "revoke": None}
-    body["push_channel"] = {"ios": None, "android": {"ups": {"notification": {"title": "t"}, "transmission": None}}}
+    body["push_channel"] = {"ios": None, "android": {
+        "ups": {"notification": {"title": "t", "body": "b", "click_type": "none"}, "transmission": None}}}
     text = json.dumps(body).encode()
     wire = Wire(gateway)
     wire.send(

@@ -62,6 +62,13 @@ struct PlatformContentTests {
         #expect(text.contains(#"{"custom":{"type":"voip_call","data":{"a":1}}}"#), "\(text)")
     }
 
+    @Test("options under a name of no vendor are not checked")
+    func otherOptions() throws {
+        _ = try stored(
+            #"{"android":{"ups":{"notification":{"title":"t","body":"b","click_type":"none"},"options":{"ALL":{"channel":"default"}}}}}"#
+        )
+    }
+
     @Test("the options of a vendor are bounded in number and length")
     func options() {
         let many = (0...64).map { #""/m\#($0)":1"# }.joined(separator: ",")

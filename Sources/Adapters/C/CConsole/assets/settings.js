@@ -5,6 +5,8 @@ import {t, tWord} from "./texts.js";
 
 const number = (path, initial) => ({path, kind: "number", initial});
 const text = (path, initial = "") => ({path, kind: "text", initial});
+/** A list of words, written with commas. */
+const list = path => ({path, kind: "list", initial: ""});
 const flag = path => ({path, kind: "flag"});
 const choice = (path, ...options) => ({path, kind: "choice", options});
 const feed = (name, ...more) => [
@@ -18,7 +20,7 @@ const SECTIONS = {
     text("apns.topic"), choice("apns.template.transmission", "payload", "members", "none"), flag("apns.template.mutableContent"),
     flag("apns.template.notifications"), flag("apns.template.wake"), text("apns.template.sound", "default"), text("apns.template.badge"),
     text("apns.template.category"), text("apns.template.threadId"),
-    choice("apns.template.interruptionLevel", "", "passive", "active", "time-sensitive", "critical"), number("maxAttempts", 5),
+    choice("apns.template.interruptionLevel", "", "passive", "active", "time-sensitive", "critical"), number("maxAttempts", 5), list("vendors"),
   ],
   queue: [number("queue.messages", 1_000), number("queue.bytes", 4_194_304), choice("queue.overflow", "reject", "dropOldest")],
   quotas: ["devices", "publishesPerSecond", "requestBytesPerSecond", "queuedMessages", "queuedBytes", "storedBytes"].map(name => number(`quotas.${name}`, 0)),
@@ -73,7 +75,7 @@ export function editor(settings, label = t("appSettings")) {
       if (now === before) continue;
       if (!input.reportValidity()) return null;
       const isRemoved = now === "" || now === false;
-      assign(changed, setting.path, isRemoved ? undefined : setting.kind === "number" ? Number(now) : setting.kind === "object" ? at(changed, setting.path) ?? {} : now);
+      assign(changed, setting.path, isRemoved ? undefined : setting.kind === "number" ? Number(now) : setting.kind === "list" ? now.split(/[\s,，]+/).filter(Boolean) : setting.kind === "object" ? at(changed, setting.path) ?? {} : now);
       if (isRemoved) prune(changed, setting.path);
     }
     // A feed that is switched off has no settings, and a setting of a feed switches it on.
@@ -114,7 +116,7 @@ let count = 0;
 function control(setting, value, inputs) {
   const {path, kind} = setting;
   const held = at(value, path);
-  const before = kind === "flag" ? held === true : kind === "object" ? held !== undefined : held === undefined || held === null ? "" : String(held);
+  const before = kind === "flag" ? held === true : kind === "object" ? held !== undefined : held === undefined || held === null ? "" : Array.isArray(held) ? held.join(", ") : String(held);
   const name = settingName(path);
   if (kind === "flag" || kind === "object") {
     const input = h("input", {type: "checkbox", checked: before, "data-path": path});

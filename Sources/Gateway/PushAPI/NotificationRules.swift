@@ -58,8 +58,18 @@ enum NotificationRules {
             guard let text = category.lenientText else { throw .type("category") }
             guard text.unicodeScalars.count <= 64 else { throw .size("category", "at most 64 characters") }
         }
-        try check("slot_type", in: 0...65_535, notification["slot_type"])
+        if let slot = notification["slot_type"]?.given, !slotTypes.contains(where: { slot.equals($0) }) {
+            guard let number = slot.lenientInteger, 0...65_535 ~= number else {
+                throw .invalid("slot_type", "0 to 65535, or one of \(slotTypes.map { "\($0)" }.joined(separator: ", "))")
+            }
+        }
     }
+
+    /// HarmonyOS's names of `NotificationSlot` types; the sender has their numbers.
+    private static let slotTypes: [StaticString] = [
+        "UNKNOWN_TYPE", "SOCIAL_COMMUNICATION", "SERVICE_INFORMATION", "CONTENT_INFORMATION", "LIVE_VIEW",
+        "CUSTOMER_SERVICE", "OTHER_TYPES",
+    ]
 
     /// The member that each click type opens.
     private static let neededByClick: [(clickType: StaticString, member: StaticString)] = [

@@ -45,10 +45,6 @@ struct PlatformContents {
     /// Parses the fields of `ups`; `nil` if it has nothing to send.
     func android(_ android: JSONValue?) throws(GetuiFault) -> PlatformContent? {
         guard let ups = try Self.object(Self.object(android, "android")?["ups"], "ups") else { return nil }
-        guard ups["revoke"].map({ $0.isHollow(zero: true) }) != false else {
-            throw .invalid(
-                "ups.revoke", "no vendor withdraws a notification here; push_message.revoke acts on the connection")
-        }
         return try content(of: ups, "ups", channel: .fcm, clickTypes: NotificationRules.clickTypes) {
             (text, writer) throws(GetuiFault) in
             guard let bytes = numbers.bytes(of: text) else { throw .type("ups.transmission") }
@@ -68,11 +64,20 @@ struct PlatformContents {
         return try content(of: harmony, "harmony", channel: .harmony, clickTypes: NotificationRules.harmonyClickTypes) {
             (custom, writer) throws(GetuiFault) in
             guard custom.kind == .object else { throw .type("harmony.custom") }
-            guard let type = custom["type"]?.given else { throw .null("harmony.custom.type") }
-            guard type.kind == .string else { throw .type("harmony.custom.type") }
-            guard let data = custom["data"]?.given else { throw .null("harmony.custom.data") }
-            guard data.kind == .object else { throw .type("harmony.custom.data") }
-            write(custom, as: "custom", to: &writer)
+            // Getui's SDK for Java names the vendor, and the data a payload.
+            let named = try Self.object(custom["HW"], "harmony.custom.HW")
+            let (fields, path) = (named ?? custom, named == nil ? "harmony.custom" : "harmony.custom.HW")
+            guard let type = fields["type"]?.given else { throw .null("\(path).type") }
+            guard type.kind == .string else { throw .type("\(path).type") }
+            let key: StaticString = fields["data"]?.given == nil && named != nil ? "payload" : "data"
+            guard let data = fields[key]?.given else { throw .null("\(path).\(key)") }
+            writer.key("custom")
+            writer.beginObject()
+            writer.key("type")
+            writer.value(type)
+            writer.key("data")
+            try write(data: data, "\(path).\(key)", to: &writer)
+            writer.endObject()
             return false
         }
     }
@@ -119,6 +124,17 @@ struct PlatformContents {
             throw .size(path, "its JSON has \(content.body.count) bytes, at most \(MessageBounds.vendorBodyByteCount)")
         }
         return content
+    }
+
+    /// Writes an object, or the object in a text.
+    private func write(data: JSONValue, _ name: String, to writer: inout JSONWriter) throws(GetuiFault) {
+        if data.kind == .object { return writer.value(data) }
+        guard let text = data.stringBytes else { throw .type(name) }
+        let parser = JSONParser(byteLimit: MessageBounds.vendorBodyByteCount)
+        guard let object = try? parser.parse(text), object.kind == .object else {
+            throw .invalid(name, "an object, or a text with one")
+        }
+        writer.value(object)
     }
 
     private static func object(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {

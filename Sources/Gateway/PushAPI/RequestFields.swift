@@ -122,7 +122,7 @@ extension FieldTable {
                         "push_channel.android.ups.",
                         [
                             ("notification", .served), ("transmission", .served), ("options", .served),
-                            ("revoke", .served),
+                            ("revoke", .ignored),
                         ]))
             )
         ])

@@ -114,6 +114,12 @@ package struct PushContent: Sendable, Equatable {
 }
 
 extension PushContent.Notice {
+    /// `NotificationManager.SlotType` of HarmonyOS.
+    private static let slotTypes: [String: Int64] = [
+        "UNKNOWN_TYPE": 0, "SOCIAL_COMMUNICATION": 1, "SERVICE_INFORMATION": 2, "CONTENT_INFORMATION": 3,
+        "LIVE_VIEW": 4, "CUSTOMER_SERVICE": 5, "OTHER_TYPES": 0xFFFF,
+    ]
+
     init(_ value: JSONValue) throws(PushContent.Failure) {
         guard value.kind == .object else {
             throw PushContent.Failure(field: "notification", advice: "must be an object")
@@ -143,7 +149,11 @@ extension PushContent.Notice {
         bigImage = try fields.text("big_image", limit: 2_048)?.unlessEmpty
         category = try fields.text("category", limit: PushContent.nameByteCount)?.unlessEmpty
         badgeIncrement = try fields.integer("badge_add_num", in: 1...99)
-        slotType = try fields.integer("slot_type", in: 0...0xFFFF)
+        if let name = value["slot_type"]?.string, let number = Self.slotTypes[name] {
+            slotType = number
+        } else {
+            slotType = try fields.integer("slot_type", in: 0...0xFFFF)
+        }
     }
 }
 

@@ -168,7 +168,7 @@ def test_receipts_of_vendors_are_steps_of_the_message_and_quarantine_tokens(gate
     delivered = {"msgId": job["msgId"], "appId": "demo", "channel": "vivo", "kind": "delivered", "at": 0}
     assert receipts(gateway, delivered, delivered, {"msgId": "0" * 31 + "1", "kind": "clicked"}) == ["recorded", "recorded", "unknownJob"]
     assert gateway.steps(message["msgId"]).count("shown") == 1
-    for other in ({"appId": "other"}, {"channel": "oppo"}):
+    for other in ({"appId": "other"}, {"channel": "harmony"}):
         assert receipts(gateway, {**delivered, **other, "kind": "clicked"}) == ["unknownJob"]
     assert receipts(gateway, {"msgId": job["msgId"], "kind": "badToken", "token": text("vivo")}) == ["recorded"]
     assert gateway.view(device.cid)["tokens"][0]["quarantined"]

@@ -62,6 +62,36 @@ struct PlatformContentTests {
         #expect(text.contains(#"{"custom":{"type":"voip_call","data":{"a":1}}}"#), "\(text)")
     }
 
+    @Test("the form of Getui's SDK for Java becomes the same content")
+    func namedVendor() throws {
+        for payload in [#"{"a":1}"#, #""{\"a\":1}""#] {
+            let text = try stored(#"{"harmony":{"custom":{"HW":{"type":"voip_call","payload":\#(payload)}}}}"#)
+            #expect(text.contains(#"{"custom":{"type":"voip_call","data":{"a":1}}}"#), "\(text)")
+        }
+        let wrong = #""push_channel":{"harmony":{"custom":{"HW":{"type":"voip_call","payload":"{"}}}}"#
+        #expect(fixture.push(wrong).response?.text.contains("harmony.custom.HW.payload") == true)
+    }
+
+    @Test("slot types have names, too")
+    func slotTypes() throws {
+        _ = try stored(
+            #"{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"SERVICE_INFORMATION"}}}"#)
+        let text = fixture.push(
+            #""push_channel":{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"X"}}}"#)
+        #expect(text.response?.text.contains("slot_type ") == true)
+    }
+
+    @Test("a revoke for the vendors is named as ignored, and the call is served")
+    func revoke() throws {
+        let action = fixture.push(
+            #""push_channel":{"android":{"ups":{"revoke":{"old_task_id":"RASL_1"}}}}"#)
+        guard case .push(let pushes, _) = action else {
+            Issue.record("refused: \(action.response?.text ?? "")")
+            return
+        }
+        #expect(try #require(pushes.first).content.vendors.isEmpty)
+    }
+
     @Test("options under a name of no vendor are not checked")
     func otherOptions() throws {
         _ = try stored(

@@ -318,9 +318,14 @@ extension Strategy {
 
     /// Returns the strategy of a streamed broadcast's message that has only its ledger row.
     static func ofBroadcast(withReason reason: FallbackReason) -> Strategy {
+        liveElseVendor.ofBroadcast(withReason: reason)
+    }
+
+    /// Returns this strategy, the one for the device's present tokens, or the one at acceptance if they differ in the fallback.
+    func ofBroadcast(withReason reason: FallbackReason) -> Strategy {
         switch reason {
         case .strategy: .liveOnly
-        case .applies, .noToken, .noContent, .timeToLive, .pushModeOff: .liveElseVendor
+        case .applies, .noToken, .noContent, .timeToLive, .pushModeOff: self == .liveOnly ? .liveElseVendor : self
         }
     }
 }

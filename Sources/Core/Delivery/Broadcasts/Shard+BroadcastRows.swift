@@ -93,8 +93,7 @@ extension Shard {
         if let vendor = row.vendor {
             // The choice at acceptance; the device's tokens may have changed since.
             facts.channels = ChannelSet(vendor)
-            let stored = Strategy.ofBroadcast(withReason: row.fallbackReason)
-            if stored == .liveOnly || facts.strategy == .liveOnly { facts.strategy = stored }
+            facts.strategy = facts.strategy.ofBroadcast(withReason: row.fallbackReason)
         }
         facts.wakeAt = wakeAt
         if row.fallback == .armed { facts.fallbackAt = wakeAt }

@@ -60,7 +60,8 @@ enum NotificationRules {
         }
         if let slot = notification["slot_type"]?.given, !slotTypes.contains(where: { slot.equals($0) }) {
             guard let number = slot.lenientInteger, 0...65_535 ~= number else {
-                throw .invalid("slot_type", "0 to 65535, or one of \(slotTypes.map { "\($0)" }.joined(separator: ", "))")
+                let names = slotTypes.map { "\($0)" }.joined(separator: ", ")
+                throw .invalid("slot_type", "0 to 65535, or one of \(names)")
             }
         }
     }

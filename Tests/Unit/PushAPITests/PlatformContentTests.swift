@@ -75,9 +75,11 @@ struct PlatformContentTests {
     @Test("slot types have names, too")
     func slotTypes() throws {
         _ = try stored(
-            #"{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"SERVICE_INFORMATION"}}}"#)
+            #"{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"SERVICE_INFORMATION"}}}"#
+        )
         let text = fixture.push(
-            #""push_channel":{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"X"}}}"#)
+            #""push_channel":{"harmony":{"notification":{"title":"t","body":"b","click_type":"none","slot_type":"X"}}}"#
+        )
         #expect(text.response?.text.contains("slot_type ") == true)
     }
 

@@ -120,7 +120,7 @@ def test_strategies_by_vendor(gateway, away):
     ({"notification": {"title": "T" * 51, "body": "B", "click_type": "none"}}, "title"),
     ({"transmission": "x", "options": {"HW": {"no-pointer": 1}}}, "JSON pointers"),
     ({"transmission": "x", "options": {"HW": 5}}, "HW"),
-    ({"notification": {"title": "T", "body": "B", "click_type": "none"}, "revoke": {"old_task_id": "RASS_x"}}, "revoke"),
+    ({"notification": {"title": "T", "body": "B", "click_type": "intent"}}, "intent"),
     ({"notification": [1]}, "notification"), (7, "ups"),
 ])
 def test_content_that_no_vendor_could_show_is_refused_by_its_field(gateway, away, ups, word):
@@ -130,6 +130,15 @@ def test_content_that_no_vendor_could_show_is_refused_by_its_field(gateway, away
     with pytest.raises(Refused) as refused:
         gateway.api("POST", "push/single/cid", body)
     assert refused.value.body["code"] == 20001 and word in refused.value.body["msg"], refused.value.body
+
+
+def test_a_revoke_for_vendors_is_named_as_ignored_and_the_call_is_served(gateway, away):
+    device = away(gateway, "fcm")
+    body = gateway.push_body(device.cid, "x")
+    body["push_channel"] = {"android": {"ups": {"notification": UPS["notification"], "revoke": {"old_task_id": "RASS_x"}}}}
+    answer = gateway.api("POST", "push/single/cid", body)["longwire"]
+    assert "push_channel.android.ups.revoke" in answer["ignored"]
+    assert len(lease(gateway, "fcm")) == 1
 
 
 def test_vendors_that_would_refuse_the_content_are_named_in_the_answer(gateway, away):

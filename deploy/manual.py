@@ -117,7 +117,8 @@ def read_longwired(binaries):
 
 def read_apns(binaries):
     text = help_of(binaries, "longwire-sender")
-    usages = re.findall(r"^(?:Usage: | +)longwire-sender(.*)$", text, re.M)
+    usage, = (part for part in text.split("\n\n") if part.startswith("Usage: "))
+    usages = re.findall(r"^(?:Usage: | +)longwire-sender(.*)$", usage, re.M)
     commands = [Command([], SUMMARIES["longwire-sender"], "")]
     for usage in usages[1:]:
         words = re.match(r"^((?: [a-z|]+)+)", usage)[1].split()

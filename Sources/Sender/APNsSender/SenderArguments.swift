@@ -188,9 +188,8 @@ struct SenderArguments: Equatable {
         channel and broadcast speak to Apple about Live Activities' channels, and print JSON.
         \(lines(channels))
 
-        fake plays Apple and all other vendors for tests and trials, without any account. It writes a sender's configuration:
-          longwire-sender fake --folder fake
-          longwire-sender --config fake/sender.json5
+        fake plays Apple and all other vendors for tests and trials, without any account. It writes DIR/sender.json5,
+        the configuration for a longwire-sender of all its vendors.
         \(lines(scriptedApple))
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and

@@ -218,7 +218,7 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
         file.chmod(0o640)
     sender = inside / "etc/longwire/sender.json5"
     missing = root.run("longwire-sender", "--check", "--config", "/etc/longwire/sender.json5", user="longwire-sender", check=False)
-    assert missing.returncode == 78 and "at least one key or certificate" in missing.stderr
+    assert missing.returncode == 78 and "at least one credential of a vendor" in missing.stderr
     as_installed = sender.read_text()
     assert "    // {name" in as_installed
     sender.write_text(as_installed.replace("    // {name", "    {name").replace("7081", str(ports[3])).replace("7090", str(ports[4])))

@@ -398,7 +398,7 @@ def test_storms_of_connects_and_resets(calm, new_device):
 def test_a_faulty_vendor_token_is_refused_alone_and_the_session_lives_on(calm, new_device):
     device = new_device(calm, token="ab" * 32)
     for bad in ({"token": "ab\0cd"}, {"token": " "}, {"token": "ab", "topic": "com.example\x00"}, {"token": "é"},
-                {"token": "a" * 513}, {"token": "ab", "activity": "a" * 65}):
+                {"token": "a" * 1025}, {"token": "ab", "activity": "a" * 65}):
         tokens = [pb.VendorToken(**bad)]
         assert device.update(tokens=tokens).reason.startswith("1 refused: ")
         device.connect(tokens=tokens)

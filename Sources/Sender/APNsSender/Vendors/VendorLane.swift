@@ -60,7 +60,7 @@ final class VendorLane: JobLane {
     var waitingCount: Int { waiting.count }
     var heldCount: Int { waiting.count + underWayCount }
     var failure: String { lastFailure.isEmpty ? "vendorDoesNotAnswer" : lastFailure }
-    /// Whether the lane has had no jobs for a minute, and no rest that a new lane would lack.
+    /// Whether the lane has had no jobs for a minute, and no pause that a new lane would lack.
     func isIdle(_ now: UInt64) -> Bool { heldCount == 0 && !isResting(now) && now >= usedAt + 60_000 }
 
     func isResting(_ now: UInt64) -> Bool {
@@ -273,7 +273,7 @@ final class VendorLane: JobLane {
             job.hasRenewedToken = true
             return again(job, reason)
         }
-        // With the lane's rest the token ends, too. A refusal that concerns one job leaves it to the others.
+        // A pause of the lane ends the token, too. A refusal that concerns one job leaves it to the others.
         let advice = "the vendor refuses the access token that it just issued: check the credential"
         if credentialRefused(job, reason, advice, now) { token.refuse(bearer) }
     }
@@ -282,14 +282,14 @@ final class VendorLane: JobLane {
     ///
     /// A vendor may refuse one device in the words for a wrong credential, so one job does not stop a lane that works.
     ///
-    /// - Returns: whether the lane rests.
+    /// - Returns: whether the lane pauses.
     @discardableResult
     private func credentialRefused(_ job: VendorJob, _ reason: String, _ advice: String, _ now: UInt64) -> Bool {
         guard !isRetired else {
             again(job, reason)
             return false
         }
-        // A rest ends the proof.
+        // A pause ends the proof.
         let isTrusted = acceptedAt.map { $0 >= restsUntil && now < $0 + Self.proofMilliseconds } ?? false
         refusedJobs.insert(job.id)
         guard isResting(now) || !isTrusted || refusedJobs.count >= Self.refusalLimit else {

@@ -121,11 +121,11 @@ let package = Package(
                 "Platform", "Structures", "TextForms",
             ], path: "Sources/Gateway/Gateway", swiftSettings: common),
         .target(
-            name: "APNsSender",
+            name: "PushSender",
             dependencies: [
                 "APNs", "Configuration", "FakeAPNs", "FakeVendors", "HTTP2", "HTTPClient", "EventLoops", "JSON",
                 "Cryptography", "Platform", "Structures", "TextForms", "Vendors", "Webhooks",
-            ], path: "Sources/Sender/APNsSender", swiftSettings: common),
+            ], path: "Sources/Sender/PushSender", swiftSettings: common),
         .target(
             name: "Vendors", dependencies: ["JSON", "TextForms", "Cryptography", "Wire"],
             path: "Sources/Sender/Vendors",
@@ -158,7 +158,7 @@ let package = Package(
             ], path: "Sources/Tools/CommandLineTool",
             swiftSettings: common),
         .executableTarget(
-            name: "longwire-sender", dependencies: ["APNsSender"], path: "Sources/Programs/longwire-sender",
+            name: "longwire-sender", dependencies: ["PushSender"], path: "Sources/Programs/longwire-sender",
             swiftSettings: common),
         .executableTarget(
             name: "longwired", dependencies: ["Gateway"], path: "Sources/Programs/longwired", swiftSettings: common),
@@ -183,11 +183,11 @@ let package = Package(
             name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], path: "Tests/Unit/DeliveryTests",
             swiftSettings: common),
         .testTarget(
-            name: "APNsSenderTests",
+            name: "PushSenderTests",
             dependencies: [
-                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
+                "PushSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
                 "Platform", "Vendors", "Wire",
-            ], path: "Tests/Unit/APNsSenderTests", swiftSettings: common),
+            ], path: "Tests/Unit/PushSenderTests", swiftSettings: common),
         .testTarget(
             name: "VendorsTests", dependencies: ["Vendors", "Wire", "JSON", "TextForms", "Cryptography"],
             path: "Tests/Unit/VendorsTests", swiftSettings: common),

@@ -33,7 +33,7 @@ PushAPI: APNs Cryptography Delivery Directory JSON Quotas Structures TextForms W
 Gateway: APNs Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Quotas Structures Synchronization TextForms Webhooks Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
-APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs FakeVendors Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
+PushSender: APNs Configuration Cryptography EventLoops FakeAPNs FakeVendors Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Vendors Webhooks
 Vendors: Cryptography JSON TextForms Wire
 FakeAPNs: APNs Configuration Cryptography EventLoops FakeVendors HTTP2 JSON Platform TextForms
 FakeVendors: Configuration Cryptography EventLoops JSON Platform TextForms
@@ -43,7 +43,7 @@ LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
 CommandLineTool/Store: Delivery MessageStore Platform Redis
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
-longwire-sender: APNsSender Glibc
+longwire-sender: PushSender Glibc
 longwired: Gateway Glibc
 longwire: CommandLineTool Glibc LoadGenerator TextForms
 '

@@ -1,4 +1,4 @@
-internal import APNsSender
+internal import PushSender
 internal import Glibc
 
 @main struct LongwireSender {

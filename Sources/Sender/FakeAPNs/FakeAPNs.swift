@@ -1,6 +1,7 @@
 package import APNs
 package import Cryptography
 package import EventLoops
+internal import FakeVendors
 internal import HTTP2
 internal import JSON
 package import Platform
@@ -24,7 +25,7 @@ package final class FakeAPNs {
     package var connectionsTaken: Int { connectionCount }
     private var uses: [Int: Int] = [:]
     private var dateText: (time: Int64, text: String) = (-1, "")
-    private var delayed: [(at: UInt64, work: () -> Void)] = []
+    private var delayed = DelayedWork()
     /// The numbers of received and of accepted requests.
     package private(set) var requestCount = 0
     package private(set) var takenCount = 0
@@ -159,14 +160,11 @@ package final class FakeAPNs {
 
     private func after(_ milliseconds: UInt64, _ work: @escaping () -> Void) {
         guard milliseconds > 0 else { return work() }
-        delayed.append((loop.now + milliseconds, work))
+        delayed.add(at: loop.now + milliseconds, work)
     }
 
     private func tick(_ now: UInt64) {
-        guard delayed.contains(where: { $0.at <= now }) else { return }
-        let due = delayed.filter { $0.at <= now }
-        delayed.removeAll { $0.at <= now }
-        for entry in due { entry.work() }
+        for work in delayed.takeDue(now) { work() }
     }
 
     /// Replaces the script, from the next request on.

@@ -13,7 +13,7 @@ package struct FakeAccounts: Sendable {
     static let account = "sender@longwire-fake.iam.gserviceaccount.com"
     static let keyID = "longwire-fake-key"
 
-    /// The name of the machine in endpoints of Web Push, which need at least two labels.
+    /// The host name in Web Push endpoints, with the two labels that the sender requires.
     package static let pushHost = "push.localhost"
 
     package var port: UInt16

@@ -15,7 +15,7 @@ package final class FakeVendors {
     private var service: FakeVendorService
     private let record: (([UInt8]) -> Void)?
     private var server: HTTPServer?
-    private var delayed: [(at: UInt64, work: () -> Void)] = []
+    private var delayed = DelayedWork()
     /// Requests that never get an answer.
     private var held: [HTTPExchange] = []
 
@@ -70,14 +70,11 @@ package final class FakeVendors {
 
     private func after(_ milliseconds: UInt64, _ work: @escaping () -> Void) {
         guard milliseconds > 0 else { return work() }
-        delayed.append((loop.now + milliseconds, work))
+        delayed.add(at: loop.now + milliseconds, work)
     }
 
     private func tick(_ now: UInt64) {
-        guard delayed.contains(where: { $0.at <= now }) else { return }
-        let due = delayed.filter { $0.at <= now }
-        delayed.removeAll { $0.at <= now }
-        for entry in due { entry.work() }
+        for work in delayed.takeDue(now) { work() }
     }
 
     private func note(_ call: FakeCall, _ answer: FakeAnswer) {

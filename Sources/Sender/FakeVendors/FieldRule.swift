@@ -93,7 +93,9 @@ extension JSON5Node {
         return isJSON ? try? JSON5Parser.parse(bytes) : nil
     }
 
-    /// Decodes a form into an object of texts; the result is `nil` for a malformed percent sequence.
+    /// Decodes a URL-encoded form into an object of strings.
+    ///
+    /// The result is `nil` if a percent escape is malformed.
     static func form(_ bytes: [UInt8]) -> JSON5Node? {
         var members: [JSON5Member] = []
         for part in bytes.split(separator: UInt8(ascii: "&")) {

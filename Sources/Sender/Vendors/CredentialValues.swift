@@ -35,7 +35,7 @@ struct CredentialValues {
 
     func text(_ name: String) -> String? { texts[name].flatMap { $0.isEmpty ? nil : $0 } }
 
-    /// An identifier, which can be part of a URL's path.
+    /// Returns a required identifier, whose characters are safe in a URL's path.
     func name(_ name: String) throws(CredentialFailure) -> String {
         guard let text = text(name), text.utf8.count <= 256, text.isPlain(with: "-._") else {
             throw bad(name, "1 to 256 letters, digits, -, . or _")

@@ -34,7 +34,7 @@ struct FCM: VendorAPI {
     }
 
     func readToken(_ reply: VendorReply, now: Int64) -> Result<AccessToken, VendorFault> {
-        OAuthReading.token(
+        OAuth.token(
             reply, now: now,
             advice: "Google refuses the service account: check that its key is not deleted, and this machine's clock")
     }

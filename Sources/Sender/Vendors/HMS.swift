@@ -12,14 +12,11 @@ struct HMS: VendorAPI {
     let tokenURL: ServiceAddress
 
     func tokenRequest(now: Int64) -> VendorRequest? {
-        let form = FormBody([
-            "grant_type": "client_credentials", "client_id": appID, "client_secret": appSecret,
-        ])
-        return VendorRequest(url: tokenURL.text, headers: [.form], body: form.bytes)
+        OAuth.request(tokenURL, clientID: appID, clientSecret: appSecret)
     }
 
     func readToken(_ reply: VendorReply, now: Int64) -> Result<AccessToken, VendorFault> {
-        OAuthReading.token(
+        OAuth.token(
             reply, now: now, advice: "Huawei refuses the app id or app secret: copy both from AppGallery Connect")
     }
 

@@ -12,14 +12,11 @@ struct Honor: VendorAPI {
     let tokenURL: ServiceAddress
 
     func tokenRequest(now: Int64) -> VendorRequest? {
-        let form = FormBody([
-            "grant_type": "client_credentials", "client_id": clientID, "client_secret": clientSecret,
-        ])
-        return VendorRequest(url: tokenURL.text, headers: [.form], body: form.bytes)
+        OAuth.request(tokenURL, clientID: clientID, clientSecret: clientSecret)
     }
 
     func readToken(_ reply: VendorReply, now: Int64) -> Result<AccessToken, VendorFault> {
-        OAuthReading.token(
+        OAuth.token(
             reply, now: now, advice: "Honor refuses the client id or client secret: copy both from its console")
     }
 

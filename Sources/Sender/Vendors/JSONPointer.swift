@@ -39,12 +39,12 @@ package struct JSONPointer: Sendable, Equatable {
 
     func prefixed(_ name: String) -> JSONPointer { JSONPointer(tokens: [name] + tokens) }
 
-    /// Whether one of the pointers is at or above the other, so that setting either changes both.
+    /// Whether one pointer equals or contains the other, so that setting either can change both values.
     func overlaps(_ other: [String]) -> Bool { zip(tokens, other).allSatisfy { $0 == $1 } }
 }
 
 extension JSONTree {
-    /// Sets the value at a pointer and creates missing objects on the way.
+    /// Sets the value at a pointer, and creates the missing objects that contain it.
     ///
     /// - Returns: whether the pointer was applicable; `false` leaves the tree unchanged.
     mutating func set(_ value: JSONTree, at pointer: ArraySlice<String>) -> Bool {

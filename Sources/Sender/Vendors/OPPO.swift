@@ -157,7 +157,7 @@ enum DailyToken {
         ) { value in
             guard let code = code(value) else { return nil }
             if code == "0", let text = token(value) {
-                return OAuthReading.accessToken(text, lifetime: 86_400, now: now).map {
+                return OAuth.accessToken(text, lifetime: 86_400, now: now).map {
                     AccessToken(text: $0.text, renewsAt: now + seconds, expiresAt: $0.expiresAt)
                 }
             }
@@ -172,6 +172,6 @@ enum DailyToken {
                 return code == "0" ? nil : .failure(.credentialRefused(reason: reason, advice: advice))
             }
         }
-        return found ?? .failure(OAuthReading.fault(reply, now: now, advice: advice))
+        return found ?? .failure(OAuth.fault(reply, now: now, advice: advice))
     }
 }

@@ -26,7 +26,7 @@ enum HuaweiReceipts {
     private static func kind(_ code: Int64) -> Receipt.Kind {
         switch code {
         case 0: .delivered
-        // 2: the app is not installed; 5: the token is unknown on the device.
+        // Code 2: the app is not installed. Code 5: the device does not know the token.
         case 2, 5: .badToken
         // 6 switched off, 10 inactive device, 15 replaced, 102 frequency, 201 control.
         default: .notShown
@@ -111,9 +111,9 @@ private enum ReceiptText {
         return text.lowercased()
     }
 
-    /// Returns the device tokens of a text with commas or an array, without those that are too long.
+    /// Returns the device tokens in a comma-separated text or an array, except those above the length limit.
     ///
-    /// One `nil` stands for a receipt that names no token.
+    /// The result is `[nil]` if the receipt names no token.
     static func tokens(_ value: JSONValue?) -> [String?] {
         let texts =
             value?.string.map { $0.split(separator: ",").map(String.init) }
@@ -122,7 +122,7 @@ private enum ReceiptText {
         return tokens.isEmpty ? [nil] : tokens.filter { $0.utf8.count <= Receipts.tokenByteCount }
     }
 
-    /// Returns a time in Unix milliseconds; 0 unless the value is one between 2001 and 5138.
+    /// Returns a time in Unix milliseconds, or 0 if the value is no integer or outside the years 2001 to 5138.
     static func time(_ value: JSONValue?) -> Int64 {
         guard let time = value?.lenientInteger, (1_000_000_000_000...100_000_000_000_000).contains(time) else {
             return 0

@@ -52,8 +52,16 @@ enum ReplyReading {
     }
 }
 
-/// Reads the answers of OAuth 2 token endpoints (RFC 6749, sections 5.1 and 5.2).
-enum OAuthReading {
+/// The requests to OAuth 2 token endpoints, and their answers (RFC 6749, sections 4.4, 5.1 and 5.2).
+enum OAuth {
+    /// Returns the request for an access token by the client's own credentials (RFC 6749, section 4.4.2).
+    static func request(_ url: ServiceAddress, clientID: String, clientSecret: String) -> VendorRequest {
+        let form = FormBody([
+            "grant_type": "client_credentials", "client_id": clientID, "client_secret": clientSecret,
+        ])
+        return VendorRequest(url: url.text, headers: [.form], body: form.bytes)
+    }
+
     static func token(
         _ reply: VendorReply, now: Int64, advice: String
     ) -> Result<AccessToken, VendorFault> {

@@ -1,7 +1,7 @@
 /// One setting of a vendor's credential.
 package struct CredentialField: Sendable, Equatable {
     package var name: String
-    /// Whether the value is secret, so that it belongs in a file of its own and never in a log.
+    /// Whether the value is secret: a separate file holds it, and no log shows it.
     package var isSecret: Bool
     package var isRequired: Bool
     /// The source of the value, for a message about its absence.

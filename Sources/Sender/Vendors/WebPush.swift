@@ -12,7 +12,9 @@ struct WebPush: VendorAPI {
     let subject: String
     let allowed: [WebPushHost]
 
-    /// RFC 8292 permits a day; half of it leaves room for wrong clocks.
+    /// The lifetime of a VAPID token in seconds.
+    ///
+    /// RFC 8292 permits 24 hours; 12 hours tolerate wrong clocks.
     private static let lifetime: Int64 = 12 * 3_600
 
     func tokenScope(of message: VendorMessage) -> String {

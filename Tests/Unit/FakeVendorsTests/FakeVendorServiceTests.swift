@@ -294,7 +294,7 @@ struct FakeVendorServiceTests {
         let refused = bench.call(try #require(api.tokenRequest(now: bench.now)))
         #expect(
             api.readToken(Bench.reply(refused), now: bench.now) == .failure(.retry(afterSeconds: 9, reason: "HTTP503")))
-        // A rule without an answer of its own cancels the naming rules.
+        // A rule without code and body switches off the rules by the token's name.
         #expect(try bench.send(bench.message(.hms, "dead"), .hms).answer.isTaken)
         bench.service.play([:])
         #expect(!(try bench.send(bench.message(.hms, "dead"), .hms).answer.isTaken))

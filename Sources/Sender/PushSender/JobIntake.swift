@@ -17,7 +17,7 @@ final class JobIntake {
 
     var register: JobRegister { entries[0].sender.register }
 
-    /// Returns the place of a channel's sender; jobs of a channel without a sender go to the first one.
+    /// Returns the index of a channel's sender, or 0 if the channel has none.
     private func place(of channel: String) -> Int {
         entries.firstIndex { $0.sender.register.channel.name == channel } ?? 0
     }

@@ -50,7 +50,7 @@ struct ChannelCommand {
         let loop = try EventLoop(index: 0, name: "channel")
         defer { loop.stop() }
         let (apps, others) = try configuration.openCredentials()
-        let sender = Sender(
+        let sender = AppleSender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: SenderLog { _, _ in },
             resolver: { endpoint, done in

@@ -50,7 +50,7 @@ struct RequestPace: Sendable, Equatable {
         return true
     }
 
-    /// Counts an answer, and halves the rate if too many of them complain; returns whether the rate was reduced.
+    /// Counts an answer, and halves the rate if more than a tenth complain; returns whether it did.
     mutating func note(isTooFast: Bool, _ now: UInt64) -> Bool {
         if answerCount == 0 { windowAt = now }
         answerCount += 1

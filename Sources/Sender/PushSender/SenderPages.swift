@@ -121,7 +121,7 @@ enum SenderPages {
             line(name + "_count", [channel], "\(sum)")
         }
 
-        mutating func addApple(_ sender: Sender, _ channels: ChannelCalls, _ now: UInt64) {
+        mutating func addApple(_ sender: AppleSender, _ channels: ChannelCalls, _ now: UInt64) {
             let metrics = sender.metrics
             add(
                 "requests_repeated_total", .counter,

@@ -31,7 +31,9 @@ final class VendorLane: JobLane {
     private var restCount = 0
     /// The jobs with a refused credential since the last answer that proves it.
     private var refusedJobs: Set<String> = []
-    /// The end of the rest in Unix seconds, if a quota is used up; the wall clock decides because it may be hours away.
+    /// The end of a used-up quota's pause in Unix seconds.
+    ///
+    /// Hours may pass until then, so the wall clock counts.
     private var quotaUntil: Int64?
     private var usedAt: UInt64
     var isMarked = false
@@ -117,7 +119,7 @@ final class VendorLane: JobLane {
         }
     }
 
-    /// The number of requests that may be under way now.
+    /// Returns the largest number of requests that may be in flight now.
     private func room(_ now: UInt64) -> Int {
         if failsSince != nil { return now >= triesAt ? 1 : 0 }
         let most = settings.concurrency(account.vendor)

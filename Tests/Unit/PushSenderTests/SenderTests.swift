@@ -3,7 +3,7 @@ import EventLoops
 import Platform
 import Testing
 
-@testable import APNsSender
+@testable import PushSender
 @testable import FakeAPNs
 
 @Suite("The sender and a fake Apple", .serialized) struct SenderTests {

@@ -3,35 +3,6 @@ internal import EventLoops
 internal import JSON
 internal import Platform
 
-/// The operator's log, one line per occurrence.
-struct SenderLog: Sendable {
-    var write: @Sendable (_ event: String, _ text: String) -> Void
-
-    /// The level of an event, as in the gateway's log, and its priority in syslog(3).
-    static func level(of event: String) -> (name: String, priority: Int) {
-        switch event {
-        case "started", "reloaded", "stopping", "stopped", "terminalClosed": ("info", 6)
-        case "credentialRefused", "noCredential", "reloadRefused": ("error", 3)
-        default: ("warning", 4)
-        }
-    }
-
-    func credentialRefused(_ lane: String, _ answer: Answer, topic: String?, clock: ClockDifference?) {
-        let advice =
-            Reason(rawValue: answer.reason).map { "\($0.advice)" } ?? "see Apple's documentation of this reason"
-        let clock = clock.flatMap { $0.isTooLarge ? "; \($0)" : nil } ?? ""
-        write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)\(clock)")
-    }
-
-    /// Whether the failure number `count` is logged: the first three, then each time the number doubles.
-    static func isLogged(_ count: Int) -> Bool { count <= 3 || count & (count - 1) == 0 }
-
-    func connectionFailed(_ lane: String, _ host: String, _ reason: String, count: Int) {
-        guard Self.isLogged(count) else { return }
-        write("connectionFailed", "\(lane): \(host): \(reason) (\(count) in a row)")
-    }
-}
-
 /// The difference between this machine's clock and the date of Apple's answer.
 struct ClockDifference: Equatable, CustomStringConvertible {
     /// The difference in seconds; positive if this machine is ahead.
@@ -50,7 +21,7 @@ struct ClockDifference: Equatable, CustomStringConvertible {
 /// The sender of the channel `apns`: sends requests to Apple and returns results.
 ///
 /// Confined to its loop.
-final class Sender: ChannelSender {
+final class AppleSender: ChannelSender {
     let loop: EventLoop
     let log: SenderLog
     let register: JobRegister

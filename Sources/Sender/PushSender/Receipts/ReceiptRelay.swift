@@ -21,7 +21,7 @@ final class ReceiptRelay: Sendable {
         var waiting = 0
         var passedOn: UInt64 = 0
         var failures: UInt64 = 0
-        /// Receipts that the gateway called malformed or never stored, or that the end of the process left.
+        /// The receipts that were dropped: malformed, not stored after all attempts, or still queued at shutdown.
         var dropped: UInt64 = 0
     }
 
@@ -211,7 +211,9 @@ final class ReceiptRelay: Sendable {
         }
     }
 
-    /// Whether the gateway can attribute the receipt to a message, and it says more than that nothing was shown.
+    /// Whether the receipt has a message id and is not of kind `notShown`.
+    ///
+    /// Other receipts are not sent to the gateway.
     private static func isAttributable(_ entry: Entry) -> Bool {
         entry.receipt.kind != .notShown && entry.receipt.messageID != nil
     }

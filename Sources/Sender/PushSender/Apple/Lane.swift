@@ -54,7 +54,7 @@ final class Lane: JobLane {
         func named(_ reason: String) -> String { proxy.map { "through the proxy \($0.name): \(reason)" } ?? reason }
     }
 
-    private unowned let sender: Sender
+    private unowned let sender: AppleSender
     let credential: Credential
     let environment: Environment
     let endpoint: Endpoint
@@ -83,8 +83,10 @@ final class Lane: JobLane {
     var isMarked = false
     private var isRetired = false
 
-    init(_ credential: Credential, _ environment: Environment, at endpoint: Endpoint, limits: Limits, of sender: Sender)
-    {
+    init(
+        _ credential: Credential, _ environment: Environment, at endpoint: Endpoint, limits: Limits,
+        of sender: AppleSender
+    ) {
         (self.credential, self.environment, self.endpoint) = (credential, environment, endpoint)
         (self.limits, self.sender) = (limits, sender)
         waiting = JobQueue(neededMilliseconds: limits.requestMilliseconds + limits.leaseMargin)

@@ -5,7 +5,7 @@ import Glibc
 import Platform
 import Testing
 
-@testable import APNsSender
+@testable import PushSender
 @testable import FakeAPNs
 
 /// A sender and a fake Apple per environment, on one loop that the test runs step by step.
@@ -13,14 +13,14 @@ final class Rig {
     let loop: EventLoop
     let folder: String
     private(set) var fakes: [Environment: FakeAPNs] = [:]
-    private(set) var sender: Sender!
+    private(set) var sender: AppleSender!
     private(set) var channels: ChannelCalls!
     private(set) var outcomes: [JobOutcome] = []
     private(set) var records: [String] = []
     private(set) var log: [String] = []
     private var jobCount = 0
     private var lastJobs: [String] = []
-    private var credentials: ((String) -> APNsSender.Credential)!
+    private var credentials: ((String) -> PushSender.Credential)!
     /// The offset of the sender's wall clock, in milliseconds.
     var clockError: Int64 = 0
     /// The offset of the loop's time, in milliseconds.
@@ -67,7 +67,7 @@ final class Rig {
         let tokens = ProviderTokens(key, keyID: Self.keyID, teamID: Self.teamID)
         credentials = { Credential(name: $0, tokens: tokens, environments: environments, tls: trusting) }
         let credential = credentials("main")
-        sender = Sender(
+        sender = AppleSender(
             on: loop, credentials: [:], otherCredentials: [credential], endpoints: endpoints, limits: limits,
             log: SenderLog { [logged] event, text in logged.withLock { $0.append(event + ": " + text) } },
             wall: { [unowned self] in UInt64(Int64(SystemClock.wallMilliseconds) + clockError) },
@@ -139,7 +139,7 @@ final class Rig {
         return parts.count < 2 ? nil : Int64(parts[1].prefix { $0.isNumber })
     }
 
-    func credential(named name: String) -> APNsSender.Credential { credentials(name) }
+    func credential(named name: String) -> PushSender.Credential { credentials(name) }
 
     /// Gives the sender jobs, one per token, and waits for as many outcomes.
     @discardableResult

@@ -1,10 +1,10 @@
 import Testing
 import Vendors
 
-@testable import APNsSender
+@testable import PushSender
 
 @Suite("The rate of a lane's requests") struct RequestPaceTests {
-    /// Takes tokens until there is none; returns their number.
+    /// Takes tokens until the rate limit has none left, and returns their number.
     private func drain(_ pace: inout RequestPace) -> Int {
         var count = 0
         while pace.take() { count += 1 }

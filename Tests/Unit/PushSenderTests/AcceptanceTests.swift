@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Wire
 
-@testable import APNsSender
+@testable import PushSender
 @testable import FakeAPNs
 import PushAPI
 

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import APNsSender
+@testable import PushSender
 
 @Suite("Accepted calls of the hook") struct HookIntakeTests {
     /// A reference to the memory of calls, for use in expectations.

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import APNsSender
+@testable import PushSender
 
 @Suite("Expiry of the certificates in use")
 struct CertificateEndsTests {

@@ -2,7 +2,7 @@ import EventLoops
 import Platform
 import Testing
 
-@testable import APNsSender
+@testable import PushSender
 
 /// A gateway on a separate loop, with answers from the test.
 private final class GatewayStub {

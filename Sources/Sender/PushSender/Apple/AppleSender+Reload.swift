@@ -1,6 +1,6 @@
 internal import APNs
 
-extension Sender {
+extension AppleSender {
     /// Applies new credentials: waiting jobs move to new lanes, and requests in flight end on the old ones.
     func reload(credentials: [String: [Credential]], otherCredentials: [Credential]) {
         let old = takeLanes()

@@ -29,7 +29,7 @@ final class SenderProgram {
 
     /// The objects of the loop.
     struct Senders {
-        let apple: Sender
+        let apple: AppleSender
         let channels: ChannelCalls
         let vendors: [VendorSender]
         let transports: [VendorTransport]
@@ -74,7 +74,7 @@ final class SenderProgram {
         Self.warn(configuration, shown, certificates, log)
         // Without a credential of Apple no jobs arrive here.
         let appleLink = links[.apns]
-        let sender = Sender(
+        let sender = AppleSender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
             resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },

@@ -101,7 +101,7 @@ struct Doctor {
             defer { loop.stop() }
             let only = Credential(
                 name: credential.name, tokens: credential.tokens, environments: [environment], tls: credential.tls)
-            let sender = Sender(
+            let sender = AppleSender(
                 on: loop, credentials: [:], otherCredentials: [only], endpoints: [environment: endpoint],
                 limits: configuration.limits,
                 log: SenderLog { [failures = found.failures] event, text in

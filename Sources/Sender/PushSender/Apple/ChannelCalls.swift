@@ -65,7 +65,7 @@ final class ChannelCalls {
         var idleMilliseconds: UInt64 = 60_000
     }
 
-    private unowned let sender: Sender
+    private unowned let sender: AppleSender
     private let endpoints: [Environment: Lane.Endpoint]
     let limits: Limits
     private var services: [String: ChannelService] = [:]
@@ -77,7 +77,7 @@ final class ChannelCalls {
     private(set) var metrics = ChannelMetrics()
 
     /// `endpoints` are those of channel management; broadcasts use the sender's endpoints.
-    init(of sender: Sender, endpoints: [Environment: Lane.Endpoint], limits: Limits = Limits()) {
+    init(of sender: AppleSender, endpoints: [Environment: Lane.Endpoint], limits: Limits = Limits()) {
         (self.sender, self.endpoints, self.limits) = (sender, endpoints, limits)
         sender.loop.onTick { [unowned self] now in
             for service in services.values { service.tick(now) }
@@ -205,7 +205,7 @@ private final class ChannelConnection: HTTP2Connection {
 private final class ChannelService {
     private let credential: Credential
     private let endpoint: Lane.Endpoint
-    private unowned let sender: Sender
+    private unowned let sender: AppleSender
     private let limits: ChannelCalls.Limits
     private var waiting: [ChannelCall] = []
     private var sent: [ChannelCall] = []
@@ -217,7 +217,7 @@ private final class ChannelService {
     private var failures = 0
     private var usedAt: UInt64
 
-    init(_ credential: Credential, at endpoint: Lane.Endpoint, of sender: Sender, limits: ChannelCalls.Limits) {
+    init(_ credential: Credential, at endpoint: Lane.Endpoint, of sender: AppleSender, limits: ChannelCalls.Limits) {
         (self.credential, self.endpoint, self.sender, self.limits) = (credential, endpoint, sender, limits)
         usedAt = sender.loop.now
     }

@@ -1,6 +1,8 @@
 internal import Structures
 
-/// The waiting jobs of a lane, and the rules by which they return to the gateway unsent.
+/// A lane's queue of waiting jobs.
+///
+/// It selects the jobs that return to the gateway unsent.
 struct JobQueue<Job: HandoffJob>: ~Copyable {
     /// The remaining lease that a job needs, in milliseconds, so that a request ends within the lease.
     private let neededMilliseconds: UInt64

@@ -31,7 +31,9 @@ package final class RSASigningKey: @unchecked Sendable {
 
     deinit { EVP_PKEY_free(raw) }
 
-    /// Signs a message; the result is `nil` when OpenSSL has no memory.
+    /// Signs a message.
+    ///
+    /// The result is `nil` if OpenSSL cannot allocate memory.
     package func sign(_ message: [UInt8], _ scheme: Scheme) -> [UInt8]? {
         guard let context = EVP_MD_CTX_new() else { return nil }
         defer {

@@ -96,7 +96,7 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     }
     package var kind: Kind
     package var description: String
-    /// The cause without the address, which may be confidential.
+    /// The cause of the failure without the URL, which may be confidential.
     package var cause = ""
     /// Whether the server may have received the request.
     package var mayHaveArrived = true

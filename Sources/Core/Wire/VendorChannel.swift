@@ -1,4 +1,4 @@
-/// A family of devices; a push has at most one vendor content for each.
+/// A device platform; a push has at most one vendor content for each.
 ///
 /// Raw values are stored.
 public enum VendorPlatform: UInt8, Sendable, CaseIterable, Codable {

@@ -61,7 +61,7 @@ def test_a_foreign_configuration_and_a_restart(stub):
 
 
 def test_scripts_by_vendor(stub):
-    """Goal: quotas, scripted codes, cut connections and delays act on the vendor that the script names; a new script replaces it."""
+    """Goal: scripted quotas, codes, cut connections and delays affect only the named vendor. A new script replaces the old one."""
     script = {"vendors": {
         "xiaomi": {"dayQuota": 0}, "oppo": {"rules": [{"code": "13"}]}, "meizu": {"rules": [{"deed": "cutTaken"}]},
         "hms": {"rules": [{"delayMilliseconds": 300}]}, "honor": {"rules": [{"deed": "silence", "prefix": "mute"}]}}}

@@ -111,7 +111,7 @@ def test_a_token_endpoint_in_trouble_is_retried(stub, sending):
         job = stub.add("fcm", deviceToken=fake.device())
         assert stub.final(job)["outcome"] == "accepted"
         assert outcomes(stub, job) == [("accepted", "")]
-        # curl repeats a request itself if a used connection ends before its answer.
+        # curl retries a request itself if a reused connection closes before the answer.
         assert sender.metric("token_failures_total", channel="fcm") >= 2
 
 
@@ -128,7 +128,7 @@ def test_a_refused_service_account_rests_and_names_the_remedy(stub, sending):
     status, text = sender.get("/readyz")
     assert status == 503 and "fcm/our fcm rests: invalid_grant" in text
     assert sender.metric("vendor_lane_state", state="refused") == 1
-    # A further job returns at once, without a request.
+    # The next job returns to the gateway at once, without a request to the vendor.
     count = len(fake.requests)
     assert stub.result(stub.add("fcm", deviceToken=fake.device()))["outcome"] == "unsent"
     assert len(fake.requests) == count
@@ -961,7 +961,7 @@ LONG = "t" * 1_025
     ("honor", lambda token, param: receipts.honor([receipts.honor_status(token, "m", tag=param)])),
 ])
 def test_receipts_with_long_tokens_are_dropped(stub, listening, channel, make):
-    """Goal: the gateway takes tokens of at most 1,024 bytes, so a longer one is no receipt; 1,024 bytes are one."""
+    """Goal: a receipt with a token above 1,024 bytes is dropped, and one with 1,024 bytes is passed on to the gateway."""
     sender, base = listening(channel, {"secret": SECRET})
     for message, token in [(MESSAGES[0], LONG), (MESSAGES[1], LONG[1:])]:
         assert make(token, message).post(f"{base}/{SECRET}")[0] == 200

@@ -91,7 +91,7 @@ extension Shard {
         if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
         if row.fallback != .none { facts.flags.insert(.isArmed) }
         if let vendor = row.vendor {
-            // The choice at acceptance; the device's tokens may have changed since.
+            // The row stores the vendor chosen at acceptance. The device's tokens may have changed since then.
             facts.channels = ChannelSet(vendor)
             facts.strategy = facts.strategy.ofBroadcast(withReason: row.fallbackReason)
         }

@@ -161,8 +161,8 @@ extension DeviceProfile {
     /// Marks the leased token as bad, unless it was registered again after the vendor's timestamp.
     ///
     /// - Parameters:
-    ///   - channel: the sent token's channel.
-    ///   - kind: the sent token's kind.
+    ///   - channel: the leased token's channel.
+    ///   - kind: the leased token's kind.
     ///   - appHasTopic: whether a token without a topic is usable.
     ///   - timestamp: the time since which the vendor considers the token bad; 0: unknown.
     ///   - isSent: whether a token of that channel and kind is the sent one.

@@ -67,7 +67,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var authoritiesFile: String?
         package var batchJobs = 100
         package var timeoutSeconds: Int64 = 10
-        /// The channels whose jobs the hook gets; other channels are for leases.
+        /// The channels whose jobs are posted to the hook.
+        ///
+        /// Jobs of other channels can only be leased.
         package var channels = VendorChannel.allCases
     }
 

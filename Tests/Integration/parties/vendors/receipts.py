@@ -143,7 +143,7 @@ def vivo(messages: list[tuple[str, list[str]]], param: str = "", kind: int | Non
 
 def meizu(messages: list[tuple[str, list[str]]], kind: int = 1, param: str = "", access_token: str = "",
           forged: bool = False) -> Call:
-    """kind: 1 delivered, 2 clicked. One call has a list of (message id, pushIds)."""
+    """Returns a receipt of Meizu for a list of (message id, pushIds). The kind is 1 for delivered, 2 for clicked."""
     entries = {f"{message}-{kind}": {"param": _other(param) if forged else param, "type": kind, "targets": tokens}
                for message, tokens in messages}
     return Call(dict(FORM), urllib.parse.urlencode({"cb": json.dumps(entries), "access_token": access_token}).encode())

@@ -207,8 +207,12 @@ class BadHook(threading.Thread):
                     return
 
     def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # a close alone does not end the accept
+        self.join()
         self.listener.close()
         for one in self.open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
             one.close()
 
 

@@ -6,10 +6,12 @@ internal import Glibc
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
     // Safe: `state` is accessed only while `mutex` is locked.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private var state: State
+    /// Behind a pointer, where Swift makes no exclusivity checks.
+    private let state: UnsafeMutablePointer<State>
 
     package init(_ state: consuming sending State) {
-        self.state = state
+        self.state = .allocate(capacity: 1)
+        self.state.initialize(to: state)
         mutex = .allocate(capacity: 1)
         mutex.initialize(to: pthread_mutex_t())
         let result = pthread_mutex_init(mutex, nil)
@@ -19,6 +21,8 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
     deinit {
         pthread_mutex_destroy(mutex)
         mutex.deallocate()
+        state.deinitialize(count: 1)
+        state.deallocate()
     }
 
     package func withLock<Result: ~Copyable, Failure: Error>(
@@ -26,6 +30,6 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
     ) throws(Failure) -> Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        return try body(&state)
+        return try body(&state.pointee)
     }
 }

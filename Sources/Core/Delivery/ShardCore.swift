@@ -25,6 +25,11 @@ struct ShardCore: ~Copyable {
     var heldFrames: [LentFrame] = []
     /// Whether all reads fail because the shard is abandoned (`Shard.abandon`).
     var isAbandoned = false
+    /// Makes the compiler pass the core and the shard by address.
+    ///
+    /// A type with a field of unknown size has no loadable form. Without it, each call of a non-mutating function copied the whole
+    /// shard, 4,400 bytes, to the stack.
+    private let pin: Any = ()
 
     /// Begins a call; bytes lent by earlier calls become invalid.
     mutating func begin(_ time: GatewayTime) {

@@ -256,7 +256,7 @@ final class PublicHandler {
     }
 
     /// Whether a throttled request has a new slice, so that `goOn` must be called.
-    var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
+    var mayGoOn: Bool { !waiting.isEmpty && waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
     /// Resets the turn's count; stops accepting connections while throttled requests use most of them.
     func turnEnded() {

@@ -119,6 +119,7 @@ struct AppShares {
     ///
     /// While the loop pauses (`CPUShare`), apps that have used up their slices get no new one.
     mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
+        guard !busy.isEmpty else { return [] }
         defer {
             let shares = shares
             busy.removeAll { shares[$0].taken == 0 && shares[$0].resting.isEmpty }

@@ -10,6 +10,8 @@ public enum TokenFault: Error, Equatable, Sendable {
     case kind
     /// A Web Push token is not a subscription in the form `ENDPOINT#P256DH.AUTH`.
     case subscription
+    /// The channel sends without a token of the device.
+    case followUp
 
     public var reason: StaticString {
         switch self {
@@ -19,6 +21,7 @@ public enum TokenFault: Error, Equatable, Sendable {
         case .characters: "a vendor token or its topic has characters other than visible ASCII"
         case .kind: "only tokens of APNs have another kind than ALERT"
         case .subscription: "a Web Push token is not ENDPOINT#P256DH.AUTH with an https endpoint"
+        case .followUp: "a follow-up channel has no tokens"
         }
     }
 }
@@ -41,6 +44,7 @@ extension VendorToken {
     /// The token becomes part of a request to the vendor and must not break a line or a path there. An empty token, which removes
     /// other tokens, stays empty. A token of spaces alone is a fault and removes nothing.
     public func cleaned() throws(TokenFault) -> VendorToken {
+        guard !channel.isFollowUp else { throw .followUp }
         guard channel == .apns || kind == .alert else { throw .kind }
         func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
         var cleaned = self

@@ -3,6 +3,8 @@
 /// Raw values are stored.
 public enum VendorPlatform: UInt8, Sendable, CaseIterable, Codable {
     case apple = 0, android, harmony
+    /// Channels that need no token of the device, such as SMS, for a message that has not arrived after a delay.
+    case followUp
 }
 
 /// The documented limits of a vendor's notifications; docs/use/Vendors.md has the sources.
@@ -16,12 +18,13 @@ public struct VendorLimits: Sendable, Equatable {
     public var hasPassthrough = true
 }
 
-/// A push vendor that delivers to devices, with its own tokens, jobs and leases.
+/// A push vendor with its own tokens, jobs and leases, or a follow-up channel that an app's own sender serves.
 ///
 /// Raw values are stored in four bits and sent in frames, so a value must never be reused. A new vendor needs a case here, a row in
 /// `facts`, its number in `Proto/longwire/v1/longwire.proto`, and a renderer in the sender (`Vendors`).
 public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
     case apns = 0, fcm, hms, harmony, honor, xiaomi, oppo, vivo, meizu, webPush
+    case sms, mail, voice, custom
 
     private struct Facts {
         var name: StaticString
@@ -58,8 +61,17 @@ public enum VendorChannel: UInt8, Sendable, CaseIterable, Codable {
             Facts(
                 name: "webPush", platform: .android, getuiName: "web",
                 limits: VendorLimits(contentByteCount: 3_993))
+        case .sms: Facts(name: "sms", platform: .followUp, getuiName: "sms")
+        case .mail: Facts(name: "mail", platform: .followUp, getuiName: "mail")
+        case .voice: Facts(name: "voice", platform: .followUp, getuiName: "voice")
+        case .custom: Facts(name: "custom", platform: .followUp, getuiName: "custom")
         }
     }
+
+    /// The vendors whose tokens devices register.
+    public static let vendors = allCases.filter { $0.platform != .followUp }
+    public static let followUps = allCases.filter { $0.platform == .followUp }
+    public var isFollowUp: Bool { platform == .followUp }
 
     /// The name in requests, answers, metrics and logs.
     public var name: StaticString { facts.name }

@@ -137,7 +137,7 @@ extension MessageTrace {
         case .vendorAccepted, .alertedTwice: return .accepted
         case .vendorRejected, .badToken, .exhausted: return .refused
         case .leased where finalState == nil: return .leased
-        case .jobDue, .leaseLapsed, .vendorRetry, .unsent: return finalState == nil ? .due : .unneeded
+        case .jobDue, .leaseLapsed, .vendorRetry, .unsent, .followedUp: return finalState == nil ? .due : .unneeded
         default: return .unneeded
         }
     }
@@ -156,7 +156,7 @@ extension TraceEvent {
     var isOfVendor: Bool {
         switch self {
         case .jobDue, .leased, .leaseLapsed, .vendorAccepted, .vendorRetry, .vendorRejected, .badToken, .exhausted,
-            .cancelled, .alertedTwice, .unsent:
+            .cancelled, .alertedTwice, .unsent, .followedUp:
             true
         case .accepted, .sent, .timedOut, .opened, .shown, .acked, .ended, .action: false
         }

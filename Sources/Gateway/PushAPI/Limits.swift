@@ -63,6 +63,9 @@ package enum Limits {
     static let upsTransmissionCharacterCount = 3_072
     /// The options of one vendor, and the bytes of a JSON pointer; the sender has the same limits.
     static let optionCount = 64
+    /// The delay of a follow-up in seconds, at most three days.
+    static let followUpSeconds: ClosedRange<Int64> = 0...259_200
+    static let standardFollowUpSeconds: Int64 = 600
     static let optionPointerByteCount = 256
     /// Getui: attachments of one notification.
     package static let multimediaCount = 3

@@ -54,7 +54,7 @@ struct MessageParser {
     ///
     /// `itemIndex` is its index in `msg_list`, for the notes.
     mutating func content(
-        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0
+        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0, isBroadcast: Bool = false
     ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
@@ -62,11 +62,16 @@ struct MessageParser {
         let content = try vendorContent(ios, payload, task: task, template: app.apnsTemplate)
         if content?.omission?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
         var others: [PlatformContent] = []
+        var followUp: PlatformContent?
         if let channel, payload.revokes.isNone {
             let contents = PlatformContents(
                 numbers: numbers, transmission: payload.bytes, notification: payload.notification)
             if let android = try contents.android(channel["android"]) { others.append(android) }
             if let harmony = try contents.harmony(channel["harmony"]) { others.append(harmony) }
+            followUp = try contents.followUp(channel["custom"], settings)
+            guard followUp == nil || !isBroadcast else {
+                throw .parameter("push_channel.custom must be absent: a push to all devices or to tags has no follow-up")
+            }
         }
         var settings = settings
         if others.isEmpty { settings.settleOnApple() }
@@ -110,6 +115,7 @@ struct MessageParser {
         }
         message.vendorStrategies = settings.vendorStrategies
         message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
+        if let followUp { message.add(followUp.shape, body: followUp.body, collapseID: []) }
         for other in others where other.carriesAll {
             message.carryingPlatforms.insert(PlatformSet(other.shape.channel.platform))
         }

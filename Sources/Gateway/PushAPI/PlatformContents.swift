@@ -1,5 +1,6 @@
 // The contents of a push for Android and HarmonyOS: Getui's `push_channel.android.ups` and `push_channel.harmony`. The gateway checks
-// the fields and stores them; the sender renders them for the vendor of the device's token.
+// the fields and stores them; the sender renders them for the vendor of the device's token. The content for a follow-up channel is
+// passed on unchanged.
 
 internal import Delivery
 internal import JSON
@@ -80,6 +81,49 @@ struct PlatformContents {
             writer.endObject()
             return false
         }
+    }
+
+    /// Parses `push_channel.custom`: one follow-up channel with its content and delay; `nil` if it has none.
+    ///
+    /// A follow-up is sent if the message has not arrived after the delay, so the message must live longer than that, and its
+    /// strategies must leave it pending until then.
+    func followUp(_ custom: JSONValue?, _ settings: PushSettings) throws(GetuiFault) -> PlatformContent? {
+        guard let custom = try Self.object(custom, "custom") else { return nil }
+        let given = VendorChannel.followUps.compactMap { channel in
+            custom[channel.name]?.given.map { (channel, $0) }
+        }
+        let isKnown = custom.members.allSatisfy { name, value in
+            value.isAbsent || VendorChannel.followUps.contains { name.equals($0.name) }
+        }
+        guard isKnown, given.count <= 1 else {
+            throw .parameter("push_channel.custom must have exactly one of sms, mail, voice and custom")
+        }
+        guard let (channel, fields) = given.first else { return nil }
+        let path = "custom.\(channel.name)"
+        guard fields.kind == .object else { throw .type(path) }
+        guard fields.members.allSatisfy({ name, _ in name.equals("content") || name.equals("delay") }) else {
+            throw .parameter("\(path) must have content and delay only")
+        }
+        guard let content = fields["content"]?.given else { throw .null("\(path).content") }
+        guard content.kind == .object || content.kind == .string else { throw .type("\(path).content") }
+        let seconds = try PushSettings.integer(fields, "delay", Limits.followUpSeconds) ?? Limits.standardFollowUpSeconds
+        guard seconds * 1_000 < settings.timeToLive else {
+            throw .invalid("\(path).delay", "the message's ttl must be longer")
+        }
+        let strategies = [settings.strategy] + VendorChannel.vendors.compactMap { settings.vendorStrategies[$0] }
+        guard strategies.allSatisfy(\.allowsFollowUp) else {
+            throw .parameter("\(path) must be used with the strategies 1 and 2 only")
+        }
+        var writer = JSONWriter(capacity: 256)
+        writer.value(content)
+        guard writer.bytes.count <= MessageBounds.followUpByteCount else {
+            throw .size(
+                "\(path).content", "its JSON has \(writer.bytes.count) bytes, at most \(MessageBounds.followUpByteCount)")
+        }
+        return PlatformContent(
+            shape: MessageContent.Vendor(
+                channel: channel, tokenKind: .alert, activity: UInt64(seconds * 1_000), pushType: .alert, priority: 10,
+                badge: .none, messageIDOffset: -1, badgeOffset: -1), body: writer.bytes)
     }
 
     /// Parses an object with either `notification` or the platform's other field, which `other` writes.
@@ -170,7 +214,7 @@ struct PlatformContents {
 
     /// Getui's names of the vendors in capitals, and the official name beside HOSHW.
     private static let optionNames = Set(
-        VendorChannel.allCases.filter { $0.platform != .apple }.map { "\($0.getuiName)".uppercased() } + ["HARMONY"])
+        VendorChannel.vendors.filter { $0.platform != .apple }.map { "\($0.getuiName)".uppercased() } + ["HARMONY"])
 
     /// Checks and writes `options`: for each vendor, JSON pointers into the vendor's request, and their values.
     private func writeOptions(_ value: JSONValue?, _ path: String, to writer: inout JSONWriter) throws(GetuiFault) {

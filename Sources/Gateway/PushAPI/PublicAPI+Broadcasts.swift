@@ -45,7 +45,7 @@ extension PublicAPI {
         let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now, callerOffset: callerOffset)
         let home = app.key.home
         let task = TaskID(kind: .app, now: now, home: home, random: random)
-        let content = try messages.content(body, app: app, task: task, settings: settings)
+        let content = try messages.content(body, app: app, task: task, settings: settings, isBroadcast: true)
         try take(audience.rate, app, now: now)
 
         let key = broadcastRequestKey(app: app.key, endpoint: audience.endpoint, requestID: requestID)
@@ -106,7 +106,7 @@ extension PublicAPI {
         let settings = try PushSettings(
             body?["settings"], app: app, scope: .single, now: now, callerOffset: callerOffset)
         let task = TaskID(kind: .list, now: now, random: random)
-        let content = try messages.content(body, app: app, task: task, settings: settings)
+        let content = try messages.content(body, app: app, task: task, settings: settings, isBroadcast: true)
         let key = requestKey(app: app.key, endpoint: "push/single/cid_by_tag", requestID: requestID)
         return .campaign(
             .byTag(

@@ -53,7 +53,7 @@ struct PushSettings {
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
         if let standard = value["default"]?.givenNonzero { strategy = try Self.strategy(standard) }
-        for channel in VendorChannel.allCases {
+        for channel in VendorChannel.vendors {
             guard let own = value[channel.getuiName]?.givenNonzero else { continue }
             vendorStrategies[channel] = try Self.strategy(own)
         }

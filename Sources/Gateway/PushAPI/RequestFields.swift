@@ -77,7 +77,7 @@ extension FieldTable {
 
     private static let strategy = FieldTable(
         "settings.strategy.",
-        [("default", .served)] + VendorChannel.allCases.map { ($0.getuiName, FieldUse.served) })
+        [("default", .served)] + VendorChannel.vendors.map { ($0.getuiName, FieldUse.served) })
 
     /// The `settings` of a message; `own` has the fields whose use differs between calls.
     private static func settings(_ own: [Field]) -> FieldUse {
@@ -130,7 +130,10 @@ extension FieldTable {
         "push_channel.harmony.", [("notification", .served), ("custom", .served), ("options", .served)])
     private static let pushChannel = FieldTable(
         "push_channel.",
-        [("ios", .object(ios)), ("android", .object(android)), ("harmony", .object(harmony)), ("mp", .ignored)])
+        [
+            ("ios", .object(ios)), ("android", .object(android)), ("harmony", .object(harmony)),
+            ("custom", .served), ("mp", .ignored),
+        ])
 
     private static func push(audience: FieldUse, group: FieldUse, settings own: [Field]) -> FieldTable {
         FieldTable(

@@ -161,7 +161,7 @@ private struct Answer {
     private static func phoneType(_ detail: DeviceDetail) -> Int {
         switch detail.platform {
         case .android: 1
-        case .apple, nil: 2
+        case .apple, .followUp, nil: 2
         case .harmony: 3
         }
     }

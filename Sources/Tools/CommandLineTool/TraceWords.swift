@@ -70,6 +70,7 @@ struct TraceWords {
         case "ended": return "It ended as \(state)\(trace.text("reason").map { ": \($0)" } ?? "")."
         case "action": return "The client reported the action \(detail ?? "")."
         case "unsent": return "The sender service gave the job back, and the vendor never got it\(because)."
+        case "followedUp": return "The message had not arrived, and its job moved to the follow-up channel."
         default: return "\(step.text("event") ?? "")\(because)"
         }
     }

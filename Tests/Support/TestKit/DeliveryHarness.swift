@@ -104,6 +104,8 @@ package final class DeliveryHarness: ShardStoreObserver {
 
     /// Channels whose platforms each publish has a content for, besides Apple's.
     package var furtherContents: [VendorChannel] = []
+    /// The delay in ms of a content for a follow-up channel.
+    package var followUpDelay: Int64 = 600_000
     package var vendorStrategies = VendorStrategies()
 
     package private(set) var history = StoreHistory(ofNewStore: 1)
@@ -424,8 +426,9 @@ package final class DeliveryHarness: ShardStoreObserver {
                     for channel in furtherContents {
                         command.contents.add(
                             VendorContent(
-                                channel: channel, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
-                                body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1, badgeOffset: -1,
+                                channel: channel, tokenKind: .alert,
+                                activity: channel.isFollowUp ? UInt64(followUpDelay) : 0, pushType: .alert, priority: 10,
+                                badge: .none, body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1, badgeOffset: -1,
                                 collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                     }
                     command.vendorStrategies = vendorStrategies

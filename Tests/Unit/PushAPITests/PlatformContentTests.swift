@@ -1,5 +1,6 @@
 import Delivery
 import Testing
+import Wire
 
 @testable import PushAPI
 
@@ -92,6 +93,39 @@ struct PlatformContentTests {
             return
         }
         #expect(try #require(pushes.first).content.vendors.isEmpty)
+    }
+
+    @Test("a follow-up's content is stored as it is, with its channel and its delay")
+    func followUp() throws {
+        let content = ##"{"template":"A","n":[1,2.50]}"##
+        #expect(try stored(##"{"custom":{"sms":{"content":\##(content),"delay":30}}}"##).contains(content))
+        let action = fixture.push(##""push_channel":{"custom":{"voice":{"content":"call"}}}"##)
+        guard case .push(let pushes, _) = action else {
+            Issue.record("refused: \(action.response?.text ?? "")")
+            return
+        }
+        let push = try #require(pushes.first)
+        let shape = try #require(push.content.vendors.first)
+        #expect(shape.channel == .voice && shape.activity == 600_000)
+    }
+
+    @Test(
+        "a follow-up that could not be sent is refused with the reason",
+        arguments: [
+            (#"{"sms":{"content":{"a":1}},"mail":{"content":{"a":1}}}"#, "", "exactly one of"),
+            (#"{"wechat":{"content":{"a":1}}}"#, "", "exactly one of"),
+            (#"{"sms":{"delay":9}}"#, "", "custom.sms.content"), (#"{"sms":{"content":{"a":1},"at":1}}"#, "", "content and delay only"), (#"{"sms":{"content":7}}"#, "", "custom.sms.content"),
+            (#"{"sms":{"content":{"a":1},"delay":-1}}"#, "", "delay"),
+            (#"{"sms":{"content":{"a":1},"delay":60}}"#, #""settings":{"ttl":60000},"#, "ttl must be longer"),
+            (#"{"sms":{"content":{"a":1}}}"#, #""settings":{"ttl":0},"#, "ttl must be longer"),
+            (#"{"sms":{"content":{"a":1}}}"#, #""settings":{"strategy":{"default":4}},"#, "strategies 1 and 2"),
+            (#"{"sms":{"content":{"a":1}}}"#, #""settings":{"strategy":{"default":1,"hw":3}},"#, "strategies 1 and 2"),
+            (#"{"sms":{"content":"\#(String(repeating: "a", count: 2_047))"}}"#, "", "2048"),
+        ])
+    func refusedFollowUp(custom: String, settings: String, reason: String) {
+        let text =
+            fixture.push(#"\#(settings)"push_channel":{"custom":\#(custom)}"#).response?.text ?? "accepted"
+        #expect(text.contains(#""code":20001"#) && text.contains(reason), "\(text)")
     }
 
     @Test("options under a name of no vendor are not checked")

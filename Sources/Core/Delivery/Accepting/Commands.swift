@@ -51,7 +51,7 @@ package struct Words: Codable, Sendable {
     /// The channel of the device's token; before a device is chosen, any channel of the content's platform.
     package var channel: VendorChannel
     package var tokenKind: TokenKind
-    /// The word of the target activity (`Activity.word`); 0: any.
+    /// The word of the target activity (`Activity.word`); 0: any. A follow-up has its delay in milliseconds here.
     package var activity: UInt64
     package var pushType: PushType
     /// The APNs priority, 5 or 10.
@@ -80,6 +80,8 @@ package struct Words: Codable, Sendable {
 }
 
 extension VendorContent {
+    /// The time in ms from acceptance to the follow-up.
+    var followUpDelay: Int64 { channel.isFollowUp ? Int64(clamping: activity) : 0 }
     var need: TokenNeed { TokenNeed(platform: channel.platform, kind: tokenKind, activity: activity) }
 }
 

@@ -174,15 +174,15 @@ extension Shard {
     // MARK: Acceptance
 
     /// Returns the plan for accepting the message, or `nil` to refuse it.
-    ///
-    /// The function is `mutating` because the compiler would copy all fields of a borrowed shard.
-    private mutating func plan(_ command: PublishCommand, _ device: Place<Device>) -> Acceptance? {
+    private func plan(_ command: PublishCommand, _ device: Place<Device>) -> Acceptance? {
         let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
         let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
         return strategy.accept(
             Submission(
                 now: now, timeToLive: command.timeToLive, hasContent: !command.contents.isEmpty,
-                hasToken: command.contents.contains { device.value.hasToken(for: $0, appHasTopic: appHasTopic) },
+                hasToken: command.contents.contains {
+                    $0.platform == .followUp || device.value.hasToken(for: $0, appHasTopic: appHasTopic)
+                },
                 isReachable: device.value.isReachable,
                 isPushModeOff: device.value.isPushModeOff, isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
@@ -190,7 +190,7 @@ extension Shard {
 
     mutating func accept(_ given: PublishCommand, _ slot: DeviceSlot, hash: UInt64, dropping: [MessageSlot]) {
         var command = given
-        if command.contents.hasOthers { choose(&command, for: slot) }
+        if command.contents.needsChoice { choose(&command, for: slot) }
         // The task may have been stopped while the shard made room.
         guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
@@ -220,6 +220,7 @@ extension Shard {
             if command.isBulk { facts.flags.insert(.bulk) }
             if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
             facts.channels = command.contents.channels
+            if let followUp = command.contents.followUp { facts.followUpAt = shard.now + followUp.followUpDelay }
             facts.vendorCarriesAll = command.vendorCarriesAll
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }

@@ -73,6 +73,15 @@ extension Strategy {
         }
     }
 
+    /// Whether a message stays pending after its vendor failed, or may do so, until a follow-up channel gets it.
+    package var allowsFollowUp: Bool {
+        switch self {
+        case .liveElseVendor, .vendorOnly: true
+        // Without a vendor, or live afterwards.
+        case .liveOnly, .vendorElseLive: false
+        }
+    }
+
     /// Returns the fallback reason of a task whose devices are not known yet; `.applies`: it depends on each device.
     package func fallbackReason(ofTaskWith timeToLive: Int64, hasContent: Bool) -> FallbackReason {
         switch self {

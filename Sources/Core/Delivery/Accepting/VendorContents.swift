@@ -14,14 +14,17 @@ package struct VendorContents {
     private var apple: VendorContent?
     private var android: VendorContent?
     private var harmony: VendorContent?
+    /// The content for a follow-up channel, beside the one of the device's vendor.
+    private(set) var followUp: VendorContent?
 
     package init(_ content: VendorContent? = nil) {
         if let content { add(content) }
     }
 
-    package var isEmpty: Bool { apple == nil && !hasOthers }
-    /// Whether a content is for another platform than Apple's, so that the device's tokens decide about the channel.
-    var hasOthers: Bool { android != nil || harmony != nil }
+    package var isEmpty: Bool { apple == nil && !hasOthers && followUp == nil }
+    /// Whether the device's tokens decide which of the contents is kept.
+    var needsChoice: Bool { hasOthers || followUp != nil }
+    private var hasOthers: Bool { android != nil || harmony != nil }
 
     package subscript(platform: VendorPlatform) -> VendorContent? {
         get {
@@ -29,6 +32,7 @@ package struct VendorContents {
             case .apple: apple
             case .android: android
             case .harmony: harmony
+            case .followUp: followUp
             }
         }
         set {
@@ -36,11 +40,12 @@ package struct VendorContents {
             case .apple: apple = newValue
             case .android: android = newValue
             case .harmony: harmony = newValue
+            case .followUp: followUp = newValue
             }
         }
     }
 
-    var first: VendorContent? { apple ?? android ?? harmony }
+    var first: VendorContent? { apple ?? android ?? harmony ?? followUp }
 
     /// Adds the content of one more platform; ignored if the platform already has a content.
     package mutating func add(_ content: VendorContent) {
@@ -50,9 +55,10 @@ package struct VendorContents {
     @inline(__always)
     package func forEach(_ body: (VendorContent) -> Void) {
         if let apple { body(apple) }
-        guard hasOthers else { return }
+        guard needsChoice else { return }
         if let android { body(android) }
         if let harmony { body(harmony) }
+        if let followUp { body(followUp) }
     }
 
     package mutating func change(_ body: (inout VendorContent) -> Void) {
@@ -88,10 +94,12 @@ package struct VendorContents {
         return isFound
     }
 
-    /// Returns the content for a channel alone.
+    /// Returns the content for a channel, and the one for the follow-up.
     func only(_ channel: VendorChannel) -> VendorContents {
         var content = self[channel.platform]
         content?.channel = channel
-        return VendorContents(content)
+        var kept = VendorContents(content)
+        kept.followUp = followUp
+        return kept
     }
 }

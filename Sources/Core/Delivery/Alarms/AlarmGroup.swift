@@ -11,7 +11,7 @@ package struct AlarmGroup: Hashable, Sendable {
     package enum Kind: UInt8, Sendable {
         /// Due jobs that the store never reported.
         case due
-        /// Due jobs with a vendor timeout that were never reported, ordered by that timeout.
+        /// Due jobs with a vendor timeout or a follow-up that were never reported, ordered by that time.
         case vendorTimeout
         /// Held jobs that the shard returned.
         case held
@@ -98,17 +98,24 @@ package struct AlarmRequest: Sendable {
 extension JobRow {
     /// Returns the time until which a job may stay in the store; at that time its message ends or goes live.
     func mayWait(_ timeout: Int64) -> GatewayTime {
-        Self.mayWait(facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout)
+        Self.mayWait(
+            facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout, followUpAt: followUpAt)
     }
 
     /// Whether the vendor counts as failed if no sender leases the job in time.
     var hasVendorTimeout: Bool { state == .due && facts.strategy.mustBeLeasedInTime(in: facts.table) }
 
-    var group: AlarmGroup { AlarmGroup(app: facts.app, kind: facts.strategy.group(in: facts.table)) }
+    /// The job's group, which must not depend on the job's state: the shard and the reader see different states.
+    var group: AlarmGroup {
+        AlarmGroup(app: facts.app, kind: facts.followUpAt > 0 ? .vendorTimeout : facts.strategy.group(in: facts.table))
+    }
 
-    static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {
-        guard let since else { return expiresAt }
-        let (end, isBeyond) = since.addingReportingOverflow(timeout)
-        return isBeyond ? expiresAt : min(expiresAt, end)
+    static func mayWait(
+        _ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64, followUpAt: GatewayTime
+    ) -> GatewayTime {
+        let end = followUpAt > 0 ? min(expiresAt, followUpAt) : expiresAt
+        guard let since else { return end }
+        let (timedOut, isBeyond) = since.addingReportingOverflow(timeout)
+        return isBeyond ? end : min(end, timedOut)
     }
 }

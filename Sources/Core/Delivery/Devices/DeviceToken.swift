@@ -43,6 +43,13 @@ struct DeviceToken: Equatable {
     /// Whether the token's row names this device as the only owner; see Shard+TokenOwners.
     var isClaimed = false
 
+    /// The token of a follow-up channel's job: none, because the app's sender knows the receiver.
+    static func none(_ channel: VendorChannel) -> DeviceToken {
+        DeviceToken(
+            channel: channel, kind: .alert, environment: .production, topic: "", token: "", registeredAt: 0,
+            isQuarantined: false)
+    }
+
     /// Returns whether both tokens have the same purpose, so the device keeps only one of them.
     func isLike(_ other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind && environment == other.environment && topic == other.topic

@@ -42,10 +42,13 @@ package struct ChannelSet: OptionSet, Sendable, Codable {
     package init(rawValue: UInt16) { self.rawValue = rawValue }
     package init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
 
-    /// The lowest known channel of the set; an accepted message has one channel at most (`VendorContents.chosen`).
+    /// The lowest known channel of the set: an accepted message's vendor, else its follow-up.
     var first: VendorChannel? { Self.known.first { contains(ChannelSet($0)) } }
 
     private static let known = VendorChannel.allCases
+
+    /// The follow-up channels; a constant, because every row is checked for them.
+    static let followUps = ChannelSet(rawValue: 0x3C00)
 
     /// All channels, including those of later versions.
     package static let all = ChannelSet(rawValue: .max)

@@ -36,7 +36,8 @@ extension Shard {
             return
         }
         let facts = entry.value.facts
-        let dueAt = facts.jobDueAt <= now ? facts.jobDueAt : now
+        // A device that left makes a vendor's job due before its deadline, but not a follow-up.
+        let dueAt = facts.jobDueAt <= now || facts.channels.first?.isFollowUp == true ? facts.jobDueAt : now
         var row = JobRow(facts: facts, state: .due, dueAt: dueAt)
         if entry.value.sentAt > 0 { row.note(.sent, entry.value.sentAt) }
         if timedOut { row.note(.timedOut, now) }
@@ -54,10 +55,11 @@ extension Shard {
     mutating func createStoredJob(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.at(message)
         let isArmed = entry.value.facts.flags.contains(.isArmed)
-        var row = JobRow(facts: entry.value.facts, state: isArmed ? .due : .cancelled, dueAt: now)
+        let dueAt = entry.value.facts.channels.first?.isFollowUp == true ? max(now, entry.value.facts.followUpAt) : now
+        var row = JobRow(facts: entry.value.facts, state: isArmed ? .due : .cancelled, dueAt: dueAt)
         if entry.value.sentAt > 0 { row.note(.sent, entry.value.sentAt) }
         if timedOut { row.note(.timedOut, now) }
-        if isArmed { noteDue(&row, now) }
+        if isArmed { noteDue(&row, dueAt) }
         let slot = adopt(row, storedWakeAt: 0, isStored: false)
         writeJob(slot)
         placeJob(slot)
@@ -153,7 +155,7 @@ extension Shard {
         guard !needsTokens(slot) else { return placeWithTokens(slot) }
         let channel = chosenChannel(of: slot)
         if entry.value.place == .due, entry.value.row.state == .due, entry.value.row.dueAt <= now, !isHeld(slot),
-            channel == entry.value.row.channel
+            channel == entry.value.row.channel, !isFollowUpDue(entry.value.row)
         {
             return  // the job keeps its place in the list
         }
@@ -161,13 +163,14 @@ extension Shard {
         switch entry.value.row.state {
         case .due:
             if let channel { entry.value.row.channel = channel }
+            if isFollowUpDue(entry.value.row) { followUp(slot) }
             // No sender requests an unknown channel. The job ends with its message.
             guard let channel = entry.value.row.channel else {
                 jobs.watch(slot, until: entry.value.row.mayWait(limits.vendorFirstPatience))
                 return
             }
             if entry.value.row.dueAt > now {
-                jobs.watch(slot, until: min(entry.value.row.dueAt, entry.value.row.facts.expiresAt))
+                jobs.watch(slot, until: entry.value.row.wakeAt)
                 return
             }
             if isHeld(slot) {
@@ -188,7 +191,8 @@ extension Shard {
     private func needsTokens(_ slot: JobSlot) -> Bool {
         let entry = jobs.at(slot)
         guard entry.value.row.state == .due, entry.value.row.dueAt <= now,
-            let channel = entry.value.row.channel, channel.platform != .apple
+            let channel = entry.value.row.channel, channel.platform != .apple, !channel.isFollowUp,
+            !isFollowUpDue(entry.value.row)
         else { return false }
         return !devices.at(entry.value.device).value.isLoaded
     }
@@ -224,7 +228,9 @@ extension Shard {
     /// Returns the channel for a job's next lease, which follows the device's tokens; unchanged while the device is not in memory.
     private func chosenChannel(of slot: JobSlot) -> VendorChannel? {
         let entry = jobs.at(slot)
-        guard let channel = entry.value.row.channel, channel.platform != .apple else { return entry.value.row.channel }
+        guard let channel = entry.value.row.channel, channel.platform != .apple, !channel.isFollowUp else {
+            return entry.value.row.channel
+        }
         let device = devices.at(entry.value.device)
         let need = TokenNeed(platform: channel.platform, kind: .alert, activity: 0)
         // The choice matters only with tokens of other vendors of the platform.
@@ -237,13 +243,27 @@ extension Shard {
             ?? channel
     }
 
-    /// Keeps the one content that a token of the device carries, with the vendor's strategy; without such a token any one, because
-    /// no job will need it.
+    /// Returns whether the vendor's time is over, so the job moves to the follow-up channel.
+    private func isFollowUpDue(_ row: JobRow) -> Bool { row.followUpAt > 0 && row.followUpAt <= now }
+
+    /// Moves a due job to the follow-up channel.
+    ///
+    /// No row is written: after a restart the time moves the job again, until a lease writes its row.
+    private mutating func followUp(_ slot: JobSlot) {
+        let entry = jobs.at(slot)
+        entry.value.row.followUp(now)
+        entry.value.row.note(.followedUp, now)
+        count(entry.value.row) { $0.jobsCreated &+= 1 }
+    }
+
+    /// Keeps the content that a token of the device carries, with the vendor's strategy, and the one for the follow-up.
+    ///
+    /// Without such a token and without a follow-up, any content is kept, because no job will need it.
     func choose(_ command: inout PublishCommand, for slot: DeviceSlot) {
         var needs: [TokenNeed] = []
         command.contents.forEach { needs.append($0.need) }
         guard let channel = channel(for: needs, slot) else {
-            command.contents = VendorContents(command.contents.first)
+            command.contents = VendorContents(command.contents.followUp ?? command.contents.first)
             return
         }
         command.contents = command.contents.only(channel)
@@ -431,6 +451,15 @@ extension Shard {
         case .exhausted: entry.value.row.note(.exhausted, now)
         case .cancelled: entry.value.row.note(.cancelled, now, reason)
         default: break
+        }
+        if entry.value.row.facts.followUpAt > 0, !entry.value.row.isFollowUp, !entry.value.row.isCollapsed,
+            entry.value.row.alertedAt == 0, !isOver(facts.expiresAt)
+        {
+            moveBadge(slot, isTakenBack: true)
+            entry.value.row.state = .due
+            followUp(slot)
+            inBatch(of: device) { $0.writeJob(slot) }
+            return placeJob(slot)
         }
         entry.value.row.state = state
         if entry.value.row.alertedAt == 0 { moveBadge(slot, isTakenBack: true) }

@@ -154,8 +154,10 @@ extension Shard {
             return nil
         }
         let app = apps[Int(entry.value.appIndex)]
-        let token = profile(deviceSlot).token(
-            for: content.need, appHasTopic: app.hasTopic, order: app.vendorOrder)
+        let token =
+            channel.isFollowUp
+            ? DeviceToken.none(channel)
+            : profile(deviceSlot).token(for: content.need, appHasTopic: app.hasTopic, order: app.vendorOrder)
         guard let token else {
             let reason = hasLostToken(deviceSlot) ? "tokenMoved" : "noToken"
             entry.value.row.note(.vendorRejected, now, reason)
@@ -182,7 +184,8 @@ extension Shard {
         }
         let device = devices.at(deviceSlot)
         let job = inBatch(of: deviceSlot) { shard in
-            if !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
+            // A follow-up shows nothing on the device.
+            if !channel.isFollowUp, !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
                 entry.value.row.badgeApplied = true
                 let before = device.value.badge
                 let badge: Int32 =

@@ -175,6 +175,11 @@ extension Shard {
             count(entry.value.row) { $0.resultsRejected &+= 1 }
             entry.value.row.note(.vendorRejected, now, reason)
             endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
+        // A follow-up has no token of the device, so its receiver alone was refused.
+        case .badToken where entry.value.row.isFollowUp:
+            count(entry.value.row) { $0.resultsBadToken &+= 1 }
+            entry.value.row.note(.badToken, now, reason)
+            endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "badToken" : reason)
         case .badToken: badToken(job, result, reason)
         case .unsent: unsent(job, result, reason)
         }
@@ -216,7 +221,9 @@ extension Shard {
         if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.value.row.state = .accepted
         // The vendor may accept a message whose job had ended. Its reverted badge change then applies again.
-        moveBadge(slot, isTakenBack: false)
+        if !entry.value.row.isFollowUp || entry.value.row.lease != result.leaseID {
+            moveBadge(slot, isTakenBack: false)
+        }
         var verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
         // A newer message under the collapse key replaces the part that the alert did not carry.
         if verdict == .goesLive, entry.value.row.isCollapsed || isPlanted(.acceptedPartLost) {

@@ -15,11 +15,14 @@ package enum MessageBounds {
     package static let vendorVoIPBodyByteCount = 5_120
     /// Apple's limit for apns-collapse-id.
     package static let vendorCollapseIDByteCount = 64
-    /// A message with the one content that its device's vendor gets.
+    /// The content for a follow-up channel: the parameters of a text, not the text's own limit.
+    package static let followUpByteCount = 2_048
+    /// A message with the content that its device's vendor gets, and the one for a follow-up.
     package static let byteCount =
         payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
-    /// The contents of a task for further platforms.
-    package static let furtherContentsByteCount = (VendorPlatform.allCases.count - 1) * vendorBodyByteCount
+        + followUpByteCount
+    /// The contents of a task for further platforms; the one for a follow-up is part of `byteCount`.
+    package static let furtherContentsByteCount = (VendorPlatform.allCases.count - 2) * vendorBodyByteCount
 }
 
 /// The largest row of each table, derived from the bounds of its fields.

@@ -393,7 +393,7 @@ extension MessageTrace {
 /// Raw values are stored. The value 3 was never written.
 package enum TraceEvent: UInt8, Sendable, CaseIterable, Codable {
     case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
-        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action, unsent
+        badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action, unsent, followedUp
 }
 
 package struct LogEvent: Sendable {

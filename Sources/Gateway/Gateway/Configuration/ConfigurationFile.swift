@@ -91,7 +91,7 @@ struct ConfigurationReader {
         checkCredentials(root, configuration)
         checkSecrets(root, &configuration)
         if let hook = root.object("hook") {
-            let channels = readChannels(hook, "channels")
+            let channels = readChannels(hook, "channels", of: VendorChannel.allCases)
             configuration.hook = readHook(hook, &secrets)
             if let channels { configuration.hook?.channels = channels }
         }
@@ -315,17 +315,20 @@ struct ConfigurationReader {
         if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
         if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
-        app.vendors = readChannels(object, "vendors") ?? []
+        app.vendors = readChannels(object, "vendors", of: VendorChannel.vendors) ?? []
         object.finish()
         return appID == nil ? nil : app
     }
 
     /// Reads a list of vendors' names without repetitions.
-    private func readChannels(_ object: ConfigurationObject, _ key: String) -> [VendorChannel]? {
-        guard let names = object.strings(key, limit: VendorChannel.allCases.count) else { return nil }
-        let channels = names.compactMap { VendorChannel(named: $0) }
+    private func readChannels(
+        _ object: ConfigurationObject, _ key: String, of channels: [VendorChannel]
+    ) -> [VendorChannel]? {
+        guard let names = object.strings(key, limit: channels.count) else { return nil }
+        let allowed = channels
+        let channels = names.compactMap { name in allowed.first { "\($0.name)" == name } }
         guard channels.count == names.count, Set(channels).count == names.count else {
-            let allowed = VendorChannel.allCases.map { "\($0.name)" }.joined(separator: ", ")
+            let allowed = allowed.map { "\($0.name)" }.joined(separator: ", ")
             object.report(key, "\(names.joined(separator: ", ")) is not allowed; some of \(allowed), each once")
             return nil
         }

@@ -160,8 +160,10 @@ struct HealthWatch: Sendable {
             guard figures.uptimeMilliseconds - since >= Self.leaseTimeout else { return nil }
             return HealthFinding(
                 name: .noSender, severity: .problem, subject: "\(channel.name)",
-                text: "\(due) alerts of channel \(channel.name) are due, and no sender service leases them",
-                advice: "Start longwire-sender with a credential for the channel, or check its log and its connection.")
+                text: "\(due) jobs of channel \(channel.name) are due, and no sender service leases them",
+                advice: channel.isFollowUp
+                    ? "Start the sender of your own that serves the channel, or check its log and its connection."
+                    : "Start longwire-sender with a credential for the channel, or check its log and its connection.")
         }
     }
 

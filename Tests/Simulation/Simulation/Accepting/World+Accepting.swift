@@ -109,6 +109,13 @@ extension World {
                             further.channel = channel
                             command.contents.add(further)
                         }
+                        if plan.hasFollowUps, let delay = record.followUpDelay {
+                            command.contents.add(
+                                VendorContent(
+                                    channel: .sms, tokenKind: .alert, activity: UInt64(delay), pushType: .alert,
+                                    priority: 10, badge: .none, body: body, messageIDOffset: -1, badgeOffset: -1,
+                                    collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
+                        }
                     }
                     command.taskCreatedAt =
                         record.task?.createdAt ?? record.dealt?.launched?.broadcast?.launchedAt ?? 0

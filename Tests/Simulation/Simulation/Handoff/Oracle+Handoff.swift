@@ -108,6 +108,15 @@ extension Oracle {
         }
         if job.cid != record.identity.cid { fail(.content, "\(name) was leased for another device") }
         let identity = record.identity
+        if job.channel == .sms {
+            guard let delay = record.followUpDelay, job.token == "" else {
+                return fail(.strategy, "\(name) has no follow-up and was leased in its channel")
+            }
+            if decidedAt < record.acceptedAt + delay {
+                fail(.strategy, "\(name) was followed up at \(decidedAt), \(delay) ms after \(record.acceptedAt)")
+            }
+            return
+        }
         if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
             fail(.lease, "\(name) was leased with a token its device does not have: \(job.token)")
         }
@@ -144,7 +153,7 @@ extension Oracle {
             if result.outcome == .accepted, !record.foreignLeases.contains(result.leaseID.1) {
                 record.wasReportedAccepted = true
             }
-            if result.outcome == .badToken, let token = record.leaseTokens[result.leaseID.1] {
+            if result.outcome == .badToken, let token = record.leaseTokens[result.leaseID.1], !token.isEmpty {
                 record.identity.badTokens.insert(token)
             }
             if record.openLease == result.leaseID.1 { record.openLease = 0 }

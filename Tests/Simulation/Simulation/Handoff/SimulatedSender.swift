@@ -31,7 +31,7 @@ extension World {
 
     func lease(_ sender: SimulatedSender, limit most: Int? = nil) {
         for loop in loops {
-            for channel in plan.channels where loop.shard.hasDueJobs { lease(sender, channel, of: loop, limit: most) }
+            for channel in plan.leasedChannels where loop.shard.hasDueJobs { lease(sender, channel, of: loop, limit: most) }
         }
     }
 
@@ -111,7 +111,8 @@ extension World {
                     faults.note(.badTokenReported)
                 }
             }
-            if result.outcome == .accepted { show(record) }
+            // An SMS is no notification of the device.
+            if result.outcome == .accepted, job.channel != .sms { show(record) }
             results.append(result)
         }
         settle(results)

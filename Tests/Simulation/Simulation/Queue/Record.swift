@@ -112,6 +112,12 @@ final class Record {
 
     /// Whether the alert contains everything that the live channel carries.
     var carriesAll: Bool { ((broadcast ?? dealt)?.index ?? identity.device) % 3 != 2 }
+    /// The delay of the message's follow-up, in milliseconds; `nil` without one.
+    var followUpDelay: Int64? {
+        guard hasVendor, strategy.allowsFollowUp, broadcast == nil, dealt == nil, (digest >> 40) % 3 == 0 else { return nil }
+        let delay = Int64(digest >> 32 % 120) * 1_000
+        return delay < timeToLive ? delay : nil
+    }
     /// Whether the ledger limits the message to one delivery per device, even for repeated calls.
     var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }

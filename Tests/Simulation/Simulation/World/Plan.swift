@@ -38,6 +38,11 @@ struct Plan {
     /// The channels of the devices' tokens; seeds from `severalVendorsSeed` on have several.
     var channels: [VendorChannel] = [.apns]
     static let severalVendorsSeed: UInt64 = 900_000_000
+    /// Whether some messages have a follow-up; those of seeds from `followUpSeed` on.
+    var hasFollowUps = false
+    static let followUpSeed: UInt64 = 950_000_000
+    /// The channels that senders lease.
+    var leasedChannels: [VendorChannel] { hasFollowUps ? channels + [.sms] : channels }
     /// The longest pause between two leases of a sender service, in milliseconds.
     var senderGap: Int64 = 3_000
 

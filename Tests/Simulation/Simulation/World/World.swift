@@ -98,6 +98,7 @@ package final class World {
         chance = Chance(seed: seed)
         plan = Plan(&chance)
         if seed >= Plan.severalVendorsSeed { plan.channels = [.apns, .fcm, .hms, .harmony] }
+        plan.hasFollowUps = seed >= Plan.followUpSeed
         names = NamesModel(seed: seed)
         adjust(&plan.limits)
         if self.hasFeeds { feeds.configure(&plan.apps) }

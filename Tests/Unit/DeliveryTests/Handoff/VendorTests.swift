@@ -6,7 +6,7 @@ import Wire
 
 @Suite("Vendors of other platforms")
 struct VendorTests {
-    private static let others = VendorChannel.allCases.filter { $0 != .apns }
+    private static let others = VendorChannel.vendors.filter { $0 != .apns }
 
     private func token(_ channel: VendorChannel, _ text: String) -> VendorToken {
         VendorToken(channel: channel, kind: .alert, token: text)
@@ -178,13 +178,13 @@ struct VendorTests {
     func tokenBytes() throws {
         let harness = DeliveryHarness()
         let phone = harness.register()
-        for (index, channel) in VendorChannel.allCases.enumerated() where channel != .apns {
+        for (index, channel) in VendorChannel.vendors.enumerated() where channel != .apns {
             harness.update(phone) {
                 $0.tokens = [self.token(channel, String(repeating: "\(index)", count: 1_000))]
             }
         }
         let tokens = try #require(harness.status(phone)?.tokens)
-        #expect(tokens.count == 8 && tokens.last?.channel == VendorChannel.allCases.last)
+        #expect(tokens.count == 8 && tokens.last?.channel == VendorChannel.vendors.last)
     }
 
     @Test("the strategy of the token's vendor counts; devices without a token use the message's")

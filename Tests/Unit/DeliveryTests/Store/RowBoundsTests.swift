@@ -39,6 +39,10 @@ import Wire
             content.add(
                 further, body: [UInt8](repeating: 0, count: MessageBounds.vendorBodyByteCount), collapseID: [])
         }
+        var followUp = vendor
+        (followUp.channel, followUp.tokenKind, followUp.pushType) = (.sms, .alert, .alert)
+        followUp.activity = .max
+        content.add(followUp, body: [UInt8](repeating: 0, count: MessageBounds.followUpByteCount), collapseID: [])
         content.vendorStrategies[.fcm] = .vendorOnly
         return content
     }
@@ -68,7 +72,7 @@ import Wire
             message: .none, task: TaskID(high: .max, low: .max), app: AppKey(1), cid: .none, strategy: .vendorElseLive,
             flags: [], table: .message, item: 1, acceptedAt: .min, expiresAt: 0, fallbackAt: -1, wakeAt: 2,
             timeToLive: .max, byteCount: 0)
-        // An accepted message has the content of one platform (`Shard.choose`).
+        // An accepted message has the content of one platform, and of a follow-up (`Shard.choose`).
         func withAccepted<Result>(_ body: (PublishCommand) -> Result) -> Result {
             Self.largestContent().withCommand(for: target) { command in
                 var command = command

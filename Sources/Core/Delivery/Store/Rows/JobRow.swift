@@ -60,6 +60,19 @@ package struct JobRow {
         set { if let newValue { channelAndKind = newValue.rawValue << 4 | channelAndKind & 15 } }
     }
 
+    /// Whether the vendor's part has ended without the message's arrival, so the job waits for the follow-up channel's sender.
+    var isFollowUp: Bool { channel?.isFollowUp == true }
+
+    /// The time at which the job moves from the vendor to the follow-up channel; 0: never.
+    var followUpAt: GatewayTime { state == .due && !isFollowUp && !isCollapsed ? facts.followUpAt : 0 }
+
+    /// Moves the job to the follow-up channel, with attempts of its own.
+    mutating func followUp(_ time: GatewayTime) {
+        guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else { return }
+        (channel, state, attempts) = (next, .due, 0)
+        dueAt = max(time, facts.followUpAt)
+    }
+
     var channelBits: UInt8 { channelAndKind & 0xF0 }
 
     /// The kind of the last leased token.
@@ -77,7 +90,7 @@ package struct JobRow {
 
     package var wakeAt: GatewayTime {
         switch state {
-        case .due: min(dueAt, facts.expiresAt)
+        case .due: min(followUpAt > 0 ? min(dueAt, followUpAt) : dueAt, facts.expiresAt)
         case .leased: max(1, leasedUntil)
         default: facts.expiresAt
         }
@@ -217,6 +230,7 @@ package struct JobRow {
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
         writer.put(varint: UInt64(facts.channels.rawValue | (facts.vendorCarriesAll ? Self.carriesAllBit : 0)))
+        if !facts.channels.isDisjoint(with: .followUps) { writer.put(signed: facts.followUpAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(attempts))
         if parts.contains(.otherLease) {
             writer.put(lease.0)
@@ -284,6 +298,7 @@ package struct JobRow {
         guard let fallbackAt = time(parts.contains(.fallback)), let wakeAt = time(!parts.contains(.plainAlarm)),
             let byteCount = reader.nextVarint().flatMap({ UInt32(exactly: $0) }),
             let channels = reader.nextVarint().flatMap({ UInt16(exactly: $0) }),
+            let followUpAt = time(channels & ChannelSet.followUps.rawValue != 0),
             let attempts = reader.nextVarint().flatMap({ UInt16(exactly: $0) })
         else { return nil }
         var facts = MessageFacts(
@@ -291,7 +306,7 @@ package struct JobRow {
             table: head.table, vendorCarriesAll: channels & Self.carriesAllBit != 0, item: item,
             acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
             timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels & ~Self.carriesAllBit))
+            channels: ChannelSet(rawValue: channels & ~Self.carriesAllBit), followUpAt: followUpAt)
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)

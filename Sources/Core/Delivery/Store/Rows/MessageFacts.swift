@@ -44,6 +44,8 @@ struct MessageFacts {
     /// The charge against the device's queue and window, see `MessageRow.charge`.
     var byteCount: UInt32
     var channels: ChannelSet = []
+    /// The time from which the follow-up channel's job is due; 0: no follow-up.
+    var followUpAt: GatewayTime = 0
 
     /// The charge against the app's queued bytes, in blocks.
     ///
@@ -59,8 +61,11 @@ struct MessageFacts {
     var sequence: UInt64 { table == .vendorMessage ? 0 : item }
     var isOneShot: Bool { timeToLive <= 0 }
 
-    /// The time from which an armed message's job is due: its deadline, or its acceptance.
-    var jobDueAt: GatewayTime { fallbackAt > 0 ? fallbackAt : acceptedAt }
+    /// The time from which an armed message's job is due: its deadline or its acceptance, without a vendor its follow-up.
+    var jobDueAt: GatewayTime {
+        let due = fallbackAt > 0 ? fallbackAt : acceptedAt
+        return followUpAt > due && channels.first?.isFollowUp == true ? followUpAt : due
+    }
 
     /// Returns whether an armed message without a job row has a due job.
     func hasDueJob(at time: GatewayTime) -> Bool { flags.contains(.isArmed) && jobDueAt <= time }

@@ -174,11 +174,15 @@ package import Wire
     package func content(for channel: VendorChannel) -> VendorContent? { contents[channel.platform] }
 
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
-        unsafe MessageFacts(
+        var followUpAt: GatewayTime = 0
+        if !channels.isDisjoint(with: .followUps), let followUp = contents.followUp {
+            followUpAt = acceptedAt &+ followUp.followUpDelay
+        }
+        return unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
             vendorCarriesAll: vendorCarriesAll, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt,
             fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count),
-            channels: channels)
+            channels: channels, followUpAt: followUpAt)
     }
 
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
@@ -193,7 +197,7 @@ extension MessageRow {
     static let smallestByteCount = 4 + 16 + 14 + 8 + 1
     package static let overheadByteCount =
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
-        + ContentBytes.overheadByteCount
+        + ContentBytes.overheadByteCount + ContentBytes.followUpOverheadByteCount
 
     /// The charge of a message besides its row, for its keys and memory; the smallest row makes 128 bytes in total.
     static let chargeBesideRow = 128 - smallestByteCount
@@ -338,6 +342,9 @@ private enum ContentBytes {
 
     /// The maximum size of a content without its texts, including the count of contents, its channel and its length.
     static let overheadByteCount = 2 + RowWriter.varintByteCount + 3 + 8 + 3 * 5 + RowWriter.varintByteCount
+
+    /// The channel, the length, the fixed fields and the delay of a follow-up.
+    static let followUpOverheadByteCount = 1 + RowWriter.varintByteCount + 3 + 8
 
     static func byteCount(_ content: VendorContent) -> Int {
         var count = unsafe 3 + content.body.count + (content.activity == 0 ? 0 : 8)

@@ -1,0 +1,166 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+@Suite("Follow-up channels")
+struct FollowUpTests {
+    private static let delay: Int64 = 600_000
+
+    /// A disconnected device with these tokens; each publish has contents for APNs, FCM and SMS.
+    private func away(
+        _ tokens: [VendorToken] = [VendorToken(channel: .fcm, kind: .alert, token: "f")]
+    ) -> (harness: DeliveryHarness, phone: Phone) {
+        let harness = DeliveryHarness()
+        harness.furtherContents = [.fcm, .sms]
+        harness.followUpDelay = Self.delay
+        let phone = harness.register()
+        harness.update(phone) { $0.tokens = tokens }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        return (harness, phone)
+    }
+
+    private func sms(_ harness: DeliveryHarness) -> [Job] { harness.lease(channel: .sms) }
+
+    private func wait(_ harness: DeliveryHarness, _ milliseconds: Int64 = delay) {
+        harness.letTimePass(milliseconds)
+        harness.advance(1)
+    }
+
+    @Test("a device without a token gets the follow-up after the delay, not before")
+    func noToken() throws {
+        let (harness, phone) = away([])
+        let outcome = harness.publish(phone)
+        #expect(outcome.fallback == .due && outcome.vendor == .sms)
+        wait(harness, Self.delay - 2)
+        #expect(sms(harness).isEmpty)
+        wait(harness, 1)
+        let job = try #require(sms(harness).first)
+        #expect(job.channel == .sms && job.token == "" && job.attempt == 1 && job.message == outcome.message)
+        harness.settle(job, .accepted, vendorID: "s1")
+        #expect(harness.trace(outcome.message)?.channel == .sms)
+        // The message itself still waits for the device.
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+    }
+
+    @Test("a job that no vendor's sender leases in time moves to the follow-up", arguments: [false, true])
+    func neverLeased(isRestarted: Bool) throws {
+        let (harness, phone) = away()
+        let outcome = harness.publish(phone)
+        #expect(outcome.vendor == .fcm)
+        if isRestarted { harness.crash() }
+        wait(harness, Self.delay - 2)
+        #expect(sms(harness).isEmpty)
+        wait(harness, 1)
+        #expect(harness.lease(channel: .fcm).isEmpty)
+        let job = try #require(sms(harness).first)
+        #expect(job.message == outcome.message && job.attempt == 1)
+        #expect(harness.trace(outcome.message)?.steps.contains { $0.event == .followedUp } == true)
+    }
+
+    @Test("the vendor's final refusal moves the job to the follow-up, which waits for its delay", arguments: [false, true])
+    func refused(isRestarted: Bool) throws {
+        let (harness, phone) = away()
+        _ = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .rejected, reason: "no")
+        if isRestarted { harness.crash() }
+        wait(harness, Self.delay / 2)
+        #expect(sms(harness).isEmpty)
+        wait(harness, Self.delay / 2)
+        #expect(sms(harness).count == 1)
+    }
+
+    @Test("the vendor's acceptance ends the follow-up, also a late one")
+    func accepted() throws {
+        let (harness, phone) = away()
+        _ = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .accepted)
+        wait(harness)
+        #expect(sms(harness).isEmpty)
+        _ = harness.publish(phone)
+        let late = try #require(harness.lease(milliseconds: 1_000, channel: .fcm).first)
+        wait(harness, Self.delay)
+        #expect(harness.settle(late, .accepted) == .recorded)
+        #expect(sms(harness).isEmpty)
+    }
+
+    @Test("an ack before the delay ends the follow-up")
+    func acked() {
+        var (harness, phone) = away()
+        let outcome = harness.publish(phone)
+        harness.connect(&phone, state: .foreground) { _ in }
+        harness.flush()
+        harness.acknowledge(phone, 1)
+        #expect(harness.trace(outcome.message)?.finalState == .deliveredOffline)
+        harness.disconnect(phone)
+        wait(harness)
+        #expect(sms(harness).isEmpty)
+    }
+
+    @Test("a reachable device that does not ack gets the follow-up only after the delay")
+    func overdue() {
+        var (harness, phone) = away([])
+        harness.connect(&phone, state: .foreground) { _ in }
+        let outcome = harness.publish(phone)
+        #expect(outcome.isLive)
+        harness.letTimePass(20_000)
+        harness.advance(1)
+        #expect(sms(harness).isEmpty)
+        harness.disconnect(phone)
+        wait(harness, 5_000)
+        #expect(sms(harness).isEmpty)
+        wait(harness)
+        #expect(sms(harness).map(\.message) == [outcome.message])
+    }
+
+    @Test("under strategy 2 the message ends with the follow-up's result", arguments: [true, false])
+    func vendorOnly(isAccepted: Bool) throws {
+        let (harness, phone) = away()
+        let outcome = harness.publish(phone, strategy: .vendorOnly)
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .rejected, reason: "no")
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        wait(harness)
+        harness.settle(try #require(sms(harness).first), isAccepted ? .accepted : .rejected, reason: "unknown number")
+        #expect(harness.trace(outcome.message)?.finalState == (isAccepted ? .handedOff : .failed))
+    }
+
+    @Test("a follow-up's receiver that is refused quarantines no token, and its attempts are its own")
+    func ownAttempts() throws {
+        let (harness, phone) = away()
+        let outcome = harness.publish(phone)
+        for _ in 0..<3 {
+            harness.settle(try #require(harness.lease(channel: .fcm).first), .retry, retryAfter: 1_000)
+            wait(harness, 1_001)
+        }
+        wait(harness)
+        let job = try #require(sms(harness).first)
+        #expect(job.attempt == 1)
+        harness.settle(job, .badToken, reason: "no such number")
+        #expect(sms(harness).isEmpty)
+        #expect(harness.trace(outcome.message)?.finalState == nil)
+        #expect(harness.publish(phone).vendor == .fcm, "the device's token is good")
+    }
+
+    @Test("no follow-up is due for a message whose time is over")
+    func expired() {
+        let (harness, phone) = away()
+        harness.followUpDelay = 7_100_000
+        let outcome = harness.publish(phone, timeToLive: 7_200_000)
+        wait(harness, 7_200_001)
+        #expect(sms(harness).isEmpty)
+        #expect(harness.trace(outcome.message)?.finalState == .expired)
+    }
+
+    @Test("the channels that every row is checked for are the follow-up channels")
+    func constant() {
+        let found = VendorChannel.followUps.reduce(into: ChannelSet()) { $0.insert(ChannelSet($1)) }
+        #expect(ChannelSet.followUps == found)
+    }
+
+    @Test("a device registers no token of a follow-up channel", arguments: VendorChannel.followUps)
+    func noTokens(channel: VendorChannel) {
+        #expect(throws: TokenFault.followUp) { try VendorToken(channel: channel, kind: .alert, token: "x").cleaned() }
+    }
+}

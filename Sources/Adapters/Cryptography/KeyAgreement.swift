@@ -1,8 +1,11 @@
 internal import COpenSSL
 
 /// A private P-256 key for ECDH (SEC 1, section 3.3.1).
+///
+/// It uses OpenSSL's functions for EC keys. The newer ones for any key look up algorithms and import a peer's point with a check
+/// of its order, which P-256 does not need (its cofactor is 1): a new key and a shared secret took 250 µs instead of 80 µs.
 package final class AgreementKey: @unchecked Sendable {
-    // Safe: OpenSSL only reads a complete key and counts its references atomically.
+    // Safe: OpenSSL only reads a complete key.
     private let raw: OpaquePointer
     /// The public point: 65 bytes, uncompressed.
     package let publicPoint: [UInt8]
@@ -10,45 +13,64 @@ package final class AgreementKey: @unchecked Sendable {
     package static let pointByteCount = 65
 
     /// Creates a new key; the result is `nil` when OpenSSL has no memory.
-    package init?() {
-        guard let key = SelfSignedCertificate.makeKey() else { return nil }
-        guard let point = P256.publicPoint(of: key) else {
-            EVP_PKEY_free(key)
+    package convenience init?() {
+        defer { OpenSSLErrors.forget() }
+        guard let key = P256.emptyKey() else { return nil }
+        guard EC_KEY_generate_key(key) == 1 else {
+            EC_KEY_free(key)
             return nil
         }
-        (raw, publicPoint) = (key, point)
+        self.init(owning: key)
     }
 
     /// Reads a private scalar of 32 bytes and its public point; the result is `nil` if they are malformed.
-    package init?(scalar: [UInt8], publicPoint: [UInt8]) {
-        guard scalar.count == 32, let key = P256.key(point: publicPoint, scalar: scalar) else { return nil }
-        (raw, self.publicPoint) = (key, publicPoint)
+    package convenience init?(scalar: [UInt8], publicPoint: [UInt8]) {
+        defer { OpenSSLErrors.forget() }
+        guard scalar.count == 32, let point = P256.point(publicPoint) else { return nil }
+        defer { EC_POINT_free(point) }
+        let number = BN_bin2bn(scalar, CInt(scalar.count), nil)
+        defer { BN_clear_free(number) }
+        guard let number, let key = P256.emptyKey() else { return nil }
+        guard EC_KEY_set_private_key(key, number) == 1, EC_KEY_set_public_key(key, point) == 1,
+            EC_KEY_check_key(key) == 1
+        else {
+            EC_KEY_free(key)
+            return nil
+        }
+        self.init(owning: key)
     }
 
     /// Reads a key in PEM form; the result is `nil` for another kind of key.
-    package init?(pem: [UInt8]) {
-        guard let key = PrivateKeyText.read(pem) else { return nil }
-        guard let point = P256.publicPoint(of: key) else {
-            EVP_PKEY_free(key)
-            return nil
+    package convenience init?(pem: [UInt8]) {
+        guard let read = PrivateKeyText.read(pem) else { return nil }
+        defer {
+            EVP_PKEY_free(read)
+            OpenSSLErrors.forget()
         }
-        (raw, publicPoint) = (key, point)
+        guard let key = EVP_PKEY_get1_EC_KEY(read) else { return nil }
+        self.init(owning: key)
     }
 
-    deinit { EVP_PKEY_free(raw) }
+    /// Takes a key, also if it fails because the key is not one of P-256.
+    private init?(owning key: OpaquePointer) {
+        guard let group = EC_KEY_get0_group(key), EC_GROUP_get_curve_name(group) == NID_X9_62_prime256v1,
+            let point = EC_KEY_get0_public_key(key), let bytes = P256.bytes(of: point)
+        else {
+            EC_KEY_free(key)
+            return nil
+        }
+        (raw, publicPoint) = (key, bytes)
+    }
+
+    deinit { EC_KEY_free(raw) }
 
     /// Returns the 32-byte shared secret with a peer's public point, or `nil` if the bytes are no point of the curve.
     package func sharedSecret(with peerPoint: [UInt8]) -> [UInt8]? {
         defer { OpenSSLErrors.forget() }
-        guard let peer = P256.key(point: peerPoint, scalar: nil) else { return nil }
-        defer { EVP_PKEY_free(peer) }
-        guard let context = EVP_PKEY_CTX_new(raw, nil) else { return nil }
-        defer { EVP_PKEY_CTX_free(context) }
+        guard let peer = P256.point(peerPoint) else { return nil }
+        defer { EC_POINT_free(peer) }
         var secret = [UInt8](repeating: 0, count: 32)
-        var count = secret.count
-        guard EVP_PKEY_derive_init(context) == 1, EVP_PKEY_derive_set_peer(context, peer) == 1,
-            EVP_PKEY_derive(context, &secret, &count) == 1, count == 32
-        else { return nil }
+        guard ECDH_compute_key(&secret, 32, peer, raw, nil) == 32 else { return nil }
         return secret
     }
 }
@@ -73,45 +95,36 @@ private enum P256 {
         return point
     }
 
-    /// Builds a key from an uncompressed point, which OpenSSL checks to be on the curve.
-    static func key(point: [UInt8], scalar: [UInt8]?) -> OpaquePointer? {
-        defer { OpenSSLErrors.forget() }
-        guard point.count == AgreementKey.pointByteCount, point[0] == 4, let builder = OSSL_PARAM_BLD_new() else {
+    // Safe: OpenSSL only reads a complete group.
+    private nonisolated(unsafe) static let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1)
+
+    /// Returns a key without numbers, or `nil` when OpenSSL has no memory.
+    static func emptyKey() -> OpaquePointer? {
+        guard let group, let key = EC_KEY_new() else { return nil }
+        guard EC_KEY_set_group(key, group) == 1 else {
+            EC_KEY_free(key)
             return nil
         }
-        defer { OSSL_PARAM_BLD_free(builder) }
-        // The builder keeps all pointers until the parameters are built, so names must be constants.
-        let number = scalar.flatMap { BN_bin2bn($0, CInt($0.count), nil) }
-        defer { BN_clear_free(number) }
-        return point.withUnsafeBytes { point -> OpaquePointer? in
-            guard OSSL_PARAM_BLD_push_utf8_string(builder, constant("group"), constant("prime256v1"), 0) == 1,
-                OSSL_PARAM_BLD_push_octet_string(builder, constant("pub"), point.baseAddress, point.count) == 1,
-                scalar == nil || number != nil,
-                number == nil || OSSL_PARAM_BLD_push_BN(builder, constant("priv"), number) == 1,
-                let parameters = OSSL_PARAM_BLD_to_param(builder)
-            else { return nil }
-            defer { OSSL_PARAM_free(parameters) }
-            guard let context = EVP_PKEY_CTX_new_from_name(nil, "EC", nil) else { return nil }
-            defer { EVP_PKEY_CTX_free(context) }
-            let selection = scalar == nil ? publicKeySelection : keyPairSelection
-            var key: OpaquePointer?
-            guard EVP_PKEY_fromdata_init(context) == 1,
-                EVP_PKEY_fromdata(context, &key, selection, parameters) == 1
-            else {
-                EVP_PKEY_free(key)
-                return nil
-            }
-            return key
+        return key
+    }
+
+    /// Reads an uncompressed point, which OpenSSL checks to be on the curve.
+    static func point(_ bytes: [UInt8]) -> OpaquePointer? {
+        guard bytes.count == AgreementKey.pointByteCount, bytes[0] == 4, let group, let point = EC_POINT_new(group)
+        else { return nil }
+        guard EC_POINT_oct2point(group, point, bytes, bytes.count, nil) == 1 else {
+            EC_POINT_free(point)
+            return nil
         }
+        return point
     }
 
-    private static func constant(_ text: StaticString) -> UnsafePointer<CChar> {
-        UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
+    static func bytes(of point: OpaquePointer) -> [UInt8]? {
+        guard let group else { return nil }
+        var bytes = [UInt8](repeating: 0, count: AgreementKey.pointByteCount)
+        let count = EC_POINT_point2oct(group, point, POINT_CONVERSION_UNCOMPRESSED, &bytes, bytes.count, nil)
+        return count == bytes.count ? bytes : nil
     }
-
-    // The values of the macros EVP_PKEY_PUBLIC_KEY and EVP_PKEY_KEYPAIR, which Swift does not import.
-    private static let publicKeySelection: CInt = 0x86
-    private static let keyPairSelection: CInt = 0x87
 }
 
 /// AES-128-GCM with a tag of 16 bytes (NIST SP 800-38D).

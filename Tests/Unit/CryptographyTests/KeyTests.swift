@@ -38,6 +38,17 @@ import Testing
         #expect(AgreementKey(scalar: [1], publicPoint: first.publicPoint) == nil)
     }
 
+    @Test("a key is read from PEM; a scalar of another point, and a key of another kind, are refused")
+    func agreementKeys() throws {
+        let pem = try SigningKey.makePEM()
+        let key = try #require(AgreementKey(pem: pem))
+        #expect(try key.publicPoint == SigningKey(pem: pem, name: "key").publicPoint)
+        #expect(AgreementKey(pem: try RSASigningKey.makePEM()) == nil && AgreementKey(pem: []) == nil)
+        let scalar = [UInt8](repeating: 0, count: 31) + [1]
+        #expect(AgreementKey(scalar: scalar, publicPoint: key.publicPoint) == nil)
+        #expect(AgreementKey(scalar: [UInt8](repeating: 0, count: 32), publicPoint: key.publicPoint) == nil)
+    }
+
     @Test("a signing key's public point has 65 bytes")
     func publicPoint() throws {
         let point = try SigningKey(pem: SigningKey.makePEM(), name: "key").publicPoint

@@ -1,9 +1,11 @@
 // OpenSSL 3 deprecates its direct SHA-256 functions. The alternative looks up the algorithm under locks and allocates a context
-// per digest: 2,500 instructions each, and a message needs two digests.
+// per digest: 2,500 instructions each, and a message needs two digests. Its EC keys are three times faster than the alternative
+// (`AgreementKey`).
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/bio.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/ecdh.h>
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>

@@ -18,12 +18,16 @@ struct WebPush: VendorAPI {
     private static let lifetime: Int64 = 12 * 3_600
 
     func tokenScope(of message: VendorMessage) -> String {
-        (try? WebPushSubscription(token: message.token, allowed: allowed))?.endpoint.origin ?? ""
+        // Without the keys, which only the request needs.
+        let endpoint = message.token.utf8.prefix { $0 != UInt8(ascii: "#") }
+        return (try? WebPushEndpoint(Substring(endpoint), allowed: allowed))?.origin ?? ""
     }
 
     /// Signs a VAPID token; the scope is the endpoint's origin.
+    ///
+    /// The scope of messages without a permitted endpoint is empty. Their lane needs a token, too, so that `request` can refuse each
+    /// of them with its reason.
     func signToken(scope: String, now: Int64) -> AccessToken? {
-        guard !scope.isEmpty else { return nil }
         let expiry = now + Self.lifetime
         let claims: JSONTree = ["aud": .string(scope), "exp": .integer(expiry), "sub": .string(subject)]
         let text = JSONWebToken.text(header: ["typ": "JWT", "alg": "ES256"], claims: claims) { key.sign($0) }

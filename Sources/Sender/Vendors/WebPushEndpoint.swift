@@ -47,22 +47,26 @@ struct WebPushEndpoint: Sendable, Equatable {
         case malformed, notHTTPS, hasUserInfo, isAddress, hostNotAllowed
     }
 
-    init(_ text: String, allowed: [WebPushHost]) throws(Refusal) {
-        guard text.utf8.count <= Self.byteCount,
-            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && !"\\#\"<>^`{|}".utf8.contains($0) })
-        else { throw .malformed }
-        guard text.prefix(8).lowercased() == "https://" else { throw .notHTTPS }
-        let rest = text.dropFirst(8)
-        let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        guard !authority.contains("@") else { throw .hasUserInfo }
-        guard !authority.contains("["), !authority.contains("%") else { throw .isAddress }
-        let parts = authority.split(separator: ":", omittingEmptySubsequences: false)
+    init(_ text: String, allowed: [WebPushHost]) throws(Refusal) { self = try Self(text[...], allowed: allowed) }
+
+    init(_ text: Substring, allowed: [WebPushHost]) throws(Refusal) {
+        // The bytes are read, because the search for characters takes many times longer.
+        let bytes = text.utf8
+        guard bytes.count <= Self.byteCount, bytes.allSatisfy({ Self.isPermitted($0) }) else { throw .malformed }
+        guard bytes.prefix(8).elementsEqual("https://".utf8, by: { $0 | 0x20 == $1 || $0 == $1 }) else {
+            throw .notHTTPS
+        }
+        let rest = bytes.dropFirst(8)
+        let authority = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+        guard !authority.contains(UInt8(ascii: "@")) else { throw .hasUserInfo }
+        guard !authority.contains(UInt8(ascii: "[")), !authority.contains(UInt8(ascii: "%")) else { throw .isAddress }
+        let parts = authority.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
         guard (1...2).contains(parts.count) else { throw .malformed }
-        let host = parts[0].lowercased()
+        let host = String(decoding: parts[0].map { Self.isUpper($0) ? $0 | 0x20 : $0 }, as: UTF8.self)
         guard Self.isHostName(host) else { throw Self.looksNumeric(host) ? .isAddress : .malformed }
         var port: UInt16 = 443
         if parts.count == 2 {
-            guard parts[1].utf8.allSatisfy(\.isDigit), let number = UInt16(parts[1]), number > 0 else {
+            guard parts[1].allSatisfy(\.isDigit), let number = UInt16(Substring(parts[1])), number > 0 else {
                 throw .malformed
             }
             port = number
@@ -70,24 +74,36 @@ struct WebPushEndpoint: Sendable, Equatable {
         guard allowed.contains(where: { $0.permits(host, port) }) else { throw .hostNotAllowed }
         // The path is kept, and the authority is written anew, so that no other reader can find another host in it.
         origin = "https://" + host + (port == 443 ? "" : ":\(port)")
-        url = origin + rest.dropFirst(authority.utf8.count)
+        url = origin + String(Substring(rest.dropFirst(authority.count)))
+    }
+
+    private static func isUpper(_ byte: UInt8) -> Bool { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) }
+
+    /// Whether a byte of a URL needs no escape.
+    private static func isPermitted(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "\\"), UInt8(ascii: "#"), UInt8(ascii: "\""), UInt8(ascii: "<"), UInt8(ascii: ">"),
+            UInt8(ascii: "^"), UInt8(ascii: "`"), UInt8(ascii: "{"), UInt8(ascii: "|"), UInt8(ascii: "}"):
+            false
+        default: (0x21...0x7E).contains(byte)
+        }
     }
 
     /// Returns whether a text is a DNS name of at least two labels whose last one is no number.
     ///
     /// Resolvers read `127.1`, `0x7f.1` and `2130706433` as addresses; all end in a label that begins with a digit.
     static func isHostName(_ text: String) -> Bool {
-        let labels = text.split(separator: ".", omittingEmptySubsequences: false)
+        let labels = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard text.utf8.count <= 253, labels.count >= 2, !looksNumeric(text) else { return false }
+        let dash = UInt8(ascii: "-")
         return labels.allSatisfy { label in
-            (1...63).contains(label.utf8.count) && label.isPlain(with: "-") && !label.hasPrefix("-")
-                && !label.hasSuffix("-")
+            (1...63).contains(label.count) && Substring(label).isPlain(with: "-") && label.first != dash
+                && label.last != dash
         }
     }
 
     private static func looksNumeric(_ host: String) -> Bool {
-        let trimmed = host.hasSuffix(".") ? host.dropLast() : host[...]
-        return trimmed.split(separator: ".").last?.utf8.first?.isDigit ?? false
+        host.utf8.split(separator: UInt8(ascii: ".")).last?.first?.isDigit ?? false
     }
 }
 
@@ -105,16 +121,16 @@ struct WebPushSubscription: Sendable, Equatable {
     }
 
     init(token: String, allowed: [WebPushHost]) throws(Refusal) {
-        let parts = token.split(separator: "#", omittingEmptySubsequences: false)
+        let parts = token.utf8.split(separator: UInt8(ascii: "#"), omittingEmptySubsequences: false)
         guard parts.count == 2 else { throw .keys }
         do throws(WebPushEndpoint.Refusal) {
-            endpoint = try WebPushEndpoint(String(parts[0]), allowed: allowed)
+            endpoint = try WebPushEndpoint(Substring(parts[0]), allowed: allowed)
         } catch {
             throw .endpoint(error)
         }
-        let keys = parts[1].split(separator: ".", omittingEmptySubsequences: false)
-        guard keys.count == 2, let point = Base64.decode(keys[0].utf8, .url), point.count == 65, point[0] == 4,
-            let secret = Base64.decode(keys[1].utf8, .url), secret.count == 16
+        let keys = parts[1].split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard keys.count == 2, let point = Base64.decode(keys[0], .url), point.count == 65, point[0] == 4,
+            let secret = Base64.decode(keys[1], .url), secret.count == 16
         else { throw .keys }
         (publicPoint, self.secret) = (point, secret)
     }

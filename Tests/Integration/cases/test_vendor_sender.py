@@ -313,6 +313,20 @@ def test_a_topic_of_another_package_is_not_sent_to_xiaomi(stub, sending):
     assert stub.final(stub.add("xiaomi", deviceToken=fake.device(), topic=fake.app.package))["outcome"] == "accepted"
 
 
+def test_a_web_push_token_without_a_permitted_endpoint_is_refused_alone(stub, sending):
+    """Goal: such a token pauses nothing, neither the next one of its kind nor a good one."""
+    sender = sending("webPush")
+    fake = fakes_of(sender)
+    keys = fake.device().partition("#")[2]
+    for _ in range(2):
+        foreign = stub.final(stub.add("webPush", deviceToken=f"https://push.unknown.example/x#{keys}"))
+        assert (foreign["outcome"], foreign["reason"]) == ("rejected", "EndpointNotAllowed")
+        malformed = stub.final(stub.add("webPush", deviceToken=f"https://127.0.0.1/x#{keys}"))
+        assert (malformed["outcome"], malformed["reason"]) == ("badToken", "BadToken")
+    assert stub.final(stub.add("webPush", deviceToken=fake.device()))["outcome"] == "accepted"
+    assert not [one for one in sender.log if one["event"] == "credentialRefused"]
+
+
 def test_a_wrong_project_voids_no_token(stub, sending):
     """Goal: a token of another project is kept until the credential has accepted a message."""
     sender = sending("fcm", "hms")

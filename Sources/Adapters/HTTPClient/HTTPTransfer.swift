@@ -113,6 +113,9 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
 ///
 /// It owns the curl handle and all memory that curl points to. `leave` must be called before the last reference is released.
 package final class HTTPTransfer {
+    /// The largest request and answer for which curl gets small buffers.
+    private static let smallByteCount = 64 << 10
+
     private let call: HTTPCall
     let handle: UnsafeMutableRawPointer
     private unowned let transfers: HTTPTransfers
@@ -234,6 +237,11 @@ package final class HTTPTransfer {
             set(CURLOPT_SSLKEY, call.trust.keyFile ?? file)
             // A key with a passphrase is an error. Otherwise OpenSSL would prompt on the terminal.
             set(CURLOPT_KEYPASSWD, "")
+        }
+        if call.answerByteLimit <= Self.smallByteCount, call.body.count <= Self.smallByteCount {
+            // curl allocates both buffers for each request, by default 16 and 64 KiB.
+            set(CURLOPT_BUFFERSIZE, 4 << 10)
+            set(CURLOPT_UPLOAD_BUFFERSIZE, 16 << 10)
         }
         codes.append(
             longwire_curl_set_writer(

@@ -70,7 +70,7 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/Checks/check-translations.py --self-test
 	Tests/Checks/check-translations.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/apns/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/Checks/API/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/senders/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/Checks/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
 	Tests/Checks/Proof/table.py --check
@@ -125,13 +125,18 @@ cluster: dependencies-build ## Starts three gateways on a Redis Cluster of this 
 	LONGWIRE_BIN="$(CURDIR)/.build/release" /usr/bin/python3 Tests/Integration/rigs/cluster.py
 
 .PHONY: bench
-bench: bench-apns ## Measures a release build on this machine (docs/results/Performance.md): about ten minutes.
+bench: bench-apns bench-vendors ## Measures a release build on this machine (docs/results/Performance.md): about twenty minutes.
 	Tests/Benchmarks/figures.py
 
 .PHONY: bench-apns
 bench-apns: dependencies-test ## The part of bench that measures longwire-sender, beside aioapns: RUNS=3, about four minutes.
 	deploy/install-dependencies.sh bench
 	$(python) Tests/Benchmarks/apns.py --runs $(RUNS)
+
+.PHONY: bench-vendors
+bench-vendors: dependencies-test ## The part of bench that measures longwire-sender for the other vendors, beside senders of PyPI: RUNS=3, about ten minutes.
+	deploy/install-dependencies.sh bench counting
+	$(python) Tests/Benchmarks/push_vendors.py --runs $(RUNS)
 
 .PHONY: bench-cluster
 bench-cluster: dependencies-test ## Measures gateways on Redis beside the embedded engine, takeovers too (docs/use/Cluster.md): RUNS=3, about fifteen minutes.

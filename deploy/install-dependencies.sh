@@ -6,7 +6,7 @@
 #   deploy/install-dependencies.sh test       what the tests need on top
 #   deploy/install-dependencies.sh demo       what `make demo` needs on top of build
 #   deploy/install-dependencies.sh cluster    what `make cluster` needs on top of build
-#   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py and apns.py measure beside Longwire
+#   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py, apns.py and push_vendors.py measure beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
 #   deploy/install-dependencies.sh screenshots  the fonts and the tool that `make screenshots` needs
@@ -15,7 +15,7 @@
 #   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
-# Only Debian packages are used, and from PyPI schemathesis for `api`, aioapns for `bench`, two linters for `lint`, and axe-core for `accessibility`. It needs root or sudo when
+# Only Debian packages are used, and from PyPI schemathesis for `api`, aioapns, async-firebase, firebase-admin and pywebpush for `bench`, two linters for `lint`, and axe-core for `accessibility`. It needs root or sudo when
 # something is missing, and neither when nothing is. The Swift toolchain (6.2 or later) is not installed here: it is no Debian
 # package. Get it from swift.org.
 set -euo pipefail
@@ -75,16 +75,19 @@ cluster_packages=(
     "redis-server|the store of several gateways"
 )
 
-# Only when asked for by name: no build or test needs them. aioapns comes from PyPI, into a separate folder.
+# Only when asked for by name: no build or test needs them. The senders come from PyPI, into two separate folders.
 bench_packages=(
     "mosquitto|the MQTT broker that the live channel is compared with"
     "redis-server|the durable queue that enqueueing and the handoff are compared with"
     "nginx|the HTTP server that a push is compared with"
     "gcc|compiles the peers' load drivers and the bare programs"
-    "python3-venv|the folder .build/apns-peer of aioapns, the sender that longwire-sender is compared with"
-    "python3-pip|installs it there"
+    "python3-venv|the folders .build/apns-peer and .build/vendor-peer of the senders that longwire-sender is compared with"
+    "python3-pip|installs them there"
 )
 aioapns_version=4.0
+async_firebase_version=6.4.0
+firebase_admin_version=7.7.0
+pywebpush_version=2.5.0
 uvloop_version=0.23.0
 
 # Only when asked for by name: pictures of the console need letters for both languages; its tests read texts.
@@ -275,6 +278,19 @@ assert (version('aioapns'), version('uvloop')) == ('$aioapns_version', '$uvloop_
         .build/apns-peer/bin/python -m pip install --quiet --disable-pip-version-check \
             "aioapns==$aioapns_version" "uvloop==$uvloop_version"
         .build/apns-peer/bin/python -c 'import aioapns, uvloop'
+    fi
+    if ! $dry_run && ! .build/vendor-peer/bin/python -c "
+from importlib.metadata import version
+assert [version(name) for name in ('async-firebase', 'firebase-admin', 'pywebpush', 'uvloop')] == [
+    '$async_firebase_version', '$firebase_admin_version', '$pywebpush_version', '$uvloop_version']" 2>/dev/null; then
+        echo "Making .build/vendor-peer from /usr/bin/python3."
+        rm -rf .build/vendor-peer
+        mkdir -p .build
+        /usr/bin/python3 -m venv .build/vendor-peer
+        .build/vendor-peer/bin/python -m pip install --quiet --disable-pip-version-check \
+            "async-firebase==$async_firebase_version" "firebase-admin==$firebase_admin_version" \
+            "pywebpush==$pywebpush_version" "uvloop==$uvloop_version"
+        .build/vendor-peer/bin/python -c 'import async_firebase, firebase_admin, pywebpush, uvloop'
     fi
     ;;
 esac

@@ -6,8 +6,8 @@
 The fake has one core and the sender the other (taskset); the source of jobs shares the fake's core, so that only the kernel
 shares the sender's.
 
-    source   notifications a second, jobs from a handoff API in memory (apns/handoff_source.py)
-    peer     the same notifications to the same fake with aioapns on uvloop (apns/peer_aioapns.py), right after `source`
+    source   notifications a second, jobs from a handoff API in memory (senders/handoff_source.py)
+    peer     the same notifications to the same fake with aioapns on uvloop (senders/peer_aioapns.py), right after `source`
     latency  1,000 pushes a second through a real gateway: from the publisher's clock before its call to the fake's record
     backlog  a real gateway with 10,000 and with 200,000 jobs: notifications a second, memory of the sender
 
@@ -30,7 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("LONGWIRE_BIN_DIR", str(ROOT / ".build/release"))
-sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/apns", "Integration/parties")]
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/senders", "Integration/parties")]
 
 import handoff_source  # noqa: E402
 import longwire_client  # noqa: E402
@@ -137,7 +137,7 @@ class Bench:
         ours = self.source() if "source" not in self.options.chosen else self.ours
         with self.apple(records=False) as apple:
             words = [
-                *pinned(1), str(PEER), str(ROOT / "Tests/Benchmarks/apns/peer_aioapns.py"), "--port", str(apple.production),
+                *pinned(1), str(PEER), str(ROOT / "Tests/Benchmarks/senders/peer_aioapns.py"), "--port", str(apple.production),
                 "--certificate", str(apple.certificate), "--key", str(apple.key), "--body", str(BODY),
                 "--count", str(1_500 * self.options.seconds),
             ]
@@ -203,21 +203,30 @@ class Bench:
         return gateway
 
     def paced(self, gateway, cids, count, rate, group):
-        """Sends `count` pushes for offline devices in calls of `group`, each at its time, whether earlier calls have returned or
-        not."""
-        token = gateway.authenticate()
-        path = f"/v2/{gateway.app['appId']}/push/single/batch/cid"
-        headers = {"Content-Type": "application/json;charset=utf-8", "token": token}
-
-        def call(first, connections=[]):
-            connection = connections.pop() if connections else http.client.HTTPConnection("127.0.0.1", gateway.http, timeout=60)
+        """Sends `count` pushes for offline devices; the time of each is in its content."""
+        def contents(first):
             items = []
             for number in range(first, first + group):
                 body = gateway.push_body(cids[number % len(cids)], "x" * 64, strategy=2)
                 sent = str(time.time_ns() // 1_000)
                 body["push_channel"] = {"ios": {"aps": {"alert": {"title": "Your order", "body": "It is on its way"}}, "payload": sent}}
                 items.append(body)
-            connection.request("POST", path, json.dumps({"msg_list": items}), headers)
+            return items
+
+        self.batches(gateway, count, rate, group, contents)
+
+    def batches(self, gateway, count, rate, group, contents):
+        """Sends `count` pushes in calls of `group`, each at its time, whether earlier calls have returned or not.
+
+        `contents` returns the pushes of a call from the number of its first one.
+        """
+        token = gateway.authenticate()
+        path = f"/v2/{gateway.app['appId']}/push/single/batch/cid"
+        headers = {"Content-Type": "application/json;charset=utf-8", "token": token}
+
+        def call(first, connections=[]):
+            connection = connections.pop() if connections else http.client.HTTPConnection("127.0.0.1", gateway.http, timeout=60)
+            connection.request("POST", path, json.dumps({"msg_list": contents(first)}), headers)
             answer = json.loads(connection.getresponse().read())
             if answer["code"] != 0:
                 raise SystemExit(f"a push was refused: {answer}")
@@ -238,6 +247,16 @@ class Bench:
             spread = f"{shown(min(values), unit)} – {shown(max(values), unit)}" if len(values) > 1 else ""
             lines.append(f"| {what} | {goal} | {shown(statistics.median(values), unit)} | {spread} |")
         return "\n".join(lines)
+
+
+    def report(self):
+        """Prints the table, and writes the figures to the file of --json."""
+        print(f"Machine: {os.cpu_count()} cores, {os.uname().sysname} {os.uname().release}.\n")
+        print(self.table())
+        if self.options.json:
+            self.options.json.write_text(json.dumps(
+                {what: {"goal": goal, "unit": unit, "values": values} for what, (goal, unit, values) in self.found.items()},
+                indent=1) + "\n")
 
 
 class PinnedGateway(Gateway):
@@ -281,6 +300,13 @@ def shown(value, unit):
         case _: return f"{value:,.2f}"
 
 
+def build():
+    for product in ("longwired", "longwire-sender"):
+        subprocess.run(
+            ["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True,
+            stdout=sys.stderr)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1)
@@ -294,19 +320,13 @@ def main():
         if name not in ROWS:
             sys.exit(f"there is no row {name}: {', '.join(ROWS)}")
     if not options.no_build:
-        for product in ("longwired", "longwire-sender"):
-            subprocess.run(["swift", "build", "-c", "release", "-debug-info-format", "none", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+        build()
     bench = Bench(options)
     for run in range(options.runs):
         for name in options.chosen:
             print(f"run {run + 1}, {name}", file=sys.stderr, flush=True)
             bench.ours = getattr(bench, name)()
-    print(f"Machine: {os.cpu_count()} cores, {os.uname().sysname} {os.uname().release}.\n")
-    print(bench.table())
-    if options.json:
-        options.json.write_text(json.dumps(
-            {what: {"goal": goal, "unit": unit, "values": values} for what, (goal, unit, values) in bench.found.items()},
-            indent=1) + "\n")
+    bench.report()
 
 
 if __name__ == "__main__":

@@ -44,8 +44,9 @@ class Bench:
         self.folder = folder
         self.count = 0
 
-    def prepare(self):
-        release = pathlib.Path(subprocess.run(
+    def prepare(self, release=None):
+        """Copies the programs of `release`, else of this folder's release build."""
+        release = release or pathlib.Path(subprocess.run(
             ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip())
         for program in ("longwired", "longwire-sender"):
@@ -65,13 +66,13 @@ class Bench:
 
     # One kind of work each: `load(party, count)` does `count` rounds of it.
 
-    def instructions(self, load, small, large, each):
-        """Returns the instructions for each of `each` items in a round."""
+    def instructions(self, load, small, large, each, **party):
+        """Returns the instructions for each of `each` items in a round; `party` has the fields of a `lockstep.Party`."""
         def run(count):
             report = self.file("callgrind")
             words = ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={report}"]
             with lockstep.Gateway(words, **SECTIONS) as gateway:
-                self.work(gateway, load, count)
+                self.work(gateway, load, count, **party)
             return int(next(line for line in report.read_text().splitlines() if line.startswith("summary:")).split()[1])
 
         return (run(large) - run(small)) / (large - small) / each
@@ -105,8 +106,8 @@ class Bench:
             raise RuntimeError("the library that counts allocations was not loaded")
         return (after - before) / large / each
 
-    def work(self, gateway, load, count):
-        party = lockstep.Party(gateway, DEVICES)
+    def work(self, gateway, load, count, **fields):
+        party = lockstep.Party(gateway, DEVICES, **fields)
         load(party, count)
         party.settle()
         gateway.end()

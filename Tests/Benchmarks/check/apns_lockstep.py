@@ -13,7 +13,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/apns", "Integration/parties", "Integration/rigs")]
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/senders", "Integration/parties", "Integration/rigs")]
 import apple  # noqa: E402
 import gateway as integration  # noqa: E402
 from source_process import Source  # noqa: E402

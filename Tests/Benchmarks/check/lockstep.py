@@ -130,10 +130,13 @@ class Gateway(integration.Gateway):
 
 
 class Party:
-    """Connected devices and one sender."""
+    """Connected devices and one sender.
 
-    def __init__(self, gateway, devices):
-        self.gateway = gateway
+    `token` returns the fields of each new device's VendorToken from its number; `content` replaces the pushes' `push_channel`.
+    """
+
+    def __init__(self, gateway, devices, token=None, content=None):
+        self.gateway, self.new_token, self.content = gateway, token, content
         self.devices, self.cids = [], []
         self.add(devices)
         self.payload = b'{"order":1,"pad":"' + b"x" * (256 - 20) + b'"}'
@@ -150,6 +153,8 @@ class Party:
             links = []
             for _ in range(min(count, 100)):
                 hello = text(1, app_id) + number(4, 1) + number(5, int(time.time() * 1000)) + text(18, os.urandom(16))
+                if self.new_token:
+                    hello += text(13, self.new_token(len(self.devices) + len(links)))
                 links.append(Link(self.gateway.device, hello, secret))
             for link in links:
                 self.cids.append(link.welcomed()[8])
@@ -222,9 +227,12 @@ class Party:
     def post(self, index):
         """Returns the bytes of one request of a business server's usual size."""
         self.request += 1
-        body = json.dumps(self.gateway.push_body(
+        push = self.gateway.push_body(
             self.cids[index].hex(), self.payload.decode(), alert="Your order is on its way", badge="+1",
-            request_id=f"bench-check-{self.request:012d}", ttl=7_200_000, strategy=1), separators=(",", ":")).encode()
+            request_id=f"bench-check-{self.request:012d}", ttl=7_200_000, strategy=1)
+        if self.content:
+            push["push_channel"] = self.content
+        body = json.dumps(push, separators=(",", ":")).encode()
         head = (
             f"POST /v2/{self.gateway.app['appId']}/push/single/cid HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"token: {self.token}\r\nContent-Type: application/json;charset=utf-8\r\n"

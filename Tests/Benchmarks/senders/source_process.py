@@ -12,12 +12,14 @@ from gateway import eventually, free_ports
 class Source:
     """`with Source() as source:` runs the handoff API with jobs from memory; `jobs` is its first backlog.
 
-    `words` precede its command line. Without `jobs` the backlog is endless.
+    `words` precede its command line. Without `jobs` the backlog is endless. `push_service` begins the endpoints of Web Push.
     """
 
-    def __init__(self, jobs=None, body=256, words=()):
+    def __init__(self, jobs=None, body=256, words=(), push_service=""):
         self.admin, = free_ports(1)
         self.words = [*words, sys.executable, handoff_source.__file__, "--port", str(self.admin), "--body", str(body)]
+        if push_service:
+            self.words += ["--push-service", push_service]
         if jobs is not None:
             self.words += ["--jobs", str(jobs)]
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """A handoff API that leases jobs from memory and accepts their results, to measure a sender.
 
-    handoff_source.py --port PORT [--jobs N] [--tokens 10000] [--body 256]
+    handoff_source.py --port PORT [--jobs N] [--tokens 10000] [--body 256] [--push-service URL]
 
 It has the gateway's handoff API (lease with a long poll, results with a verdict each) and stores only the leased jobs. Without
 --jobs its backlog is endless. `GET /figures` returns JSON: the numbers of jobs leased, settled as accepted, settled otherwise,
 settled without a lease, currently leased, and at most leased. It ends with SIGTERM.
 
-Each job is a new message for one of `--tokens` devices in the gateway's format: about 900 bytes.
+Each job is a new message for one of `--tokens` devices in the gateway's format, of the channel that the lease names: for Apple
+about 900 bytes. For the other channels it is a notification with a title of 10 and a text of 90 characters, which all vendors take.
+Endpoints of Web Push begin with `--push-service`; all subscriptions have the keys of RFC 8291, section 5.
 """
 
 import argparse
@@ -25,6 +27,15 @@ JOB = (
     '"topic":"com.example.bench","pushType":"alert","priority":10,"expiration":%(expiration)d,"collapseId":"%(id)s",'
     '"apnsId":"%(uuid)s","body":%(body)s,"attempt":1,"acceptedAt":%(now)d,"leaseId":"%(id)s","leasedUntil":%(until)d}')
 
+VENDOR_JOB = (
+    '{"channel":"%(channel)s","jobId":"%(id)s","msgId":"%(id)s","taskId":"RASL_1123_0a1b2c3d4e5f60718293a4b5c6d7e8f9",'
+    '"appId":"bench","cid":"%(cid)s","deviceToken":"%(token)s","topic":"com.example.app","expiration":%(expiration)d,'
+    '"collapseId":"%(id)s","body":%(body)s,"attempt":1,"acceptedAt":%(now)d,"leaseId":"%(id)s","leasedUntil":%(until)d}')
+NOTICE = {"title": "Your order", "body": "It is on its way. ".ljust(90, "x")}
+VENDOR_BODY = json.dumps({"notification": {**NOTICE, "click_type": "startapp"}}, separators=(",", ":"))
+BROWSER_KEYS = (
+    "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", "BTBZMqHH6r4Tts7J_aSIgg")
+
 
 def body(byte_count):
     """Returns an alert of `byte_count` bytes, as an app's server writes them."""
@@ -41,13 +52,21 @@ def identifier(number):
 class Jobs:
     """The backlog and the leased jobs; each call takes the lock."""
 
-    def __init__(self, count, tokens, body_bytes):
-        self.left, self.tokens, self.body = count, tokens, body(body_bytes)
+    def __init__(self, count, tokens, body_bytes, push_service=""):
+        self.left, self.tokens, self.body, self.push_service = count, tokens, body(body_bytes), push_service
         self.made, self.out = 0, set()
         self.leased = self.accepted = self.other = self.strangers = self.most_out = 0
         self.condition = threading.Condition()
 
-    def lease(self, limit, lease_seconds, wait_seconds):
+    def token(self, channel, device):
+        if channel == "apns":
+            return f"ab{device:062x}"
+        if channel == "webPush":
+            return f"{self.push_service}{device:064x}#{'.'.join(BROWSER_KEYS)}"
+        # The length of a registration token of FCM.
+        return f"{device:022x}:".ljust(163, "A")
+
+    def lease(self, channel, limit, lease_seconds, wait_seconds):
         end = time.monotonic() + wait_seconds
         with self.condition:
             while self.left == 0:
@@ -57,12 +76,15 @@ class Jobs:
             if self.left is not None:
                 self.left -= count
             now = int(time.time() * 1000)
-            times = {"now": now, "until": now + lease_seconds * 1000, "expiration": now // 1000 + 7200, "body": self.body}
+            form, content = (JOB, self.body) if channel == "apns" else (VENDOR_JOB, VENDOR_BODY)
+            shared = {
+                "channel": channel, "now": now, "until": now + lease_seconds * 1000, "expiration": now // 1000 + 7200, "body": content}
             texts = []
             for number in range(self.made, self.made + count):
                 (text, uuid), device = identifier(number), number % self.tokens
                 self.out.add(text)
-                texts.append(JOB % {"id": text, "uuid": uuid, "cid": f"{device:032x}", "token": f"ab{device:062x}", **times})
+                texts.append(
+                    form % {"id": text, "uuid": uuid, "cid": f"{device:032x}", "token": self.token(channel, device), **shared})
             self.made += count
             self.leased += count
             self.most_out = max(self.most_out, len(self.out))
@@ -126,7 +148,7 @@ class Connection(socketserver.StreamRequestHandler):
     def answer(self, method, path, request):
         jobs = self.server.jobs
         if path == "/v1/handoff/lease":
-            return jobs.lease(request["max"], request["leaseSeconds"], request["waitSeconds"])
+            return jobs.lease(request["channel"], request["max"], request["leaseSeconds"], request["waitSeconds"])
         if path == "/v1/handoff/results":
             return jobs.settle(request["results"])
         if path.startswith("/add?"):
@@ -150,12 +172,13 @@ def main():
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tokens", type=int, default=10_000)
     parser.add_argument("--body", type=int, default=256)
+    parser.add_argument("--push-service", default="")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Short thread slices, because a result must not wait for a lease that is being written.
     sys.setswitchinterval(0.0005)
     server = Server(("127.0.0.1", options.port), Connection)
-    server.jobs = Jobs(options.jobs, options.tokens, options.body)
+    server.jobs = Jobs(options.jobs, options.tokens, options.body, options.push_service)
     server.serve_forever(poll_interval=3600)
 
 

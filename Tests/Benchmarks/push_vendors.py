@@ -21,6 +21,7 @@ repeated.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -287,7 +288,7 @@ class Bench(apns.Bench):
             counting.prepare(pathlib.Path(binary("longwired")).parent)
             for name, channel, content in (("ios", 0, IOS), ("android", 1, {"android": CONTENT["android"]})):
                 found[name] = counting.instructions(
-                    check.pushes(16), 20, 100, 16, content=content, token=lambda number, channel=channel: vendor_token(channel, number))
+                    check.pushes(16), 20, 100, 16, content=content, token=functools.partial(vendor_token, channel))
         for name, value in found.items():
             self.note(f"gateway, push with content for {name}: instructions", "", "", value)
         self.note("gateway, android to ios: instructions", "≤ 1.1", "×", found["android"] / found["ios"])

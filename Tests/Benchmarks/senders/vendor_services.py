@@ -26,7 +26,8 @@ ANSWERS = {
     f"/v3/{PROJECT}/messages:send": {"code": "80000000", "msg": "Success", "requestId": "157440955549500001002006"},
     "/auth/token": EXCHANGED,
     f"/api/v1/{APP}/sendMessage": {"code": 200, "message": "success", "data": {"sendResult": True, "requestId": "1574409555"}},
-    "/v3/message/regid": {"result": "ok", "code": 0, "data": {"id": "sdm53b10467189503150Um"}, "trace_id": "Xdm53b10467", "description": "ok"},
+    "/v3/message/regid": {
+        "result": "ok", "code": 0, "data": {"id": "sdm53b10467189503150Um"}, "trace_id": "Xdm53b10467", "description": "ok"},
     "/server/v1/auth": {"code": 0, "message": "Success", "data": {"auth_token": "bench", "create_time": 4_102_444_800_000}},
     "/server/v1/message/notification/unicast": {"code": 0, "message": "Success", "data": {"messageId": "5d2f1f7a8f2b4a0001a3c1de"}},
     "/message/auth": {"result": 0, "desc": "ok", "authToken": "bench-token"},
@@ -49,7 +50,8 @@ class VendorServices:
         root = authority(self.folder, "root")
         own = root.sign("service", names="DNS:localhost,DNS:push.localhost,IP:127.0.0.1")
         self.certificate = root.file
-        for name, kind, choice in (("service", "RSA", "rsa_keygen_bits:2048"), ("vapid", "EC", "ec_paramgen_curve:P-256")):
+        keys = (("service", "RSA", "rsa_keygen_bits:2048"), ("vapid", "EC", "ec_paramgen_curve:P-256"))
+        for name, kind, choice in keys:
             openssl("genpkey", "-algorithm", kind, "-pkeyopt", choice, "-out", self.folder / f"{name}-key.pem")
         # `return` precedes `mirror`, but the error page of a missing file follows it.
         places = "".join(
@@ -60,7 +62,8 @@ class VendorServices:
             daemon off; worker_processes 1; pid {self.folder}/pid; error_log {self.folder}/error.log;
             events {{ worker_connections 4096; }}
             http {{
-                access_log off; root /nonexistent; log_not_found off; keepalive_requests 1000000000; keepalive_timeout 600s; http2_max_concurrent_streams 128;
+                access_log off; root /nonexistent; log_not_found off;
+                keepalive_requests 1000000000; keepalive_timeout 600s; http2_max_concurrent_streams 128;
                 client_body_temp_path {self.folder}/a; proxy_temp_path {self.folder}/b; fastcgi_temp_path {self.folder}/c;
                 uwsgi_temp_path {self.folder}/d; scgi_temp_path {self.folder}/e;
                 server {{

@@ -85,8 +85,6 @@ package enum ReportAnswer {
         let named: JSONObject = [
             "total": ["msg_num": totals.accepted] + members(totals.all), "gt": members(totals.live),
         ]
-        // Counts without a vendor are those of days, which are kept as sums.
-        guard !totals.byVendor.isEmpty else { return named + JSONObject([(apple, members(totals.vendor))]) }
         var android = TaskTotals.Channel()
         for (vendor, figures) in totals.byVendor where vendor.platform == .android { android.add(figures) }
         let others = totals.byVendor.filter { $0.key != .apns }.sorted { $0.key.rawValue < $1.key.rawValue }

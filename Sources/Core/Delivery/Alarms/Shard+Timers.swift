@@ -30,7 +30,7 @@ extension Shard {
         while let removal = counters.nextRemoval(now, budget: &budget) {
             inBatch(in: removal.bucket) { shard in
                 for day in removal.days {
-                    let key = CountersRow.key(removal.bucket, app: day.app, day: day.day)
+                    let key = CountersRow.key(removal.bucket, day)
                     shard.store.delete(key, prior: .maybe(wakeAt: 0))
                 }
             }

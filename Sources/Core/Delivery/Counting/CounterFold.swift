@@ -12,10 +12,15 @@ package struct CounterDay: Hashable, Sendable, Codable {
     package var app: AppKey
     /// The number of days since 1970-01-01.
     package var day: UInt32
-    package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
+    /// See `CountersRow.part`.
+    package var part: UInt8 = 0
+    package init(app: AppKey, day: UInt32, part: UInt8 = 0) { (self.app, self.day, self.part) = (app, day, part) }
+
+    /// The low word of stored keys.
+    var item: UInt64 { UInt64(part) << 32 | UInt64(day) }
 }
 
-/// The folded days of all apps, kept by the loop of bucket 0.
+/// The folded days of all apps and parts, kept by the loop of bucket 0.
 package struct CounterFold: Sendable, Equatable {
     /// The kind of a fold row in the table `meta`; the raw value is the first word of the stored key's owner.
     package enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
@@ -42,7 +47,7 @@ package struct CounterFold: Sendable, Equatable {
 
     /// Creates a fold that knows the folded days without their counters.
     package init(_ folded: FoldedDays) {
-        for day in folded.days { days[day] = CountersRow(app: day.app, day: day.day) }
+        for day in folded.days { days[day] = CountersRow(day) }
         for last in folded.totals { totals[last.app] = CountersRow(app: last.app, day: last.day) }
     }
 
@@ -58,7 +63,7 @@ package struct CounterFold: Sendable, Equatable {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
         guard let counters = CountersRow(row.bytes) else { return true }
         switch kind {
-        case .day: days[CounterDay(app: counters.app, day: counters.day)] = counters
+        case .day: days[counters.counterDay] = counters
         case .total: totals[counters.app] = counters
         }
         return true
@@ -84,13 +89,13 @@ package struct CounterFold: Sendable, Equatable {
         var change = Change()
         var sums: [CounterDay: CountersRow] = [:]
         for part in parts.joined() {
-            let day = CounterDay(app: part.app, day: part.day)
+            let day = part.counterDay
             guard !contains(day) else {
                 if !change.removed.contains(day) { change.removed.append(day) }
                 continue
             }
             guard Int64(part.day) + 2 <= Int64(today) else { continue }
-            sums[day, default: CountersRow(app: part.app, day: part.day)].add(part)
+            sums[day, default: CountersRow(day)].add(part)
         }
         for day in sums.keys.sorted(by: Self.isEarlier).prefix(Self.changedDayCount) {
             guard let row = sums[day] else { continue }
@@ -102,6 +107,11 @@ package struct CounterFold: Sendable, Equatable {
         var totals: [AppKey: CountersRow] = [:]
         for day in old.prefix(Self.changedDayCount) {
             guard let row = days[day] else { continue }
+            // A vendor's figures are only reported by day, and `contains` knows the day by the app's sum.
+            guard day.part == 0 else {
+                change.gone.append(day)
+                continue
+            }
             // The day may be earlier than the sum's last day if the clock was set back.
             var total = totals[day.app] ?? self.totals[day.app] ?? CountersRow(app: day.app, day: day.day)
             total.add(row)
@@ -114,7 +124,7 @@ package struct CounterFold: Sendable, Equatable {
     }
 
     private static func isEarlier(_ left: CounterDay, _ right: CounterDay) -> Bool {
-        left.day != right.day ? left.day < right.day : left.app.word < right.app.word
+        (left.day, left.app.word, left.part) < (right.day, right.app.word, right.part)
     }
 
     /// Writes and records a change in one batch of bucket 0.
@@ -128,15 +138,15 @@ package struct CounterFold: Sendable, Equatable {
             ) { row.write(into: $0) }
         }
         for row in change.days {
-            put(row, .day, item: UInt64(row.day))
-            days[CounterDay(app: row.app, day: row.day)] = row
+            put(row, .day, item: row.counterDay.item)
+            days[row.counterDay] = row
         }
         for row in change.totals {
             put(row, .total, item: 0)
             totals[row.app] = row
         }
         for day in change.gone {
-            store.delete(Self.key(.day, day.app, UInt64(day.day)), prior: .maybe(wakeAt: 0))
+            store.delete(Self.key(.day, day.app, day.item), prior: .maybe(wakeAt: 0))
             days[day] = nil
         }
         return store.endBatch()
@@ -196,12 +206,12 @@ package struct CounterStart: Sendable {
         (self.fold, today) = (fold, CountersRow.day(of: now))
         guard countsFold, let fold else { return }
         for row in fold.rows {
-            sums[CounterDay(app: row.app, day: row.day), default: Self.blank(row)].add(row)
-            counted.insert(CounterDay(app: row.app, day: row.day))
+            sums[row.counterDay, default: Self.blank(row)].add(row)
+            counted.insert(row.counterDay)
         }
     }
 
-    static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
+    static func blank(_ row: CountersRow) -> CountersRow { CountersRow(row.counterDay) }
 
     /// Adds a row of the table `counters`, valid during the call.
     package mutating func take(_ stored: StoredRow) {
@@ -210,7 +220,7 @@ package struct CounterStart: Sendable {
             damagedRowCount += 1
             return
         }
-        let day = CounterDay(app: row.app, day: row.day)
+        let day = row.counterDay
         if row.day &+ 1 >= today {
             current.append((stored.key.bucket, row))
         } else {

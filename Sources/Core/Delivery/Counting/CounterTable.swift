@@ -1,4 +1,4 @@
-// The counters of a shard by bucket, app and UTC day. A batch counts for one bucket and one app and contains the increments
+// The counters of a shard by bucket, app and UTC day, and by vendor for vendors besides Apple. A batch counts for one bucket and one app and contains the increments
 // (`ShardStore.add`). Counters and the counted messages are thus durable together.
 //
 // The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's acceptance. Earlier
@@ -37,6 +37,8 @@ struct CounterTable: ~Copyable {
     /// The rows that the open batch changes, with the increments: one of today and one of yesterday.
     private var today = Changed()
     private var earlier = Changed()
+    /// The same of vendors' parts; empty for almost every batch.
+    private var parts: [Changed] = []
     /// This shard's counters of days whose rows are not in memory.
     private var pastDays: [CounterDay: CountersRow]
     /// The folded days, and those whose unfolded rows a start found and the shard must remove.
@@ -91,8 +93,11 @@ struct CounterTable: ~Copyable {
 
     /// Counts the channels of a sent message on the day of its acceptance.
     ///
-    /// A day's messages and targets are thus the same set. The message counts today if that day is before yesterday.
-    mutating func count(_ reach: CountersRow.Reach, of facts: MessageFacts, now: GatewayTime) {
+    /// A day's messages and targets are thus the same set. The message counts today if that day is before yesterday. An alert
+    /// also counts in the part of its vendor.
+    mutating func count(
+        _ reach: CountersRow.Reach, of facts: MessageFacts, vendor: VendorChannel? = nil, now: GatewayTime
+    ) {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
         let acceptedOn = CountersRow.day(of: facts.acceptedAt)
@@ -100,10 +105,30 @@ struct CounterTable: ~Copyable {
             earlier.slot = slot
             earlier.change.count(reach)
             rows.at(slot).value.count(reach)
+            if reach.contains(.alerted) { countPart(.alerted, of: vendor, scope, on: acceptedOn) }
         } else {
             rows.at(openToday(scope)).value.count(reach)
             today.change.count(reach)
+            if reach.contains(.alerted) { countPart(.alerted, of: vendor, scope, on: scope.day) }
         }
+    }
+
+    /// Counts what a user did with a vendor's alert.
+    mutating func count(_ extra: CountersRow.Extra, ofAlertBy vendor: VendorChannel?, _ scope: Scope) {
+        count(extra, scope)
+        countPart(extra, of: vendor, scope, on: scope.day)
+    }
+
+    private mutating func countPart(
+        _ extra: CountersRow.Extra, of vendor: VendorChannel?, _ scope: Scope, on day: UInt32
+    ) {
+        guard let vendor, vendor != .apns else { return }
+        let counted = CounterDay(app: scope.app, day: day, part: VendorChannel.nibble(of: vendor))
+        let slot = slot(of: counted, scope.bucket) ?? keep(CountersRow(counted), scope.bucket)
+        rows.at(slot).value.extra[extra] &+= 1
+        let place = parts.firstIndex { $0.slot == slot } ?? parts.count
+        if place == parts.count { parts.append(Changed(slot: slot)) }
+        parts[place].change.count(extra)
     }
 
     mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
@@ -115,11 +140,14 @@ struct CounterTable: ~Copyable {
             write(earlier, bucket, to: store)
             earlier = Changed()
         }
+        guard !parts.isEmpty else { return }
+        for part in parts { write(part, bucket, to: store) }
+        parts.removeAll(keepingCapacity: true)
     }
 
     private func write(_ changed: Changed, _ bucket: Bucket, to store: any ShardStore) {
         let row = rows.at(changed.slot)
-        store.addCounts(CountersRow.key(bucket, app: row.value.app, day: row.value.day), changed.change, to: row)
+        store.addCounts(CountersRow.key(bucket, row.value.counterDay), changed.change, to: row)
     }
 
     /// Returns the row of the batch's bucket, app and day, and marks it as changed.
@@ -138,15 +166,19 @@ struct CounterTable: ~Copyable {
     private mutating func keep(_ row: CountersRow, _ bucket: Bucket) -> CounterSlot {
         let slot = rows.insert(row)
         slotsByApp[row.app, default: []].append((bucket, slot))
-        index.set(row.app.word, Self.key(bucket, row.day), slot.number)
+        index.set(row.app.word, Self.key(bucket, row.counterDay), slot.number)
         return slot
     }
 
     private func slot(of app: AppKey, _ bucket: Bucket, _ day: UInt32) -> CounterSlot? {
-        index[app.word, Self.key(bucket, day)].map { CounterSlot(number: $0) }
+        slot(of: CounterDay(app: app, day: day), bucket)
     }
 
-    private static func key(_ bucket: Bucket, _ day: UInt32) -> UInt64 { UInt64(bucket.index) << 32 | UInt64(day) }
+    private func slot(of day: CounterDay, _ bucket: Bucket) -> CounterSlot? {
+        index[day.app.word, Self.key(bucket, day)].map { CounterSlot(number: $0) }
+    }
+
+    private static func key(_ bucket: Bucket, _ day: CounterDay) -> UInt64 { UInt64(bucket.index) << 40 | day.item }
 
     // MARK: Days
 
@@ -159,13 +191,13 @@ struct CounterTable: ~Copyable {
         for (app, places) in slotsByApp {
             var kept: [(bucket: Bucket, slot: CounterSlot)] = []
             for place in places {
-                let day = rows.at(place.slot).value.day
-                if day &+ 1 >= today {
+                let day = rows.at(place.slot).value.counterDay
+                if day.day &+ 1 >= today {
                     kept.append(place)
                 } else {
                     _ = index.remove(app.word, Self.key(place.bucket, day))
                     let row = rows.remove(place.slot)
-                    pastDays[CounterDay(app: app, day: day), default: CountersRow(app: app, day: day)].add(row)
+                    pastDays[day, default: CountersRow(day)].add(row)
                 }
             }
             slotsByApp[app] = kept.isEmpty ? nil : kept
@@ -186,15 +218,20 @@ struct CounterTable: ~Copyable {
     /// Returns the counters of an app on a day, and its number of devices at the end of the day.
     func totals(of app: AppKey, day: UInt32) -> DayTotals {
         var sum = CountersRow(app: app, day: day)
+        var ofVendors: [UInt8: CountersRow] = [:]
         var deviceCount = 0
         func take(_ part: CountersRow) {
             guard part.app == app, part.day <= day else { return }
+            guard part.part == 0 else {
+                if part.day == day { ofVendors[part.part, default: CountersRow(part.counterDay)].add(part) }
+                return
+            }
             deviceCount += Int(part.extra[.registered]) - Int(part.extra[.collected])
             if part.day == day { sum.add(part) }
         }
         for part in pastDays.values { take(part) }
         for (_, slot) in slotsByApp[app] ?? [] { take(rows.at(slot).value) }
-        return DayTotals(sum, deviceCount: deviceCount)
+        return DayTotals(sum, ofVendors: ofVendors, deviceCount: deviceCount)
     }
 
     // MARK: Folding
@@ -225,7 +262,7 @@ struct CounterTable: ~Copyable {
     mutating func takeFold(_ days: [CountersRow]) -> [AppKey: CountedHoldings] {
         var more: [AppKey: CountedHoldings] = [:]
         for row in days {
-            let day = CounterDay(app: row.app, day: row.day)
+            let day = row.counterDay
             more[row.app, default: CountedHoldings()] += row.holdings
             if let known = pastDays[day] { more[row.app, default: CountedHoldings()] -= known.holdings }
             pastDays[day] = row
@@ -257,11 +294,11 @@ struct CounterTable: ~Copyable {
         for (day, row) in pastDays where Int64(day.day) + 2 <= today && !foldedDays.contains(day) { sums[day] = row }
         for slot in rows.slots() where rows.isOccupied(slot) {
             let row = rows.at(slot)
-            let day = CounterDay(app: row.value.app, day: row.value.day)
+            let day = row.value.counterDay
             guard Int64(day.day) + 2 <= today, !foldedDays.contains(day) else { continue }
-            sums[day, default: CountersRow(app: day.app, day: day.day)].add(row.value)
+            sums[day, default: CountersRow(day)].add(row.value)
         }
-        for day in staleDays { sums[day] = CountersRow(app: day.app, day: day.day) }
+        for day in staleDays { sums[day] = CountersRow(day) }
         return Array(sums.values)
     }
 
@@ -298,7 +335,7 @@ struct CounterTable: ~Copyable {
 }
 
 extension DayTotals {
-    fileprivate init(_ row: CountersRow, deviceCount: Int) {
+    fileprivate init(_ row: CountersRow, ofVendors: [UInt8: CountersRow], deviceCount: Int) {
         self.init()
         accumulated = deviceCount
         registered = Int(row.extra[.registered])
@@ -310,13 +347,34 @@ extension DayTotals {
         messages.live.received = acked
         messages.live.shown = Int(row.extra[.shownLive])
         messages.live.clicked = Int(row.extra[.clickedLive])
-        messages.vendor.sent = Int(row.extra[.alerted])
-        messages.vendor.received = max(Int(row.extra[.shownVendor]), Int(row.extra[.clickedVendor]))
-        messages.vendor.shown = Int(row.extra[.shownVendor])
-        messages.vendor.clicked = Int(row.extra[.clickedVendor])
+        var apple = TaskTotals.Channel(row)
+        for (part, row) in ofVendors {
+            // The figures of a vendor that only a later version knows are not Apple's either.
+            let figures = TaskTotals.Channel(row)
+            apple.subtract(figures)
+            if let channel = VendorChannel.channel(ofNibble: part) { messages.add(figures, of: channel) }
+        }
+        messages.add(apple, of: .apns)
+        messages.vendor = TaskTotals.Channel(row)
         messages.all.sent = Int(row.extra[.reached])
         messages.all.received = acked + messages.vendor.received
         messages.all.shown = messages.live.shown + messages.vendor.shown
         messages.all.clicked = messages.live.clicked + messages.vendor.clicked
+    }
+}
+
+extension TaskTotals.Channel {
+    /// Creates the figures of vendors' alerts.
+    fileprivate init(_ row: CountersRow) {
+        self.init()
+        (sent, shown, clicked) = (
+            Int(row.extra[.alerted]), Int(row.extra[.shownVendor]), Int(row.extra[.clickedVendor])
+        )
+        received = max(shown, clicked)
+    }
+
+    fileprivate mutating func subtract(_ other: TaskTotals.Channel) {
+        (sent, shown, clicked) = (max(0, sent - other.sent), max(0, shown - other.shown), max(0, clicked - other.clicked))
+        received = max(shown, clicked)
     }
 }

@@ -23,7 +23,12 @@ struct ReportedMessage {
     /// Whether the job was ever leased.
     var wasLeased: Bool
     var events: Set<TraceEvent>
+    /// The channel of the message's alert.
+    var channel: VendorChannel?
     var endsWhenOpened = false
+
+    /// The channel of the alert that a report is about; `nil` on the live channel.
+    var alertChannel: VendorChannel? { isVendor ? channel : nil }
 }
 
 private enum QueueSearch {
@@ -164,8 +169,9 @@ extension Shard {
     ) {
         inBatch(of: slot) { shard in
             let isInSteps = job != .none && shard.jobs.at(job).value.row.steps.contains { $0.event == .shown }
-            shard.count(.clickedVendor)
-            if !wasShown, !isInSteps { shard.noteImplied(facts.message, at: shard.now) }
+            let channel = (job == .none ? nil : shard.jobs.at(job).value.row.channel) ?? facts.channels.first
+            shard.count(.clickedVendor, ofAlertBy: channel)
+            if !wasShown, !isInSteps { shard.noteImplied(facts.message, by: channel, at: shard.now) }
             shard.noteEvent(.clicked, message: facts.message, task: facts.task, detail: .ofAlert(true))
             shard.end(facts, .opened, message: message, job: job)
         }
@@ -238,7 +244,7 @@ extension Shard {
                         ReportedMessage(
                             id: message, task: trace.facts.task, isVendor: isVendor,
                             wasLeased: trace.steps.contains { $0.event == .leased },
-                            events: Set(trace.steps.lazy.map(\.event)))))
+                            events: Set(trace.steps.lazy.map(\.event)), channel: trace.channel)))
             }
         }
     }
@@ -246,7 +252,8 @@ extension Shard {
     private static func reported(_ facts: MessageFacts, _ job: JobRow?) -> ReportedMessage {
         ReportedMessage(
             id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false,
-            wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)))
+            wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)),
+            channel: job?.channel ?? facts.channels.first)
     }
 
     /// Searches the rows of the device's queue for an un-acked message, at most once per second and device.
@@ -348,10 +355,10 @@ extension Shard {
         let isOpened = event == .opened
         inBatch(of: slot) { shard in
             if isOpened {
-                shard.count(found.isVendor ? .clickedVendor : .clickedLive)
-                if found.isVendor, !wasShown { shard.noteImplied(found.id, at: time) }
+                shard.count(found.isVendor ? .clickedVendor : .clickedLive, ofAlertBy: found.alertChannel)
+                if found.isVendor, !wasShown { shard.noteImplied(found.id, by: found.channel, at: time) }
             } else {
-                shard.count(found.isVendor ? .shownVendor : .shownLive)
+                shard.count(found.isVendor ? .shownVendor : .shownLive, ofAlertBy: found.alertChannel)
             }
             shard.noteTaskEvent(
                 isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
@@ -362,8 +369,8 @@ extension Shard {
     }
 
     /// Counts, in the open batch, that an opened alert was shown; the device may report that later.
-    private mutating func noteImplied(_ message: MessageID, at time: GatewayTime) {
-        count(.shownVendor)
+    private mutating func noteImplied(_ message: MessageID, by channel: VendorChannel?, at time: GatewayTime) {
+        count(.shownVendor, ofAlertBy: channel)
         noteLate(.shown, at: time, of: message, detail: "")
     }
 

@@ -519,7 +519,9 @@ extension Shard {
         entry.value.row.isAlertCounted = true
         noteAlertEvent(slot)
         let facts = entry.value.row.facts
-        countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
+        countReached(
+            facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts,
+            vendor: entry.value.row.channel)
         noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 

@@ -382,7 +382,7 @@ extension Shard {
                 let wasReached = wasAlerted || trace.wasReached
                 if !wasAlerted {
                     let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
-                    shard.counters.count(reach, of: trace.facts, now: shard.now)
+                    shard.counters.count(reach, of: trace.facts, vendor: trace.channel, now: shard.now)
                 }
             }
             completion(&shard, .recorded)

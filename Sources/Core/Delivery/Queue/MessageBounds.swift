@@ -100,9 +100,11 @@ package enum RowBounds {
             operations: 5,
             byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage) + bytes(.event)
         )
-        // The counters of today, and of yesterday for messages accepted then.
+        // The counters of today, and of yesterday for messages accepted then; both also of each vendor besides Apple.
+        let counters = 2 * VendorChannel.allCases.count
         let always = (
-            operations: 5, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag) + bytes(.event)
+            operations: 3 + counters,
+            byteCount: bytes(.device) + counters * bytes(.counters) + bytes(.tag) + bytes(.event)
         )
         // A message displaces at most as many smallest messages as fit into its own size (`Shard.accept`). Others end before.
         let largest = MessageRow.chargeBesideRow + (byteCount(of: .message, limits) ?? 0)

@@ -72,8 +72,9 @@ extension Shard {
             || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
         let wasAlerted = state == .handedOff || state == .opened || row.map { $0.alertedAt > 0 } ?? false
         let isAlertCounted = row?.isAlertCounted ?? false
+        let vendor = row?.channel ?? facts.channels.first
         noteEnded(
-            facts, state, reason: reason, vendor: row?.channel ?? facts.channels.first, wasSent: wasSent,
+            facts, state, reason: reason, vendor: vendor, wasSent: wasSent,
             wasAlerted: wasAlerted, isNew: !isStored,
             alarm: ledgerAlarm(facts, isAlertCounted: isAlertCounted))
         // A send or an alert that was counted when it happened is not counted again.
@@ -82,7 +83,7 @@ extension Shard {
         if wasSent, !isSendCounted { reach.insert(.sent) }
         if wasAlerted, !isAlertCounted { reach.insert(.alerted) }
         if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
-        countEnded(state, reach, facts, isCold: isStored && !isRemembered)
+        countEnded(state, reach, facts, vendor, isCold: isStored && !isRemembered)
         device.value.countDropped(state)
         if job != .none, !keepsJob { forgetJob(job) }
         if message != .none { forgetMessage(message) }
@@ -108,12 +109,12 @@ extension Shard {
     }
 
     private mutating func countEnded(
-        _ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts, isCold: Bool
+        _ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts, _ vendor: VendorChannel?, isCold: Bool
     ) {
         if isPlanted(.expiryUncounted), state == .expired { return }
         let blocks = isCold && isPlanted(.coldBytesStay) ? 0 : facts.queuedBlocks
         counters.count(state, counterScope, blocks: blocks)
-        counters.count(reach, of: facts, now: now)
+        counters.count(reach, of: facts, vendor: vendor, now: now)
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
         let app = Int(devices.at(batch.device).value.appIndex)

@@ -143,7 +143,7 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     package var live = Channel()
     /// All vendors together.
     package var vendor = Channel()
-    /// The same by vendor; empty where only the sum is counted.
+    /// The same by vendor.
     package private(set) var byVendor: [VendorChannel: Channel] = [:]
     /// Both channels together, each message once.
     package var all = Channel()

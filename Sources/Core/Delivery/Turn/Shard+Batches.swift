@@ -123,12 +123,16 @@ extension Shard {
         apps.figures[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
     }
 
-    mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
-        counters.count(reach, of: facts, now: now)
+    mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts, vendor: VendorChannel? = nil) {
+        counters.count(reach, of: facts, vendor: vendor, now: now)
     }
 
     /// Counts, in the open batch, an event that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
+
+    mutating func count(_ extra: CountersRow.Extra, ofAlertBy vendor: VendorChannel?) {
+        counters.count(extra, ofAlertBy: vendor, counterScope)
+    }
 
     /// Counts, in the open batch, that its device was registered (1) or removed (−1).
     mutating func countDevice(_ change: Int64) {

@@ -260,6 +260,30 @@ struct CounterFoldTests {
         #expect(Set(rows.map(\.day)) == Set(first...last - 2))
     }
 
+    @Test("a vendor's counts are folded beside their app's day, and dropped with it after the reports")
+    func parts() {
+        let store = MemoryShardStore()
+        var fold = CounterFold()
+        var own = CountersRow(app: Self.apps[0], day: 10)
+        own.accepted = 5
+        var part = CountersRow(app: Self.apps[0], day: 10, part: 3)
+        part.extra[.alerted] = 2
+        let change = fold.change([[own, part], [part]], today: 12, reportDays: 3)
+        #expect(change.days.count == 2 && Set(change.removed) == [own.counterDay, part.counterDay])
+        #expect(change.days.first { $0.part == 3 }?.extra[.alerted] == 4)
+        _ = fold.write(change, to: store)
+        store.sync()
+        var read = CounterFold()
+        store.loadAll(table: .meta) { _ = read.take($0) }
+        #expect(read == fold && fold.contains(part.counterDay))
+        let later = fold.change([], today: 20, reportDays: 3)
+        #expect(later.totals.map(\.part) == [0] && Set(later.gone) == [own.counterDay, part.counterDay])
+        _ = fold.write(later, to: store)
+        // Rows that a removal left behind are still ignored.
+        #expect(fold.contains(part.counterDay) && fold.rows == later.totals)
+        #expect(fold.change([[part]], today: 20, reportDays: 3).removed == [part.counterDay])
+    }
+
     @Test("a fold that is the day's first command counts no day in memory twice")
     func foldBeforeTheFirstTimer() throws {
         var random = SeededGenerator(seed: 17)

@@ -136,6 +136,59 @@ struct VendorTests {
         #expect(harness.lease(channel: .fcm).isEmpty)
     }
 
+    @Test("a day's figures are counted by vendor, each message once, also across a restart")
+    func days() throws {
+        let harness = DeliveryHarness()
+        harness.furtherContents = [.fcm, .harmony]
+        let day = UInt32(harness.now / 86_400_000)
+        func figures() throws -> TaskTotals {
+            try #require(harness.ask(DayQuery(DeliveryHarness.app, day: day))).messages
+        }
+        var messages: [VendorChannel: MessageID] = [:]
+        for channel in [.apns, .fcm, .hms, .harmony] as [VendorChannel] {
+            let phone = channel == .apns ? harness.register(token: "aa") : harness.register()
+            if channel != .apns { harness.update(phone) { $0.tokens = [self.token(channel, "t-\(channel)")] } }
+            harness.disconnect(phone)
+            harness.letTimePass(5_000)
+            // One of them ends with the vendor's acceptance, the others stay.
+            let outcome = harness.publish(phone, strategy: channel == .hms ? .vendorOnly : .liveElseVendor)
+            messages[channel] = outcome.message
+            harness.settle(try #require(harness.lease(channel: channel).first), .accepted)
+        }
+        for (channel, message) in messages where channel != .fcm {
+            for kind in [.delivered, .delivered, .clicked, .clicked] as [VendorReceipt.Kind] {
+                let receipt = VendorReceipt(message: message, kind: kind, token: "", at: 0)
+                _ = harness.ask(TakeReceipts(receipts: [receipt], apps: nil))
+            }
+        }
+        var handed = TaskTotals.Channel()
+        handed.sent = 1
+        var clicked = handed
+        (clicked.received, clicked.shown, clicked.clicked) = (1, 1, 1)
+        let expected: [VendorChannel: TaskTotals.Channel] = [
+            .apns: clicked, .fcm: handed, .hms: clicked, .harmony: clicked,
+        ]
+        for isAfterCrash in [false, true] {
+            if isAfterCrash { harness.crash() }
+            let found = try figures()
+            #expect(found.byVendor == expected)
+            #expect(found.vendor.sent == 4 && found.vendor.shown == 3 && found.vendor.clicked == 3)
+        }
+        // A new count adds to the rows of before.
+        let phone = harness.register()
+        harness.update(phone) { $0.tokens = [self.token(.hms, "another")] }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        _ = harness.publish(phone)
+        harness.settle(try #require(harness.lease(channel: .hms).first), .accepted)
+        #expect(try figures().byVendor[.hms]?.sent == 2)
+        // The day's rows leave memory; their sum stays.
+        harness.letTimePass(2 * 86_400_000)
+        harness.advance(1)
+        #expect(try figures().byVendor[.hms]?.sent == 2 && figures().byVendor[.apns] == clicked)
+        #expect(harness.store.violations.isEmpty)
+    }
+
     @Test("the trace of a pending message names the vendor that has it now")
     func pendingTrace() throws {
         let (harness, phone) = away([token(.fcm, "f"), token(.hms, "h")])

@@ -1,6 +1,9 @@
 package import Wire
 
 /// The counters of one bucket, app and UTC day as absolute numbers; a folded row has the sums over all buckets.
+///
+/// A *part* has the alerts of one vendor besides Apple, and what users did with them; the row of part 0 counts them, too. The
+/// figures of Apple are the remainder. Apps without other vendors thus have no further rows.
 package struct CountersRow: Equatable, Sendable {
     /// The counters besides acceptances and ends.
     ///
@@ -50,21 +53,28 @@ package struct CountersRow: Equatable, Sendable {
     package var app: AppKey
     /// The number of days since 1970-01-01.
     package var day: UInt32
+    /// 0, or the nibble of a vendor (`VendorChannel.nibble`).
+    package var part: UInt8 = 0
     package var accepted: UInt64 = 0
     /// The number of ended messages by `FinalState`, at the index `rawValue` − 1.
     package var finals = InlineArray<9, UInt64>(repeating: 0)
     package var extra = Extras()
 
-    package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
+    package init(app: AppKey, day: UInt32, part: UInt8 = 0) { (self.app, self.day, self.part) = (app, day, part) }
+
+    package init(_ day: CounterDay) { self.init(app: day.app, day: day.day, part: day.part) }
+
+    package var counterDay: CounterDay { CounterDay(app: app, day: day, part: part) }
 
     /// - Returns: `nil` unless the bytes are a counters row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
-        guard reader.next(UInt8.self) == Self.version, reader.next(byteCount: 3) != nil,
+        guard reader.next(UInt8.self) == Self.version, let part = reader.next(UInt8.self),
+            reader.next(UInt16.self) != nil,
             let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
             let accepted = reader.next(UInt64.self)
         else { return nil }
-        self.init(app: AppKey(app), day: day)
+        self.init(app: AppKey(app), day: day, part: part)
         self.accepted = accepted
         for index in 0..<9 {
             guard let value = reader.next(UInt64.self) else { return nil }
@@ -80,7 +90,11 @@ package struct CountersRow: Equatable, Sendable {
     package static func current(_ bytes: [UInt8]?, _ key: StoreKey) -> [UInt8] {
         if let bytes, bytes.count == byteCount, bytes[0] == version { return bytes }
         let known = bytes.flatMap { unsafe $0.withUnsafeBytes { unsafe CountersRow($0) } }
-        let row = known ?? CountersRow(app: AppKey(key.ownerHigh), day: UInt32(truncatingIfNeeded: key.ownerLow))
+        let row =
+            known
+            ?? CountersRow(
+                app: AppKey(key.ownerHigh), day: UInt32(truncatingIfNeeded: key.ownerLow),
+                part: UInt8(truncatingIfNeeded: key.ownerLow >> 32))
         var current = [UInt8](repeating: 0, count: byteCount)
         unsafe current.withUnsafeMutableBytes { unsafe row.write(into: $0) }
         return current
@@ -89,7 +103,7 @@ package struct CountersRow: Equatable, Sendable {
     package func write(into bytes: UnsafeMutableRawBufferPointer) {
         var writer = unsafe RowWriter(bytes)
         writer.put(Self.version)
-        writer.put(UInt8(0))
+        writer.put(part)
         writer.put(UInt16(0))
         writer.put(day)
         writer.put(app.word)
@@ -120,7 +134,7 @@ package struct CountersRow: Equatable, Sendable {
     }
 
     package static func == (left: CountersRow, right: CountersRow) -> Bool {
-        guard left.app == right.app, left.day == right.day, left.accepted == right.accepted,
+        guard left.counterDay == right.counterDay, left.accepted == right.accepted,
             left.extra == right.extra
         else { return false }
         for index in 0..<9 where left.finals[index] != right.finals[index] { return false }
@@ -130,6 +144,10 @@ package struct CountersRow: Equatable, Sendable {
     package static func day(of time: GatewayTime) -> UInt32 { UInt32(truncatingIfNeeded: max(0, time) / 86_400_000) }
 
     static func key(_ bucket: Bucket, app: AppKey, day: UInt32) -> StoreKey {
-        StoreKey(bucket, .counters, ownerHigh: app.word, ownerLow: UInt64(day))
+        key(bucket, CounterDay(app: app, day: day))
+    }
+
+    static func key(_ bucket: Bucket, _ day: CounterDay) -> StoreKey {
+        StoreKey(bucket, .counters, ownerHigh: day.app.word, ownerLow: day.item)
     }
 }

@@ -100,7 +100,8 @@ package enum AdminAnswer {
             "fallback": trace.fallback.name,
             "fallbackReason": trace.fallback == .none ? trace.fallbackReason.name : nil,
             "alert": trace.alert.rawValue, "attempts": trace.attempts.unlessZero,
-            "vendorReason": trace.vendorReason?.unlessEmpty, "steps": steps,
+            "vendorReason": trace.vendorReason?.unlessEmpty, "customCallback": trace.customCallback.unlessEmpty,
+            "steps": steps,
         ]
     }
 }

@@ -267,6 +267,7 @@ package enum CampaignAnswer {
         let longwire: JSONObject = [
             "msgId": trace.message.description, "state": trace.finalState.map { "\($0)" } ?? "pending",
             "reason": trace.finalReason.unlessEmpty, "offline": trace.isOffline,
+            "customCallback": trace.customCallback.unlessEmpty,
         ]
         // The first key is Getui's misspelling.
         return .success(["deatil": steps, "detail": steps] as JSONObject, longwire: longwire)

@@ -113,7 +113,7 @@ package enum FeedAnswers {
     package static func body(
         _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
     ) -> [UInt8] {
-        var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * $1.payload.count })
+        var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * ($1.payload.count + $1.customCallback.count) })
         writer.object { writer in
             if let type { writer.member("type", type) }
             writer.member("appId", registry.appID(of: feed.app))
@@ -157,8 +157,13 @@ package enum FeedAnswers {
             switch item.detail {
             case .none: break
             case .channel(let channel): if let channel { writer.member("channel", channel.name) }
-            case .ofAlert(let isAlert): writer.member("alert", isAlert)
+            case .ofAlert(let isAlert, let channel):
+                writer.member("alert", isAlert)
+                if let channel { writer.member("channel", channel.name) }
             case .action(let number): writer.member("action", number)
+            }
+            if !item.customCallback.isEmpty {
+                writer.member("customCallback", String(decoding: item.customCallback, as: UTF8.self))
             }
             guard !item.payload.isEmpty else { return }
             let name: StaticString = item.kind == .alerted ? "vendorId" : "reason"

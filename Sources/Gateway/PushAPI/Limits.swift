@@ -45,6 +45,8 @@ package enum Limits {
     package static let payloadByteCount = MessageBounds.payloadByteCount
     /// A collapse key, which is part of every queued row.
     package static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
+    /// A custom callback, which each event of the message repeats.
+    package static let customCallbackByteCount = MessageBounds.customCallbackByteCount
     /// Apple's limit for apns-collapse-id.
     package static let apnsCollapseIDByteCount = Bounds.collapseIDByteCount
     /// Apple's limits for a notification's body.

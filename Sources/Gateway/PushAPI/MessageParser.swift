@@ -114,6 +114,7 @@ struct MessageParser {
             for (vendor, reason) in other.refusals { notes.note(vendor, reason, itemIndex: itemIndex) }
         }
         message.vendorStrategies = settings.vendorStrategies
+        message.customCallback = settings.customCallback
         message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
         if let followUp { message.add(followUp.shape, body: followUp.body, collapseID: []) }
         for other in others where other.carriesAll {

@@ -14,6 +14,8 @@ struct PushSettings {
     /// The strategies of single vendors, without those that a message of Apple's contents alone needs.
     var vendorStrategies = VendorStrategies()
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The text that the message's events repeat; empty without one.
+    var customCallback: [UInt8] = []
     /// The speed of a broadcast in messages per second; 0 for unlimited.
     ///
     /// Checked for all calls, because SDKs send it in all calls.
@@ -45,9 +47,19 @@ struct PushSettings {
             }
             collapseKey = bytes
         }
+        try readCustomCallback(value["custom_callback"])
         speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
         try readSchedule(value, scope, now, callerOffset, app.scheduleHorizon)
         try readFirstAckWins(value["first_ack_wins"], scope)
+    }
+
+    private mutating func readCustomCallback(_ value: JSONValue?) throws(GetuiFault) {
+        guard let value = value?.given else { return }
+        guard let text = value.lenientText else { throw .type("custom_callback") }
+        guard text.utf8.count <= Limits.customCallbackByteCount else {
+            throw .size("custom_callback", "at most \(Limits.customCallbackByteCount) bytes")
+        }
+        customCallback = Array(text.utf8)
     }
 
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {

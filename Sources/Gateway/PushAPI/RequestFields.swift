@@ -86,10 +86,10 @@ extension FieldTable {
                 "settings.",
                 [
                     ("ttl", .served), ("strategy", .object(strategy)), ("schedule_time", .served),
-                    ("collapse_key", .served), ("first_ack_wins", .served),
+                    ("collapse_key", .served), ("first_ack_wins", .served), ("custom_callback", .served),
                 ] + own + [
-                    ("custom_callback", .ignored), ("active_days", .ignored), ("need_backup", .ignored),
-                    ("active_push", .ignored), ("lst", .ignored), ("active_push_platform", .ignored),
+                    ("active_days", .ignored), ("need_backup", .ignored), ("active_push", .ignored), ("lst", .ignored),
+                    ("active_push_platform", .ignored),
                 ] + narrowing))
     }
 

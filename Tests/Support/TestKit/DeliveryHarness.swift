@@ -106,6 +106,8 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var furtherContents: [VendorChannel] = []
     /// The delay in ms of a content for a follow-up channel.
     package var followUpDelay: Int64 = 600_000
+    /// The custom callback of further publishes; empty without one.
+    package var customCallback = ""
     package var vendorStrategies = VendorStrategies()
 
     package private(set) var history = StoreHistory(ofNewStore: 1)
@@ -433,7 +435,10 @@ package final class DeliveryHarness: ShardStoreObserver {
                     }
                     command.vendorStrategies = vendorStrategies
                     if carriesAll { command.carryingPlatforms = PlatformSet(rawValue: .max) }
-                    shard.publish(command, now: now)
+                    Array(customCallback.utf8).withUnsafeBytes { text in
+                        command.customCallback = text
+                        shard.publish(command, now: now)
+                    }
                 }
             }
         }

@@ -198,6 +198,7 @@ enum FixtureRows {
             acceptedAt: time, timeToLive: 3_600_000, table: .message, item: 3)
         ledger.reason = "noToken"
         let ended = ledger
+        let callback = Array("order-7".utf8)
         let event = TaskEventRow(event: .action, isVendor: true, action: 90_001, time: time)
         return [
             Row(
@@ -213,6 +214,9 @@ enum FixtureRows {
             Row(
                 key: StoreKey(Bucket(1000), .taskTargets, id, item: 1), wakeAt: time + 90,
                 value: bytes(TargetsRow.byteCount([cid])) { TargetsRow.write([cid], into: $0) }),
+            Row(
+                key: CallbackRow.key(id, in: Bucket(1000)), wakeAt: time + 90,
+                value: bytes(CallbackRow.byteCount(callback)) { CallbackRow.write(callback, into: $0) }),
             Row(
                 key: StoreKey(Bucket(7), .taskGroup, ownerHigh: 3, ownerLow: 4, item: id.low), wakeAt: time + 90,
                 value: id.bytes),
@@ -346,6 +350,7 @@ enum FixtureRows {
             case .taskEvent:
                 guard let row = TaskEventRow(bytes) else { return "unreadable" }
                 return "\(row.event) \(row.action), vendor \(row.isVendor)"
+            case .taskCallback: return CallbackRow.read(bytes).map { String(decoding: $0, as: UTF8.self) } ?? "unreadable"
             case .taskTargets: return "\(TargetsRow.read(bytes)?.count ?? -1) devices"
             case .taskGroup: return "\(value.count) bytes"
             case .feed:

@@ -73,6 +73,17 @@ struct PushParsingTests {
         #expect(try fixture.accepted(fixture.push(fields)).content.vendors.isEmpty)
     }
 
+    @Test(
+        "a custom callback is part of the message, and no answer names it as ignored",
+        arguments: [(#""回执""#, "回执"), ("7", "7"), (#""""#, ""), ("null", "")])
+    func customCallback(value: String, text: String) throws {
+        let push = try fixture.accepted(fixture.push(#""settings":{"custom_callback":\#(value)}"#))
+        #expect(String(decoding: push.content.customCallback, as: UTF8.self) == text)
+        let longest = String(repeating: "x", count: 1_024)
+        let long = try fixture.accepted(fixture.push(#""settings":{"custom_callback":"\#(longest)"}"#))
+        #expect(long.content.customCallback.count == 1_024)
+    }
+
     @Test("escaped text is resolved, and a past duration is ignored")
     func escapedTransmission() throws {
         let message = #"{"duration":"1-2","network_type":"0","transmission":"\u4f60\ud83d\ude00\/","notification":[]}"#
@@ -139,6 +150,10 @@ struct PushParsingTests {
             fields(#""settings":{"collapse_key":1}"#, "collapse_key type error"),
             fields(
                 #""settings":{"collapse_key":"\#(String(repeating: "k", count: 65))"}"#, "collapse_key size over limit"),
+            fields(#""settings":{"custom_callback":{"a":1}}"#, "custom_callback type error"),
+            fields(
+                #""settings":{"custom_callback":"\#(String(repeating: "k", count: 1_025))"}"#,
+                "custom_callback size over limit"),
             fields(#""push_channel":"x""#, "push_channel type error"),
             fields(#""push_channel":{"ios":"x"}"#, "ios type error"),
             fields(#""push_channel":{"ios":{"type":"sms"}}"#, "type is invalid"),

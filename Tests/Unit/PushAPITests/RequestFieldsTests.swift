@@ -99,7 +99,7 @@ struct RequestFieldsTests {
         + #""mp":{"x":1},"ios":{"_gmid_":"x","aps":{"alert":"a"}}},"#
         + #""push_message":{"transmission":"hi","duration":"1-2","network_type":1,"revoke":{"old_task_id":"","force":false}}"#
     private static let noted = [
-        "task_name", "whim", "settings.custom_callback", "settings.lst", "settings.strategy.st", "settings.active_push",
+        "task_name", "whim", "settings.lst", "settings.strategy.st", "settings.active_push",
         "settings.new", "push_channel.android.x", "push_channel.mp", "push_channel.ios._gmid_", "push_message.duration",
         "push_message.network_type",
     ]

@@ -135,6 +135,8 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var alertTitle: UnsafeRawBufferPointer
     package var alertBody: UnsafeRawBufferPointer
     package var contents: VendorContents
+    /// The `custom_callback` that the message's events repeat; empty without one.
+    package var customCallback = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
 
     /// Creates a command with at most one vendor content; more are added to `contents`.
     package init(
@@ -278,6 +280,10 @@ package struct ShardLimits: Sendable {
     package var sequenceBlock: UInt64 = 1_024
     package var vendorFirstPatience: Int64 = 30_000
     package var noStorageLeasable: Int64 = 60_000
+    /// The time in ms for which the custom callback of a single push is kept after its message's expiry.
+    ///
+    /// The trace of a message is kept for a day after its end, which may be a lease later; later reports are ignored.
+    package var callbackRetention: Int64 = 2 * 86_400_000
     /// The maximum number of commands waiting for one device's record, and for all.
     package var waitingPerDevice = 64
     package var waitingInAll = 16_384

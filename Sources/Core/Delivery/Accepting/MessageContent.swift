@@ -82,6 +82,8 @@ package struct MessageContent: Sendable, Equatable {
     package var carryingPlatforms: PlatformSet = []
     package private(set) var lengths: Lengths
     package private(set) var arena: [UInt8]
+    /// See `PublishCommand.customCallback`.
+    package var customCallback: [UInt8] = []
 
     /// Creates a content with at most one vendor content.
     ///
@@ -155,7 +157,11 @@ package struct MessageContent: Sendable, Equatable {
             command.taskCreatedAt = target.taskCreatedAt
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
             (command.firstAckWins, command.vendorCarriesAll) = (firstAckWins, vendorCarriesAll)
-            return try body(command)
+            guard !customCallback.isEmpty else { return try body(command) }
+            return unsafe try customCallback.withUnsafeBytes { text in
+                unsafe command.customCallback = text
+                return try body(command)
+            }
         }
     }
 
@@ -193,6 +199,8 @@ package struct MessageContent: Sendable, Equatable {
         static let further = RowFlags(rawValue: 4)
         /// The vendors' strategies follow the activity's word.
         static let strategies = RowFlags(rawValue: 8)
+        /// A length and the custom callback are the last bytes.
+        static let customCallback = RowFlags(rawValue: 16)
     }
 
     private var activity: UInt64 { vendors.first?.activity ?? 0 }
@@ -201,6 +209,7 @@ package struct MessageContent: Sendable, Equatable {
         var count = Self.headerByteCount + arena.count + (activity == 0 ? 0 : Self.activityByteCount)
         if !vendorStrategies.isEmpty { count += Self.strategiesByteCount }
         if vendors.count > 1 { count += 1 + (vendors.count - 1) * Self.furtherByteCount }
+        if !customCallback.isEmpty { count += 2 + customCallback.count }
         return count
     }
 
@@ -211,6 +220,7 @@ package struct MessageContent: Sendable, Equatable {
         if activity != 0 { flags.insert(.activity) }
         if vendors.count > 1 { flags.insert(.further) }
         if !vendorStrategies.isEmpty { flags.insert(.strategies) }
+        if !customCallback.isEmpty { flags.insert(.customCallback) }
         writer.put(strategy.rawValue)
         writer.put(flags.rawValue)
         writer.put(first.map { ChannelByte.make($0.channel, $0.tokenKind) } ?? 0)
@@ -233,6 +243,13 @@ package struct MessageContent: Sendable, Equatable {
         writer.put(arena[..<lengths.sum])
         if activity != 0 { writer.put(activity) }
         if !vendorStrategies.isEmpty { writer.put(vendorStrategies.word) }
+        writeFurther(&writer)
+        guard !customCallback.isEmpty else { return }
+        writer.put(UInt16(truncatingIfNeeded: customCallback.count))
+        writer.put(customCallback)
+    }
+
+    private func writeFurther(_ writer: inout RowWriter) {
         guard vendors.count > 1 else { return }
         writer.put(UInt8(truncatingIfNeeded: vendors.count - 1))
         var place = lengths.sum
@@ -340,11 +357,18 @@ package struct MessageContent: Sendable, Equatable {
         (firstAckWins, vendorCarriesAll) = (choices & 1 != 0, choices & 2 != 0)
         vendorStrategies = strategies
         carryingPlatforms = PlatformSet(rawValue: UInt8(truncatingIfNeeded: choices >> 8))
-        guard flags.contains(.further) else { return }
-        // Without the first content, `lengths` describes the next one.
-        guard readFurther(&reader) else { return nil }
-        if vendor == nil, let first = vendors.first {
-            (self.lengths.vendorBody, self.lengths.vendorCollapseID) = (first.bodyByteCount, first.collapseIDByteCount)
+        if flags.contains(.further) {
+            // Without the first content, `lengths` describes the next one.
+            guard readFurther(&reader) else { return nil }
+            if vendor == nil, let first = vendors.first {
+                let byteCounts = (first.bodyByteCount, first.collapseIDByteCount)
+                (self.lengths.vendorBody, self.lengths.vendorCollapseID) = byteCounts
+            }
         }
+        guard flags.contains(.customCallback) else { return }
+        guard let count = reader.next(UInt16.self), Int(count) <= MessageBounds.customCallbackByteCount,
+            let text = reader.next(byteCount: Int(count))
+        else { return nil }
+        customCallback = text.array
     }
 }

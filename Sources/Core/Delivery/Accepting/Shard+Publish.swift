@@ -222,6 +222,7 @@ extension Shard {
             facts.channels = command.contents.channels
             if let followUp = command.contents.followUp { facts.followUpAt = shard.now + followUp.followUpDelay }
             facts.vendorCarriesAll = command.vendorCarriesAll
+            facts.hasCallback = command.hasCustomCallback
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }
             facts.wakeAt = facts.firstAlarm
@@ -232,7 +233,13 @@ extension Shard {
             // A message that ends immediately gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted(facts)
-            shard.noteUse(of: Int(device.value.appIndex), byteCount: Int(facts.byteCount))
+            var charge = Int(facts.byteCount)
+            if facts.hasCallback {
+                let text = command.customCallbackBytes
+                shard.noteCallback(text, of: facts, createdAt: command.taskCreatedAt)
+                charge += text.count
+            }
+            shard.noteUse(of: Int(device.value.appIndex), byteCount: charge)
             if plan.isLive {
                 facts.flags.insert(.sendCounted)
                 shard.countReached([.sent, .reached], of: facts)

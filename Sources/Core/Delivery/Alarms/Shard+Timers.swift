@@ -75,7 +75,7 @@ extension Shard {
             } else {
                 ledgerAlarmFired(stored)
             }
-        case .taskEvent, .taskTargets, .taskGroup, .upstream: forget(stored)
+        case .taskEvent, .taskTargets, .taskGroup, .upstream, .taskCallback: forget(stored)
         default: break
         }
     }

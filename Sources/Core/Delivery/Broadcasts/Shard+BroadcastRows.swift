@@ -89,6 +89,7 @@ extension Shard {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
         if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
+        facts.hasCallback = row.flags.contains(.callback)
         if row.fallback != .none { facts.flags.insert(.isArmed) }
         if let vendor = row.vendor {
             // The row stores the vendor chosen at acceptance. The device's tokens may have changed since then.

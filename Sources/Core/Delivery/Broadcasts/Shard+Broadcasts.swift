@@ -129,6 +129,7 @@ extension Shard {
         guard endsAs == nil else {
             inBatch(of: slot) { shard in
                 shard.collapseOlder(than: broadcast, slot)
+                shard.noteCallback(content.customCallback, of: accepted, createdAt: accepted.acceptedAt)
                 shard.countAccepted(accepted)
                 if goesOut { shard.countReached([.sent, .reached], of: accepted) }
                 if let endsAs {
@@ -143,6 +144,7 @@ extension Shard {
         message.fallbackAt = isArmed ? facts.fallbackAt : 0
         let listed = inBatch(of: slot) { shard in
             shard.collapseOlder(than: broadcast, slot)
+            shard.noteCallback(content.customCallback, of: accepted, createdAt: accepted.acceptedAt)
             shard.countAccepted(accepted)
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
             shard.noteAccepted(accepted, outcome)
@@ -221,6 +223,7 @@ extension Shard {
             facts.channels.insert(ChannelSet(vendor.channel))
         }
         facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
+        facts.hasCallback = !broadcast.record.content.customCallback.isEmpty
         if facts.channels.subtracting(ChannelSet(.apns)) != [],
             let channel = channel(for: broadcast.record.content.vendors.map(\.need), slot)
         {

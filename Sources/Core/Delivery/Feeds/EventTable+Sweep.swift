@@ -26,9 +26,14 @@ extension EventTable {
                 (state.lost, state.unsure) = (state.lost &+ state.unsure, 0)
             }
             if !state.isTelling {
-                if state.stamp <= core.outbox.committedTicket, state.stamped > 0 || state.lost > 0 {
+                let isReady =
+                    state.stamp <= core.outbox.committedTicket && state.callbackRest.until <= core.now
+                    && (state.stamped > 0 || state.lost > 0)
+                if isReady, readCallbacks(of: app, &state, &core) {
+                    state.isTelling = true
+                } else if isReady {
                     var taken = EventBatch(app: app)
-                    let entries = state.waiting.prefix(min(state.stamped, FeedBounds.pageItems))
+                    let entries = state.waiting.prefix(Self.batchCount(state.waiting[..<state.stamped]))
                     taken.items = entries.map(\.item)
                     taken.edition = state.edition
                     taken.rows = entries.map { EventBatch.key($0, app) }
@@ -47,6 +52,73 @@ extension EventTable {
             if mustSweep { sweep(app, share, &core) }
         }
         return batches
+    }
+
+    /// Returns the number of items of the next batch: as many as a page may have, by number and by bytes.
+    private static func batchCount(_ entries: ArraySlice<Entry>) -> Int {
+        var (count, byteCount) = (0, 0)
+        for entry in entries.prefix(FeedBounds.pageItems) {
+            byteCount += FeedRow.byteCount(entry.item)
+            guard count == 0 || byteCount <= FeedBounds.pageByteCount else { break }
+            count += 1
+        }
+        return count
+    }
+
+    // MARK: Custom callbacks
+
+    /// Adds the custom callbacks to the items of the next batch.
+    ///
+    /// - Returns: true if some must be read first; the items then wait for the reply, so that no later event overtakes them.
+    private mutating func readCallbacks(of app: AppKey, _ state: inout AppEvents, _ core: inout ShardCore) -> Bool {
+        var asked: [StoreKey] = []
+        var isAsked: Set<StoreKey> = []
+        let count = min(state.stamped, FeedBounds.pageItems)
+        for index in 0..<count where state.waiting[index].item.awaitsCallback {
+            let key = state.waiting[index].callbackKey
+            if let known = core.known(key) {
+                state.waiting[index].takeCallback(known, &core)
+            } else if isAsked.insert(key).inserted {
+                asked.append(key)
+            }
+        }
+        guard !asked.isEmpty else { return false }
+        let entries = Array(state.waiting.prefix(count))
+        state.waiting.removeFirst(count)
+        state.stamped -= count
+        let (keys, edition) = (asked, state.edition)
+        core.read(keys.map { .get($0) }) { shard, reply in
+            shard.events.readCallbacks(keys, of: entries, app, reply, edition: edition, &shard.core)
+        }
+        return true
+    }
+
+    private mutating func readCallbacks(
+        _ keys: [StoreKey], of entries: [Entry], _ app: AppKey, _ reply: StoreReply, edition: Int,
+        _ core: inout ShardCore
+    ) {
+        guard var state = apps.removeValue(forKey: app) else { return }
+        defer { apps[app] = state }
+        state.isTelling = false
+        // Memory was cleared since then. The sweep finds the rows.
+        guard state.edition == edition else { return }
+        var entries = entries
+        if reply.failure == nil, reply.results.count == keys.count {
+            state.callbackRest = FeedBackoff()
+            var found: [StoreKey: Found<FoundRow>] = [:]
+            for (key, result) in zip(keys, reply.results) {
+                guard case .row(let stored) = result else { continue }
+                found[key] = stored.map { .found(FoundRow(bytes: $0.bytes, wakeAt: $0.wakeAt)) } ?? .absent
+            }
+            for index in entries.indices where entries[index].item.awaitsCallback {
+                let key = entries[index].callbackKey
+                if let row = core.known(key) ?? found[key] { entries[index].takeCallback(row, &core) }
+            }
+        } else {
+            state.callbackRest.failed(at: core.now)
+        }
+        state.waiting.insert(contentsOf: entries, at: 0)
+        state.stamped += entries.count
     }
 
     /// Handles the result of a batch: the feed's home has it, or (`isTold` false) refused it, and the events are sent again.
@@ -148,5 +220,16 @@ extension EventTable {
             }
             (state.sweptBelow, state.sweepFrom) = (Int(bucket.index) + 1, 0)
         }
+    }
+}
+
+extension EventTable.Entry {
+    fileprivate var callbackKey: StoreKey { CallbackRow.key(item.task, in: bucket) }
+
+    /// Takes the text of a row; without one, its retention is over.
+    fileprivate mutating func takeCallback(_ row: Found<FoundRow>, _ core: inout ShardCore) {
+        item.awaitsCallback = false
+        guard case .found(let row) = row else { return }
+        if let text = CallbackRow.read(row.bytes) { item.customCallback = text } else { core.damaged(callbackKey) }
     }
 }

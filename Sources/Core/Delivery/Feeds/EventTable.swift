@@ -24,6 +24,8 @@ struct EventTable {
         var isSweeping = false
         /// The backoff after a failed read.
         var sweepRest = FeedBackoff()
+        /// The same for reads of custom callbacks.
+        var callbackRest = FeedBackoff()
         /// Whether the gateway has a batch in flight.
         var isTelling = false
         /// The number of times memory was cleared.

@@ -61,6 +61,10 @@ package struct FeedItem: Sendable, Equatable, Codable {
     package var request: UInt32 = 0
     /// An upstream message's payload, the reason of a failure, or the vendor's id of an alert.
     package var payload: [UInt8] = []
+    /// The `custom_callback` of the message's push; empty without one.
+    package var customCallback: [UInt8] = []
+    /// Whether the message has a custom callback that is not in this item yet (`CallbackRow`).
+    package var awaitsCallback = false
 
     package init(_ kind: Kind, at: GatewayTime, cid: DeviceID) { (self.kind, self.at, self.cid) = (kind, at, cid) }
 
@@ -68,8 +72,8 @@ package struct FeedItem: Sendable, Equatable, Codable {
     package enum Detail: Sendable, Equatable {
         case none
         case channel(VendorChannel?)
-        /// Whether the event concerns the vendor's alert rather than the live message.
-        case ofAlert(Bool)
+        /// Whether the event concerns the vendor's alert rather than the live message, and the alert's channel.
+        case ofAlert(Bool, by: VendorChannel? = nil)
         case action(UInt32)
     }
 
@@ -77,7 +81,8 @@ package struct FeedItem: Sendable, Equatable, Codable {
         get {
             switch kind {
             case .alerted, .tokenQuarantined: .channel(.channel(ofNibble: UInt8(truncatingIfNeeded: request)))
-            case .shown, .clicked: .ofAlert(request != 0)
+            case .shown, .clicked:
+                .ofAlert(request & 1 != 0, by: .channel(ofNibble: UInt8(truncatingIfNeeded: request >> 8)))
             case .action: .action(request)
             default: .none
             }
@@ -86,7 +91,8 @@ package struct FeedItem: Sendable, Equatable, Codable {
             switch newValue {
             case .none: request = 0
             case .channel(let channel): request = UInt32(VendorChannel.nibble(of: channel))
-            case .ofAlert(let isAlert): request = isAlert ? 1 : 0
+            case .ofAlert(let isAlert, let channel):
+                request = (isAlert ? 1 : 0) | UInt32(VendorChannel.nibble(of: channel)) << 8
             case .action(let number): request = number
             }
         }

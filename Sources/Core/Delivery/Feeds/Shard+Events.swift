@@ -10,14 +10,15 @@ extension Shard {
     @inline(__always)
     mutating func noteEvent(
         _ kind: FeedItem.Kind, message: MessageID = .none, task: TaskID = .none, reason: String = "",
-        detail: FeedItem.Detail = .none
+        detail: FeedItem.Detail = .none, hasCallback: Bool = false
     ) {
         guard apps[Int(devices.at(batch.device).value.appIndex)].mayHaveEvents else { return }
-        writeEvent(kind, message, task, reason, detail)
+        writeEvent(kind, message, task, reason, detail, hasCallback)
     }
 
     private mutating func writeEvent(
-        _ kind: FeedItem.Kind, _ message: MessageID, _ task: TaskID, _ reason: String, _ detail: FeedItem.Detail
+        _ kind: FeedItem.Kind, _ message: MessageID, _ task: TaskID, _ reason: String, _ detail: FeedItem.Detail,
+        _ hasCallback: Bool
     ) {
         let device = devices.at(batch.device)
         let (bucket, app) = (device.value.bucket, apps[Int(device.value.appIndex)].key)
@@ -35,7 +36,7 @@ extension Shard {
             return
         }
         var item = FeedItem(kind, at: now, cid: device.value.cid)
-        (item.message, item.task) = (message, task)
+        (item.message, item.task, item.awaitsCallback) = (message, task, hasCallback)
         if detail != .none { item.detail = detail }
         if !reason.isEmpty { item.payload = Array(reason.utf8) }
         let entry = EventTable.Entry(bucket: bucket, number: events.nextNumber(now), item: item)
@@ -45,6 +46,23 @@ extension Shard {
         ) { FeedRow.write(items, into: $0) }
         batch.rowCount += 1
         events.apps[app, default: .init()].note(entry)
+    }
+
+    /// Writes, in the open batch, the custom callback of a message's task, unless the message's bucket has it already.
+    ///
+    /// `createdAt` is the task's creation, if known; with it every write of the row has the same alarm.
+    mutating func noteCallback(_ text: [UInt8], of facts: MessageFacts, createdAt: GatewayTime) {
+        guard !text.isEmpty else { return }
+        let key = CallbackRow.key(facts.task, in: facts.bucket)
+        if case .found = store.young(key) { return }
+        let end =
+            facts.task.hasLedger
+            ? (createdAt > 0 ? createdAt : facts.acceptedAt) + limits.reportRetention
+            : facts.expiresAt + limits.callbackRetention
+        store.putRow(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: CallbackRow.byteCount(text)) {
+            CallbackRow.write(text, into: $0)
+        }
+        batch.rowCount += 1
     }
 
     mutating func notePresence(_ kind: FeedItem.Kind, of slot: DeviceSlot) {

@@ -25,6 +25,7 @@ struct ReportedMessage {
     var events: Set<TraceEvent>
     /// The channel of the message's alert.
     var channel: VendorChannel?
+    var hasCallback = false
     var endsWhenOpened = false
 
     /// The channel of the alert that a report is about; `nil` on the live channel.
@@ -172,7 +173,9 @@ extension Shard {
             let channel = (job == .none ? nil : shard.jobs.at(job).value.row.channel) ?? facts.channels.first
             shard.count(.clickedVendor, ofAlertBy: channel)
             if !wasShown, !isInSteps { shard.noteImplied(facts.message, by: channel, at: shard.now) }
-            shard.noteEvent(.clicked, message: facts.message, task: facts.task, detail: .ofAlert(true))
+            shard.noteEvent(
+                .clicked, message: facts.message, task: facts.task, detail: .ofAlert(true, by: channel),
+                hasCallback: facts.hasCallback)
             shard.end(facts, .opened, message: message, job: job)
         }
     }
@@ -244,7 +247,8 @@ extension Shard {
                         ReportedMessage(
                             id: message, task: trace.facts.task, isVendor: isVendor,
                             wasLeased: trace.steps.contains { $0.event == .leased },
-                            events: Set(trace.steps.lazy.map(\.event)), channel: trace.channel)))
+                            events: Set(trace.steps.lazy.map(\.event)), channel: trace.channel,
+                            hasCallback: trace.facts.hasCallback)))
             }
         }
     }
@@ -253,7 +257,7 @@ extension Shard {
         ReportedMessage(
             id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false,
             wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)),
-            channel: job?.channel ?? facts.channels.first)
+            channel: job?.channel ?? facts.channels.first, hasCallback: facts.hasCallback)
     }
 
     /// Searches the rows of the device's queue for an un-acked message, at most once per second and device.
@@ -363,7 +367,8 @@ extension Shard {
             shard.noteTaskEvent(
                 isOpened ? .opened : .shown, isVendor: found.isVendor, task: found.task, message: found.id)
             shard.noteEvent(
-                isOpened ? .clicked : .shown, message: found.id, task: found.task, detail: .ofAlert(found.isVendor))
+                isOpened ? .clicked : .shown, message: found.id, task: found.task,
+                detail: .ofAlert(found.isVendor, by: found.alertChannel), hasCallback: found.hasCallback)
             shard.noteLate(event, at: time, of: found.id, detail: "")
         }
     }
@@ -424,7 +429,8 @@ extension Shard {
         inBatch(of: slot) { shard in
             shard.noteTaskEvent(
                 .action, isVendor: found.isVendor, action: report.action, task: found.task, message: found.id)
-            shard.noteEvent(.action, message: found.id, task: found.task, detail: .action(report.action))
+            shard.noteEvent(.action, message: found.id, task: found.task, detail: .action(report.action),
+                hasCallback: found.hasCallback)
             shard.noteLate(.action, at: report.at, of: found.id, detail: String(report.action), beside: known)
         }
     }

@@ -509,7 +509,8 @@ extension Shard {
         let row = jobs.at(slot).value.row
         let vendorID = row.steps.last { $0.event == .vendorAccepted }?.detail ?? ""
         noteEvent(
-            .alerted, message: row.facts.message, task: row.facts.task, reason: vendorID, detail: .channel(row.channel))
+            .alerted, message: row.facts.message, task: row.facts.task, reason: vendorID, detail: .channel(row.channel),
+            hasCallback: row.facts.hasCallback)
     }
 
     /// Counts, in the open batch, that the vendor accepted a message that stays pending; once per message.

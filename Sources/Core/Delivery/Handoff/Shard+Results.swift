@@ -333,7 +333,8 @@ extension Shard {
 
     mutating func noteQuarantine(_ facts: MessageFacts, _ channel: VendorChannel, _ reason: String) {
         noteEvent(
-            .tokenQuarantined, message: facts.message, task: facts.task, reason: reason, detail: .channel(channel))
+            .tokenQuarantined, message: facts.message, task: facts.task, reason: reason, detail: .channel(channel),
+            hasCallback: facts.hasCallback)
     }
 
     /// Handles a result for an ended message; its trace row shows which results were already counted.

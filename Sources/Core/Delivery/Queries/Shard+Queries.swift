@@ -229,6 +229,7 @@ extension Shard {
             steps: [MessageTrace.Step(event: .accepted, time: facts.acceptedAt)] + steps)
         (trace.fallback, trace.fallbackReason) = facts.fallback
         (trace.channel, trace.attempts) = (channel ?? facts.channels.first, attempts)
+        trace.hasCallback = facts.hasCallback
         return trace
     }
 
@@ -240,6 +241,7 @@ extension Shard {
             finalReason: row.reason, steps: row.steps)
         (trace.fallback, trace.fallbackReason) = row.fallback
         (trace.channel, trace.attempts) = (row.channel, row.attempts)
+        trace.hasCallback = row.facts.hasCallback
         return trace
     }
 
@@ -248,6 +250,28 @@ extension Shard {
             var told = trace
             // Unreadable events are omitted.
             if !late.isEmpty { told.steps = (trace.steps + late).sorted { $0.time < $1.time } }
+            shard.addCallback(told, origin)
+        }
+    }
+
+    /// Answers with the trace and the message's custom callback.
+    private mutating func addCallback(_ trace: MessageTrace, _ origin: Origin) {
+        guard trace.hasCallback, let bucket = trace.message.bucket else {
+            return tell(.messageTrace(origin, .known(trace)))
+        }
+        let key = CallbackRow.key(trace.task, in: bucket)
+        lookUp(key) { shard, found in
+            var told = trace
+            switch found {
+            case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
+            case .absent: break
+            case .found(let row):
+                if let text = CallbackRow.read(row.bytes) {
+                    told.customCallback = String(decoding: text, as: UTF8.self)
+                } else {
+                    shard.damaged(key)
+                }
+            }
             shard.tell(.messageTrace(origin, .known(told)))
         }
     }

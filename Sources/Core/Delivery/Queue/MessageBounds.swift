@@ -8,6 +8,8 @@ package enum MessageBounds {
     /// The live channel's payload, kept verbatim.
     package static let payloadByteCount = 16 << 10
     package static let collapseKeyByteCount = 64
+    /// `settings.custom_callback`, which each event of the message repeats.
+    package static let customCallbackByteCount = 1_024
     /// Title and body together on the live channel: no more than APNs would show.
     package static let alertByteCount = vendorBodyByteCount
     /// Apple's limits for the body of a notification and of a VoIP push; the first is also the limit for other platforms.
@@ -48,7 +50,7 @@ package enum RowBounds {
         let content =
             MessageContent.headerByteCount + MessageBounds.byteCount + MessageBounds.furtherContentsByteCount
             + MessageContent.activityByteCount
-            + MessageContent.strategiesByteCount + further
+            + MessageContent.strategiesByteCount + further + 2 + MessageBounds.customCallbackByteCount
         let audience = TagExpression.byteCountLimit(tagByteCount: 4 * limits.tagCharacters)
         let task = 80 + group + content + BroadcastPlan.fixedByteCount + audience
         switch table {
@@ -72,7 +74,8 @@ package enum RowBounds {
         case .taskTargets: return TargetsRow.byteCount(count: TaskBounds.targetsOfARow)
         case .taskGroup: return 16
         case .feed: return FeedRow.byteCountLimit
-        case .event: return FeedRow.headByteCount + FeedRow.itemByteCount + reasonByteCount
+        case .event: return FeedRow.headByteCount + FeedRow.itemByteCount + reasonByteCount + FeedRow.callbackByteCount
+        case .taskCallback: return CallbackRow.byteCountLimit
         case .upstream: return UpstreamRow.headByteCount + UpstreamRow.entryByteCount * UpstreamRow.entryLimit
         }
     }
@@ -111,9 +114,9 @@ package enum RowBounds {
         let displaced = 1 + largest / (MessageRow.chargeBesideRow + MessageRow.smallestByteCount)
         let publish = (
             // The message's own rows, and one message under its collapse key that is marked or ended.
-            operations: always.operations + displaced * end.operations + end.operations + 1 + 4,
+            operations: always.operations + displaced * end.operations + end.operations + 1 + 5,
             byteCount: always.byteCount + (displaced + 1) * end.byteCount + 2 * bytes(.job) + bytes(.message)
-                + bytes(.taskMessage) + bytes(.request)
+                + bytes(.taskMessage) + bytes(.request) + bytes(.taskCallback)
         )
         // A series continues in a new batch at this number of rows.
         let ends = OpenBatch.rowLimit / 3 + 1

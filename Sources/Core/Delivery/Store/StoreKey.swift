@@ -47,6 +47,10 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case upstream = 23
         /// An event that its feed does not have yet, in the device's bucket (owner: (app key, 0); item: an increasing number).
         case event = 24
+        /// The custom callback of a task, in the bucket of devices that it reached (owner: taskId; item 0).
+        ///
+        /// A call's text is thus stored once a bucket, not with each message; most calls have none.
+        case taskCallback = 25
 
         /// Whether the store drops the rows after a day, or earlier at its size budget.
         ///
@@ -62,7 +66,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
                 .broadcast, .feed, .event:
                 true
-            case .device, .job, .counters, .request, .trace, .alias, .task, .upstream: false
+            case .device, .job, .counters, .request, .trace, .alias, .task, .upstream, .taskCallback: false
             }
         }
 
@@ -73,7 +77,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         @inlinable public var hasAlarms: Bool {
             switch self {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
-                .upstream:
+                .upstream, .taskCallback:
                 true
             case .counters, .request, .trace, .meta, .alias, .tag, .broadcast, .feed, .event: false
             }

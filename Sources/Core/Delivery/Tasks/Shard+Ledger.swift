@@ -27,6 +27,7 @@ extension Shard {
         acceptances.insert(facts.task, facts.message.low, now: now)
         var flags: LedgerRow.Flags = outcome.isLive ? .live : []
         if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
+        if facts.hasCallback { flags.insert(.callback) }
         let row = LedgerRow(
             cid: facts.cid, app: facts.app, flags: flags, state: nil,
             fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
@@ -49,6 +50,7 @@ extension Shard {
     private func ledgerFlags(_ facts: MessageFacts, wasSent: Bool, wasAlerted: Bool) -> LedgerRow.Flags {
         var flags: LedgerRow.Flags = facts.flags.contains(.offline) ? [] : .live
         if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
+        if facts.hasCallback { flags.insert(.callback) }
         if wasSent { flags.insert(.sent) }
         if wasAlerted { flags.insert(.alerted) }
         return flags

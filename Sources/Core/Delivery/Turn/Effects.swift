@@ -365,6 +365,9 @@ package struct MessageTrace: Sendable, Codable {
     package var channel: VendorChannel?
     /// The number of leases of the job, without leases that senders returned as `unsent`.
     package var attempts: UInt16 = 0
+    /// Whether the message has a custom callback, and its text in an answer about one message.
+    package var hasCallback = false
+    package var customCallback = ""
     package var steps: [Step]
     package init(
         message: MessageID, task: TaskID, cid: DeviceID, app: AppKey, strategy: Strategy, isOffline: Bool,

@@ -29,6 +29,8 @@ extension LinkCodec {
         static let createdAtByteCount = 8
         static let revokeByteCount = 24
         static let vendorStrategiesByteCount = 8
+        /// The length of the custom callback, whose bytes are the last ones.
+        static let callbackByteCount = 2
         static let contentByteCount = 36
     }
 
@@ -41,6 +43,7 @@ extension LinkCodec {
         static let hasRevoke = Flags(rawValue: 16)
         static let vendorCarriesAll = Flags(rawValue: 32)
         static let hasVendorStrategies = Flags(rawValue: 64)
+        static let hasCallback = Flags(rawValue: 128)
         /// `PublishCommand.carryingPlatforms` is in the high byte.
         static func carrying(_ platforms: PlatformSet) -> Flags { Flags(rawValue: UInt16(platforms.rawValue) << 8) }
         var carrying: PlatformSet { PlatformSet(rawValue: UInt8(truncatingIfNeeded: rawValue >> 8)) }
@@ -98,6 +101,10 @@ extension LinkCodec {
             flags.insert(.hasVendorStrategies)
             count += Entry.vendorStrategiesByteCount
         }
+        if !command.customCallback.isEmpty {
+            flags.insert(.hasCallback)
+            count += Entry.callbackByteCount + command.customCallback.count
+        }
         count += command.payload.count + command.collapseKey.count + command.alertTitle.count + command.alertBody.count
         var contentCount: UInt8 = 0
         command.contents.forEach { content in
@@ -147,6 +154,10 @@ extension LinkCodec {
             store(command.vendorStrategies.word, 0)
             place += Entry.vendorStrategiesByteCount
         }
+        if flags.contains(.hasCallback) {
+            store(UInt16(truncatingIfNeeded: command.customCallback.count), 0)
+            place += Entry.callbackByteCount
+        }
         command.contents.forEach { content in
             let badge: (kind: UInt8, value: Int32) =
                 switch content.badge {
@@ -180,6 +191,7 @@ extension LinkCodec {
             copy(content.body)
             copy(content.collapseID)
         }
+        copy(command.customCallback)
     }
 
     // MARK: From bytes
@@ -244,6 +256,13 @@ extension LinkCodec {
             }
             command.vendorStrategies = strategies
         }
+        var callbackCount: UInt16 = 0
+        if flags.contains(.hasCallback) {
+            guard let count = cursor.next(UInt16.self), Int(count) <= MessageBounds.customCallbackByteCount else {
+                return false
+            }
+            callbackCount = count
+        }
         let contentCount = Int(entry[Entry.contentCount])
         guard let contents = cursor.next(byteCount: contentCount * Entry.contentByteCount),
             let payload = cursor.next(byteCount: load(Entry.payloadCount, UInt32.self)),
@@ -258,6 +277,8 @@ extension LinkCodec {
             let form = UnsafeRawBufferPointer(rebasing: contents[start..<start + Entry.contentByteCount])
             guard add(form, to: &command, &cursor) else { return false }
         }
+        guard let callback = cursor.next(byteCount: callbackCount) else { return false }
+        command.customCallback = callback
         batch.append(command)
         return true
     }

@@ -10,6 +10,8 @@ final class CommandBatch: @unchecked Sendable {
         var offset: Int
         /// The sizes of the texts; a content's own views hold its sizes.
         var byteCounts: (Int32, Int32, Int32, Int32)
+        /// The size of the custom callback, whose bytes follow the contents.
+        var callbackByteCount: Int32
     }
 
     /// The size at which a batch is closed and the next one begins; the limit bounds the allocation of one turn.
@@ -60,8 +62,11 @@ final class CommandBatch: @unchecked Sendable {
             _ = add(content.body)
             _ = add(content.collapseID)
         }
+        let callbackByteCount = add(copy.customCallback)
         (copy.payload, copy.collapseKey, copy.alertTitle, copy.alertBody) = (empty, empty, empty, empty)
-        entries.append(Entry(command: copy, offset: offset, byteCounts: counts))
+        copy.customCallback = empty
+        entries.append(
+            Entry(command: copy, offset: offset, byteCounts: counts, callbackByteCount: callbackByteCount))
     }
 
     /// Passes each command to `body` with its pointers set; the pointers are valid only during the call.
@@ -80,7 +85,10 @@ final class CommandBatch: @unchecked Sendable {
             command.collapseKey = take(Int(entry.byteCounts.1))
             command.alertTitle = take(Int(entry.byteCounts.2))
             command.alertBody = take(Int(entry.byteCounts.3))
-            _ = command.contents.point(at: arena + offset)
+            let end = command.contents.point(at: arena + offset)
+            if entry.callbackByteCount > 0 {
+                command.customCallback = UnsafeRawBufferPointer(start: end, count: Int(entry.callbackByteCount))
+            }
             body(command)
         }
     }

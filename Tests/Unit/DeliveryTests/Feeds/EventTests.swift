@@ -1,7 +1,8 @@
-import Delivery
 import TestKit
 import Testing
 import Wire
+
+@testable import Delivery
 
 @Suite("Events before they reach their feed")
 struct EventTests {
@@ -97,8 +98,118 @@ struct EventTests {
         for kind in [.delivered, .clicked, .badToken] as [VendorReceipt.Kind] { take(kind) }
         let reported = Self.all(harness).filter { $0.kind.rawValue > 33 }
         #expect(reported.map(\.kind) == [.shown, .clicked, .tokenQuarantined])
-        #expect(reported.map(\.detail) == [.ofAlert(true), .ofAlert(true), .channel(.vivo)])
+        #expect(reported.map(\.detail) == [.ofAlert(true, by: .vivo), .ofAlert(true, by: .vivo), .channel(.vivo)])
         #expect(reported.allSatisfy { $0.message == leaving.message && $0.cid == phone.cid })
+    }
+
+    /// Sends a message with a custom callback to a device with a token of vivo, and reports everything about it.
+    private static func wholeLife(_ harness: DeliveryHarness, crashes: Bool) throws -> MessageID {
+        func pass() {
+            if crashes { harness.crash() } else { harness.store.cool() }
+        }
+        harness.furtherContents = [.fcm]
+        let phone = harness.register(state: .background)
+        harness.update(phone) { $0.tokens = [VendorToken(channel: .vivo, kind: .alert, token: "v")] }
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        harness.customCallback = "order-7"
+        let outcome = harness.publish(phone, strategy: .vendorOnly)
+        harness.customCallback = ""
+        pass()
+        harness.advance(1)
+        harness.settle(try #require(harness.lease(channel: .vivo).first), .accepted, vendorID: "id")
+        for kind in [.delivered, .clicked, .badToken] as [VendorReceipt.Kind] {
+            pass()
+            let receipt = VendorReceipt(message: outcome.message, kind: kind, token: "v", at: 0)
+            _ = harness.ask(TakeReceipts(receipts: [receipt], apps: nil))
+        }
+        return outcome.message
+    }
+
+    @Test("each event of a message has its custom callback, from memory and from disk", arguments: [false, true])
+    func callback(crashes: Bool) throws {
+        let harness = Self.harness()
+        let message = try Self.wholeLife(harness, crashes: crashes)
+        let items = Self.sweep(harness)
+        let own = items.filter { $0.message == message }
+        #expect(own.map(\.kind) == [.alerted, .handedOff, .shown, .clicked, .tokenQuarantined])
+        for item in items {
+            #expect(item.customCallback == (item.message == message ? Array("order-7".utf8) : []) && !item.awaitsCallback)
+        }
+        #expect(harness.trace(message)?.customCallback == "order-7")
+        #expect(harness.rowCount(.event) == 0 && harness.rowCount(.taskCallback) == 1)
+        // Its row is removed when no report can follow.
+        harness.store.cool()
+        harness.advance(7_200_000 + 3 * 86_400_000)
+        #expect(harness.rowCount(.taskCallback) == 0 && harness.store.violations.isEmpty)
+    }
+
+    @Test("a message delivered live has its custom callback, and one without it stores nothing more")
+    func liveCallback() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        let plain = harness.publish(phone, "1")
+        #expect(harness.rowCount(.taskCallback) == 0)
+        harness.customCallback = "c"
+        let marked = harness.publish(phone, "2")
+        harness.acknowledge(phone, 2)
+        let ended = Self.all(harness).filter { $0.kind == .delivered }
+        #expect(ended.map(\.message) == [plain.message, marked.message])
+        #expect(ended.map(\.customCallback) == [[], Array("c".utf8)])
+        // A message that ends in the batch that accepts it.
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        let expired = harness.publish(phone, "3", timeToLive: 0, vendor: false)
+        let last = Self.all(harness).first { $0.message == expired.message }
+        #expect(last?.kind == .expired && last?.customCallback == Array("c".utf8))
+    }
+
+    @Test("events whose custom callback cannot be read wait in order, with a backoff, and are not sent without it")
+    func callbackReadFails() throws {
+        let harness = Self.harness()
+        let phone = harness.register()
+        harness.customCallback = "c"
+        _ = harness.publish(phone, "1")
+        harness.customCallback = ""
+        _ = harness.publish(phone, "2")
+        _ = Self.all(harness)
+        harness.store.cool()
+        harness.acknowledge(phone, 2)
+        harness.store.readsFailFrom = 0
+        let before = harness.statistics.storeReadFailures
+        for _ in 0..<9 {
+            #expect(Self.take(harness).isEmpty)
+            harness.letTimePass(1_000)
+        }
+        #expect(harness.statistics.storeReadFailures == before + 1)
+        harness.store.readsFailFrom = .max
+        harness.letTimePass(30_000)
+        let items = Self.all(harness).filter { $0.kind == .delivered }
+        #expect(items.map(\.customCallback) == [Array("c".utf8), []])
+        #expect(harness.rowCount(.event) == 0)
+    }
+
+    @Test("a batch of events has at most the bytes of a page")
+    func callbackBytes() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        _ = Self.all(harness)
+        harness.customCallback = String(repeating: "x", count: MessageBounds.customCallbackByteCount)
+        for number in 1...400 { _ = harness.publish(phone, "\(number)", timeToLive: -1, vendor: false) }
+        harness.disconnect(phone)
+        harness.advance(200_000)
+        var ended: [MessageID] = []
+        for _ in 0..<20 {
+            let batches = harness.shard.takeEvents(Self.share, now: harness.now)
+            harness.flush()
+            for batch in batches {
+                #expect(batch.items.reduce(0) { $0 + FeedRow.byteCount($1) } <= FeedBounds.pageByteCount)
+                ended += batch.items.filter { !$0.message.isNone }.map(\.message)
+                harness.shard.eventsTold(batch, isTold: true, now: harness.now)
+            }
+            harness.flush()
+        }
+        #expect(ended.count == 400 && Set(ended).count == 400)
     }
 
     @Test("events unreported before a crash are reported after it, before new ones")

@@ -231,8 +231,64 @@ import Wire
         let read = try bytes.withUnsafeBytes { try #require(JobRow($0)).facts }
         #expect(read.vendorCarriesAll == isCarried)
         #expect(read.channels == ChannelSet(.apns))
-        // The bit is free in a job's channels as long as no channel has its number.
-        #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 15 })
+        // The bits are free in a job's channels as long as no channel has their numbers.
+        #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 14 })
+    }
+
+    @Test("rows of a message, its job and its trace keep whether there is a custom callback", arguments: [false, true])
+    func hasCallback(isKept: Bool) throws {
+        var random = SeededGenerator(seed: 5)
+        var facts = Self.facts(&random)
+        (facts.hasCallback, facts.channels, facts.table) = (isKept, ChannelSet(.vivo), .message)
+        let written = facts
+        try Self.withTexts(&random) { texts in
+            let bytes = Self.bytes(MessageRow.byteCount(texts, facts: written)) {
+                MessageRow.write(texts, facts: written, into: $0)
+            }
+            try bytes.withUnsafeBytes { bytes in
+                let row = try #require(MessageRow(bytes))
+                #expect(row.facts(cid: written.cid, table: .message, item: written.item).hasCallback == isKept)
+            }
+        }
+        let job = JobRow(facts: facts, state: .due, dueAt: 0)
+        let jobBytes = Self.bytes(job.byteCount) { job.write(into: $0) }
+        let ofJob = try jobBytes.withUnsafeBytes { try #require(JobRow($0)).facts }
+        #expect(ofJob.hasCallback == isKept && ofJob.channels == ChannelSet(.vivo) && !ofJob.vendorCarriesAll)
+        let count = TraceRow.byteCount(written, sentAt: 0, endedAt: 0, job: nil, reason: "")
+        let trace = Self.bytes(count) {
+            TraceRow.write(
+                written, finalState: .expired, isOffline: false, sentAt: 0, endedAt: 0, job: nil, reason: "", into: $0)
+        }
+        let ofTrace = try trace.withUnsafeBytes { try #require(TraceRow($0, of: written.message)).facts }
+        #expect(ofTrace.hasCallback == isKept)
+    }
+
+    @Test("an item of a feed keeps its custom callback, or that it awaits one; no prefix is valid")
+    func callbackOfAnItem() throws {
+        var items: [FeedItem] = []
+        for (text, awaits) in [("", false), ("", true), ("text", false)] {
+            var item = FeedItem(.clicked, at: 5, cid: DeviceID(high: 1, low: 2))
+            (item.payload, item.customCallback, item.awaitsCallback) = (Array("p".utf8), Array(text.utf8), awaits)
+            item.detail = .ofAlert(true, by: .hms)
+            items.append(item)
+        }
+        let bytes = Self.bytes(FeedRow.byteCount(items[...])) { FeedRow.write(items[...], into: $0) }
+        #expect(bytes.withUnsafeBytes { FeedRow.read($0) } == items)
+        #expect(FeedRow.byteCount(items[1]) == FeedRow.byteCount(items[0]) + 2)
+        for count in 0..<bytes.count {
+            #expect(bytes.prefix(count).withUnsafeBytes { FeedRow.read($0) } == nil, "cut at \(count)")
+        }
+    }
+
+    @Test("a task's custom callback survives encoding, and one beyond the bound is not read")
+    func callbackRow() {
+        for count in [1, MessageBounds.customCallbackByteCount, MessageBounds.customCallbackByteCount + 1] {
+            let text = [UInt8](repeating: 0x61, count: count)
+            let bytes = Self.bytes(CallbackRow.byteCount(text)) { CallbackRow.write(text, into: $0) }
+            let isBounded = count <= MessageBounds.customCallbackByteCount
+            #expect(bytes.withUnsafeBytes { CallbackRow.read($0) } == (isBounded ? text : nil))
+        }
+        #expect(([2, 65] as [UInt8]).withUnsafeBytes { CallbackRow.read($0) } == nil)
     }
 
     @Test("a message survives encoding and a move, and no prefix of it is valid", arguments: seeds)

@@ -250,6 +250,7 @@ import Wire
             content.vendorCarriesAll = activity == 0
             content.add(vendor(7, .add(-2)), body: Array("{\(old.text)}".utf8), collapseID: Array("second".utf8))
             content.add(vendor(0, .set(4)), body: [], collapseID: [])
+            content.customCallback = Array((activity == 0 ? "" : "callback").utf8)
             var bytes = Self.bytes(content.byteCount) {
                 var writer = RowWriter($0)
                 content.write(&writer)
@@ -273,6 +274,8 @@ import Wire
                         seen.append("\($0.activity) \($0.badge) \(texts)")
                     }
                 }
+                let callback = kept.command.customCallback
+                #expect(withExtendedLifetime(kept) { Array(callback) } == content.customCallback)
                 // A command has one content per platform: the first.
                 #expect(seen == ["\(activity) none \(["{first", "}"])"])
                 #expect(command.contents.byteCount == 7)

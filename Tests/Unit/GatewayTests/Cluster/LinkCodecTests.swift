@@ -28,7 +28,9 @@ struct LinkCodecTests {
 
     private static func text(_ command: PublishCommand) -> String {
         var copy = command
-        let pieces = [command.payload, command.collapseKey, command.alertTitle, command.alertBody]
+        let pieces = [
+            command.payload, command.collapseKey, command.alertTitle, command.alertBody, command.customCallback,
+        ]
         var text = "\(pieces.map { Array($0) })"
         command.contents.forEach { content in
             var content = content
@@ -41,6 +43,7 @@ struct LinkCodecTests {
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
         (copy.payload, copy.collapseKey, copy.alertTitle, copy.alertBody) = (empty, empty, empty, empty)
         copy.contents = VendorContents()
+        copy.customCallback = empty
         return text + "\(copy)"
     }
 

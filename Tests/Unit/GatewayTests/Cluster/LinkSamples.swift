@@ -95,6 +95,7 @@ enum LinkSamples {
                             command.taskCreatedAt = time
                             (command.revokes, command.revokedDigest) = (task, 99)
                             (command.firstAckWins, command.vendorCarriesAll) = (true, true)
+                            command.customCallback = title
                             body(command)
                         }
                     }

@@ -6,6 +6,9 @@ extension PublishCommand {
         unsafe payload.count + collapseKey.count + alertTitle.count + alertBody.count
     }
 
+    @inline(__always) var hasCustomCallback: Bool { unsafe customCallback.count > 0 }
+    var customCallbackBytes: [UInt8] { unsafe [UInt8](customCallback) }
+
     @inline(__always) var hasCollapseKey: Bool { unsafe collapseKey.count > 0 }
     /// The digest of the collapse key; 0 without one.
     @inline(__always) var collapseHash: UInt64 { unsafe collapseKey.isEmpty ? 0 : Fingerprint.of(collapseKey) }
@@ -33,7 +36,7 @@ extension VendorContent {
 
     init(_ original: PublishCommand) {
         var kept = original
-        let size = original.textByteCount + original.contents.byteCount
+        let size = unsafe original.textByteCount + original.customCallback.count + original.contents.byteCount
         bytes = unsafe KeptBytes(byteCount: size) { room in
             var offset = 0
             func keep(_ part: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
@@ -46,6 +49,7 @@ extension VendorContent {
             unsafe kept.collapseKey = keep(original.collapseKey)
             unsafe kept.alertTitle = keep(original.alertTitle)
             unsafe kept.alertBody = keep(original.alertBody)
+            unsafe kept.customCallback = keep(original.customCallback)
             kept.contents.change { content in
                 unsafe content.body = keep(content.body)
                 unsafe content.collapseID = keep(content.collapseID)

@@ -37,6 +37,9 @@ package enum FeedRow {
     static let version: UInt8 = 1
     static let headByteCount = 4
     static let itemByteCount = 1 + 8 + 16 + 16 + 16 + 4 + 4
+    /// The length of a custom callback; 0: the item awaits it. Only items with this bit of the kind have one.
+    static let callbackByteCount = 2
+    private static let callbackBit: UInt8 = 1 << 7
     /// The size up to which further items are added to a row; a row has at least one item.
     static let targetByteCount = 32 << 10
     static let byteCountLimit = targetByteCount + headByteCount + itemByteCount + MessageBounds.payloadByteCount
@@ -45,7 +48,11 @@ package enum FeedRow {
         StoreKey(feed.home, .feed, ownerHigh: feed.app.word, ownerLow: UInt64(feed.kind.rawValue), item: number)
     }
 
-    package static func byteCount(_ item: FeedItem) -> Int { itemByteCount + item.payload.count }
+    package static func byteCount(_ item: FeedItem) -> Int {
+        itemByteCount + item.payload.count + (hasCallback(item) ? callbackByteCount + item.customCallback.count : 0)
+    }
+
+    private static func hasCallback(_ item: FeedItem) -> Bool { item.awaitsCallback || !item.customCallback.isEmpty }
 
     package static func byteCount(_ items: ArraySlice<FeedItem>) -> Int {
         items.reduce(headByteCount) { $0 + byteCount($1) }
@@ -57,7 +64,7 @@ package enum FeedRow {
         writer.put(UInt8(0))
         writer.put(UInt16(truncatingIfNeeded: items.count))
         for item in items {
-            writer.put(item.kind.rawValue)
+            writer.put(item.kind.rawValue | (hasCallback(item) ? callbackBit : 0))
             writer.put(item.at)
             writer.put(item.cid.high)
             writer.put(item.cid.low)
@@ -68,6 +75,9 @@ package enum FeedRow {
             writer.put(item.request)
             writer.put(UInt32(truncatingIfNeeded: item.payload.count))
             writer.put(item.payload)
+            guard hasCallback(item) else { continue }
+            writer.put(UInt16(truncatingIfNeeded: item.customCallback.count))
+            writer.put(item.customCallback)
         }
     }
 
@@ -80,13 +90,19 @@ package enum FeedRow {
         var items: [FeedItem] = []
         items.reserveCapacity(Int(count))
         for _ in 0..<count {
-            guard let kind = FeedItem.Kind(rawValue: reader.next() ?? 0), let at = reader.next(Int64.self),
+            guard let form = reader.next(UInt8.self), let kind = FeedItem.Kind(rawValue: form & ~callbackBit), let at = reader.next(Int64.self),
                 let cid = reader.nextIdentifier(DeviceID.self), let message = reader.nextIdentifier(MessageID.self),
                 let task = reader.nextIdentifier(TaskID.self), let request = reader.next(UInt32.self),
                 let byteCount = reader.next(UInt32.self), let payload = reader.next(byteCount: Int(byteCount))
             else { return nil }
             var item = FeedItem(kind, at: at, cid: cid)
             (item.message, item.task, item.request, item.payload) = (message, task, request, payload.array)
+            if form & callbackBit != 0 {
+                guard let count = reader.next(UInt16.self), let text = reader.next(byteCount: Int(count)) else {
+                    return nil
+                }
+                (item.customCallback, item.awaitsCallback) = (text.array, count == 0)
+            }
             items.append(item)
         }
         return items

@@ -14,6 +14,8 @@ package struct JobRow {
     static let leaseLimit = 16
     /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits; no channel has this number.
     static let carriesAllBit: UInt16 = 1 << 15
+    /// The same for `MessageFacts.hasCallback`.
+    static let callbackBit: UInt16 = 1 << 14
 
     var facts: MessageFacts
     var state: State
@@ -229,7 +231,10 @@ package struct JobRow {
         if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
-        writer.put(varint: UInt64(facts.channels.rawValue | (facts.vendorCarriesAll ? Self.carriesAllBit : 0)))
+        var channels = facts.channels.rawValue
+        if facts.vendorCarriesAll { channels |= Self.carriesAllBit }
+        if facts.hasCallback { channels |= Self.callbackBit }
+        writer.put(varint: UInt64(channels))
         if !facts.channels.isDisjoint(with: .followUps) { writer.put(signed: facts.followUpAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(attempts))
         if parts.contains(.otherLease) {
@@ -303,10 +308,11 @@ package struct JobRow {
         else { return nil }
         var facts = MessageFacts(
             message: head.message, task: task, app: head.app, cid: cid, strategy: head.strategy, flags: head.flags,
-            table: head.table, vendorCarriesAll: channels & Self.carriesAllBit != 0, item: item,
+            table: head.table, vendorCarriesAll: channels & Self.carriesAllBit != 0,
+            hasCallback: channels & Self.callbackBit != 0, item: item,
             acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
             timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels & ~Self.carriesAllBit), followUpAt: followUpAt)
+            channels: ChannelSet(rawValue: channels & ~(Self.carriesAllBit | Self.callbackBit)), followUpAt: followUpAt)
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)

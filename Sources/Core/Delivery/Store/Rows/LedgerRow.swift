@@ -20,6 +20,8 @@ package struct LedgerRow: Equatable {
         static let sendCounted = Flags(rawValue: 16)
         /// The message ended in the batch that accepted it.
         static let endedAtOnce = Flags(rawValue: 32)
+        /// See `MessageFacts.hasCallback`.
+        static let callback = Flags(rawValue: 64)
     }
 
     package var cid: DeviceID

@@ -133,6 +133,10 @@ extension LateEventRow {
     static func read(_ bytes: LentBytes) -> [MessageTrace.Step] { unsafe read(bytes.pointer) }
 }
 
+extension CallbackRow {
+    static func read(_ bytes: LentBytes) -> [UInt8]? { unsafe read(bytes.pointer) }
+}
+
 extension DeviceRow {
     static func read(_ bytes: LentBytes) -> (row: DeviceRow, profile: LentBytes)? {
         unsafe read(bytes.pointer).map { unsafe ($0.row, LentBytes($0.profile)) }
@@ -249,6 +253,10 @@ extension FeedHeadRow {
 
 extension FeedRow {
     static func write(_ items: ArraySlice<FeedItem>, into room: RowBuffer) { unsafe write(items, into: room.pointer) }
+}
+
+extension CallbackRow {
+    @inline(__always) static func write(_ text: [UInt8], into room: RowBuffer) { unsafe write(text, into: room.pointer) }
 }
 
 extension LateEventRow {

@@ -31,6 +31,8 @@ struct MessageFacts {
     var table: StoreKey.Table
     /// See `PublishCommand.vendorCarriesAll`.
     var vendorCarriesAll = false
+    /// Whether the task has a custom callback, in a `CallbackRow` of the message's bucket.
+    var hasCallback = false
     /// The sequence in the stream, or the msgId's low word in the vendor table.
     var item: UInt64
     var acceptedAt: GatewayTime

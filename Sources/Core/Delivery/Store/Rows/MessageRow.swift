@@ -18,6 +18,7 @@ package import Wire
     private let flags: MessageFacts.Flags
     /// See `PublishCommand.vendorCarriesAll`.
     package let vendorCarriesAll: Bool
+    private let hasCallback: Bool
     private let timeToLive: Int64
     private let fallbackAt: GatewayTime
     private let wakeAt: GatewayTime
@@ -56,6 +57,8 @@ package import Wire
         static let contents = Form(rawValue: 1 << 13)
         /// See `PublishCommand.vendorCarriesAll`.
         static let vendorCarriesAll = Form(rawValue: 1 << 14)
+        /// See `MessageFacts.hasCallback`.
+        static let callback = Form(rawValue: 1 << 15)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -75,6 +78,7 @@ package import Wire
             if unsafe texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
             if !texts.contents.isEmpty { form.insert(.contents) }
             if facts.vendorCarriesAll { form.insert(.vendorCarriesAll) }
+            if facts.hasCallback { form.insert(.callback) }
             self = form
         }
 
@@ -139,6 +143,7 @@ package import Wire
         (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
         (self.flags, self.places, self.channels) = (MessageFacts.Flags(rawValue: flags), places, channels)
         vendorCarriesAll = form.contains(.vendorCarriesAll)
+        hasCallback = form.contains(.callback)
     }
 
     package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
@@ -180,7 +185,7 @@ package import Wire
         }
         return unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
-            vendorCarriesAll: vendorCarriesAll, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt,
+            vendorCarriesAll: vendorCarriesAll, hasCallback: hasCallback, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt,
             fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count),
             channels: channels, followUpAt: followUpAt)
     }

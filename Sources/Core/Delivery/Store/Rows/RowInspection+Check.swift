@@ -23,6 +23,7 @@ extension RowInspection {
             key.item == 0 ? unsafe FeedHeadRow.read(bytes) != nil : unsafe FeedRow.read(bytes) != nil
         case .event: unsafe FeedRow.read(bytes) != nil
         case .upstream: unsafe UpstreamRow(bytes) != nil
+        case .taskCallback: unsafe CallbackRow.read(bytes) != nil
         case .meta, .tag, .taskGroup: true
         }
     }

@@ -49,6 +49,8 @@ package struct TraceRow {
         static let itemOfID = Parts(rawValue: 8_192)
         /// The job's channel is not APNs; its byte is the last of the row.
         static let otherChannel = Parts(rawValue: 16_384)
+        /// See `MessageFacts.hasCallback`.
+        static let callback = Parts(rawValue: 32_768)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -64,6 +66,7 @@ package struct TraceRow {
             if facts.table == .vendorMessage { parts.insert(.vendorMessage) }
             if facts.table == .broadcast { parts.insert(.broadcast) }
             if facts.item == facts.message.low { parts.insert(.itemOfID) }
+            if facts.hasCallback { parts.insert(.callback) }
             if let job {
                 if job.isBadgeTakenBack { parts.insert(.badgeTakenBack) }
                 if !job.steps.isEmpty { parts.insert(.jobSteps) }
@@ -191,6 +194,7 @@ package struct TraceRow {
             message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy, flags: [],
             table: parts.table, item: item, acceptedAt: acceptedAt, expiresAt: acceptedAt &+ wait, fallbackAt: 0,
             wakeAt: 0, timeToLive: timeToLive, byteCount: 0)
+        facts.hasCallback = parts.contains(.callback)
         self.finalState = finalState
         (isOffline, wasSentLive) = (parts.contains(.offline), parts.contains(.sentLive))
         isBadgeTakenBack = parts.contains(.badgeTakenBack)

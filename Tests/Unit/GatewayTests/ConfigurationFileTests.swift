@@ -36,6 +36,45 @@ struct ConfigurationFileTests {
         #expect(configuration.loopCount >= 1)
     }
 
+    private static func receiptApp(_ more: String) -> String {
+        "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: ['new-master', 'old-master'], \(more)}]}"
+    }
+
+    @Test("receipts in Getui's format are a webhook of the events, signed with the newest masterSecret")
+    func getuiReceipts() throws {
+        let url = "url: 'https://b.example/receipt'"
+        let plain = try read(Self.receiptApp("getuiReceipts: {\(url)}")).apps[0]
+        let hook = try #require(plain.events?.webhook)
+        #expect(hook.form == .getuiReceipts(masterSecret: Secret("new-master")) && hook.secrets.isEmpty)
+        #expect(hook.batchJobs == 100 && hook.timeoutSeconds == 10 && plain.events?.limits == FeedLimits())
+        let bounded = try read(
+            Self.receiptApp("events: {maxItems: 7}, getuiReceipts: {\(url), batchItems: 5, timeoutSeconds: 3}")
+        ).apps[0]
+        #expect(bounded.events?.limits.count == 7 && bounded.events?.webhook?.batchJobs == 5)
+        #expect(bounded.events?.webhook?.timeoutSeconds == 3 && bounded.upstream == nil)
+        // A changed secret is another webhook, so a page in flight is signed again.
+        let changed = try read(
+            "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: 'old-master', getuiReceipts: {\(url)}}]}"
+        ).apps[0]
+        #expect(changed.events?.webhook != hook && changed.events?.webhook?.url == hook.url)
+        #expect(try read(Self.receiptApp("events: {}")).apps[0].events?.webhook == nil)
+    }
+
+    @Test("receipts in Getui's format are refused beside the events' own webhook, without an address, or with a secret")
+    func refusedReceipts() {
+        let secret = "whsec_" + String(repeating: "QUJD", count: 10)
+        let receipts = "getuiReceipts: {url: 'https://b.example/r'}"
+        for (more, word) in [
+            ("events: {webhook: {url: 'https://b.example/e', secret: '\(secret)'}}, \(receipts)", "one reader"),
+            ("getuiReceipts: {}", "missing"), ("getuiReceipts: {url: 'http://b.example/r'}", "https"),
+            ("getuiReceipts: {url: 'https://b.example/r', secret: '\(secret)'}", "secret"),
+            ("getuiReceipts: {url: 'https://b.example/r', batchItems: 1001}", "batchItems"),
+        ] {
+            let found = problems(Self.receiptApp(more))
+            #expect(found.count == 1 && found[0].contains(word), "\(more): \(found)")
+        }
+    }
+
     @Test("every key is read")
     func everyKey() throws {
         let folder = TemporaryFolder()

@@ -314,6 +314,7 @@ struct ConfigurationReader {
         if let quotas = object.object("quotas") { app.quotas = AppQuotas(quotas) }
         if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
         if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
+        if let receipts = object.object("getuiReceipts") { readReceipts(receipts, beside: object, &secrets, into: &app) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
         app.vendors = readChannels(object, "vendors", of: VendorChannel.vendors) ?? []
         object.finish()
@@ -449,12 +450,12 @@ struct ConfigurationReader {
 
     func readHook(
         _ object: ConfigurationObject, _ secrets: inout SecretReader, batchName: String = "batchJobs",
-        batchLimit: Int64 = 500
+        batchLimit: Int64 = 500, hasSecret: Bool = true
     ) -> GatewayConfiguration.Hook? {
         let allowed = "an https URL, or an http URL on loopback, without user, password or fragment"
         let text = object.string("url", allowed: allowed) { (try? HookURL($0)) != nil }
         if !object.has("url") { object.report("url", "missing; \(allowed)") }
-        let keys = secrets.read(object, "secret", 8...256) { HookSecret($0) != nil }
+        let keys = hasSecret ? secrets.read(object, "secret", 8...256) { HookSecret($0) != nil } : []
         let authorities = object.has("authorities") ? readFilePath(object, "authorities") : nil
         let batch = object.integer(batchName, in: 1...batchLimit)
         let timeout = object.integer("timeoutSeconds", in: 1...120)

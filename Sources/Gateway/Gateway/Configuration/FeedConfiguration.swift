@@ -32,4 +32,25 @@ extension ConfigurationReader {
         object.finish()
         return feed
     }
+
+    /// Reads `apps[].getuiReceipts`, a webhook of the feed of events; the feed exists with the webhook.
+    ///
+    /// The webhook has no secret, because Getui's format is signed with the masterSecret.
+    func readReceipts(
+        _ object: ConfigurationObject, beside app: ConfigurationObject, _ secrets: inout SecretReader,
+        into configuration: inout AppConfiguration
+    ) {
+        var hook = readHook(
+            object, &secrets, batchName: "batchItems", batchLimit: Int64(FeedBounds.pageItems), hasSecret: false)
+        guard configuration.events?.webhook == nil else {
+            return app.report(
+                "getuiReceipts", "not allowed beside events.webhook, because the feed of events has one reader")
+        }
+        // A missing secret has been reported.
+        guard let secret = configuration.masterSecrets.first else { return }
+        hook?.form = .getuiReceipts(masterSecret: secret)
+        var events = configuration.events ?? FeedConfiguration()
+        events.webhook = hook
+        configuration.events = events
+    }
 }

@@ -71,6 +71,14 @@ package struct GatewayConfiguration: Sendable, Equatable {
         ///
         /// Jobs of other channels can only be leased.
         package var channels = VendorChannel.allCases
+        package var form = Form.pages
+
+        /// The form of the pages of a feed.
+        package enum Form: Sendable, Equatable {
+            case pages
+            /// Receipts in Getui's format, signed with the app's newest masterSecret (`GetuiReceipts`).
+            case getuiReceipts(masterSecret: Secret)
+        }
     }
 
     package struct Logging: Sendable, Equatable {

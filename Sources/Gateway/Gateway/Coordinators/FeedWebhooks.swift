@@ -96,9 +96,18 @@ final class FeedWebhooks {
 
     private func post(_ page: FeedPage, of feed: FeedName, _ runner: Runner, _ number: UInt64) {
         guard let poster = owner.context.outbound.feedPoster else { return rest(feed) }
-        let body = FeedAnswers.body(
-            page, of: feed, registry: owner.registry,
-            type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")
+        let body: [UInt8]
+        switch runner.hook.form {
+        case .pages:
+            body = FeedAnswers.body(
+                page, of: feed, registry: owner.registry,
+                type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")
+        case .getuiReceipts(let secret):
+            // The secret is part of a digest.
+            body = GetuiReceipts.body(
+                page, appID: owner.registry.appID(of: feed.app), masterSecret: secret.exposed)
+            guard !body.isEmpty else { return acknowledge(feed, upTo: page.next, number) }
+        }
         let first = page.first - page.missed
         let (host, partition) = (owner.context.hosts[owner.host.index], owner.number)
         let post = FeedPoster.Post(

@@ -144,9 +144,15 @@ final class FeedPoster: Sendable {
     }
 
     private func begin(_ post: Post) -> HTTPTransfer? {
-        let keys = post.hook.secrets.compactMap { HookSecret($0.exposed) }
-        let headers = WebhookHeaders.make(
-            id: post.id, body: post.body, keys: keys, unixSeconds: ClockReader.wall() / 1_000)
+        let headers: [(name: String, value: String)]
+        switch post.hook.form {
+        case .pages:
+            let keys = post.hook.secrets.compactMap { HookSecret($0.exposed) }
+            headers = WebhookHeaders.make(
+                id: post.id, body: post.body, keys: keys, unixSeconds: ClockReader.wall() / 1_000)
+        case .getuiReceipts:
+            headers = [("content-type", "text/plain;charset=utf-8"), ("webhook-id", post.id)]
+        }
         var call = HTTPCall(
             post.hook.url.text, headers: headers, body: post.body, userAgent: "longwire",
             timeoutMilliseconds: Int(post.hook.timeoutSeconds * 1_000))

@@ -44,6 +44,7 @@ import Wire
         followUp.activity = .max
         content.add(followUp, body: [UInt8](repeating: 0, count: MessageBounds.followUpByteCount), collapseID: [])
         content.vendorStrategies[.fcm] = .vendorOnly
+        content.customCallback = [UInt8](repeating: 0, count: MessageBounds.customCallbackByteCount)
         return content
     }
 

@@ -113,7 +113,8 @@ package enum FeedAnswers {
     package static func body(
         _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
     ) -> [UInt8] {
-        var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * ($1.payload.count + $1.customCallback.count) })
+        let capacity = page.items.reduce(256) { $0 + 256 + 2 * ($1.payload.count + $1.customCallback.count) }
+        var writer = JSONWriter(capacity: capacity)
         writer.object { writer in
             if let type { writer.member("type", type) }
             writer.member("appId", registry.appID(of: feed.app))

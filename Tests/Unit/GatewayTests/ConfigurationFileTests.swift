@@ -36,8 +36,8 @@ struct ConfigurationFileTests {
         #expect(configuration.loopCount >= 1)
     }
 
-    private static func receiptApp(_ more: String) -> String {
-        "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: ['new-master', 'old-master'], \(more)}]}"
+    private static func receiptApp(_ more: String, masterSecret: String = "['new-master', 'old-master']") -> String {
+        "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: \(masterSecret), \(more)}]}"
     }
 
     @Test("receipts in Getui's format are a webhook of the events, signed with the newest masterSecret")
@@ -53,9 +53,7 @@ struct ConfigurationFileTests {
         #expect(bounded.events?.limits.count == 7 && bounded.events?.webhook?.batchJobs == 5)
         #expect(bounded.events?.webhook?.timeoutSeconds == 3 && bounded.upstream == nil)
         // A changed secret is another webhook, so a page in flight is signed again.
-        let changed = try read(
-            "{apps: [{appId: 'a1', appKey: 'k', appSecret: 'secret-one', masterSecret: 'old-master', getuiReceipts: {\(url)}}]}"
-        ).apps[0]
+        let changed = try read(Self.receiptApp("getuiReceipts: {\(url)}", masterSecret: "'old-master'")).apps[0]
         #expect(changed.events?.webhook != hook && changed.events?.webhook?.url == hook.url)
         #expect(try read(Self.receiptApp("events: {}")).apps[0].events?.webhook == nil)
     }

@@ -350,7 +350,9 @@ enum FixtureRows {
             case .taskEvent:
                 guard let row = TaskEventRow(bytes) else { return "unreadable" }
                 return "\(row.event) \(row.action), vendor \(row.isVendor)"
-            case .taskCallback: return CallbackRow.read(bytes).map { String(decoding: $0, as: UTF8.self) } ?? "unreadable"
+            case .taskCallback:
+                guard let text = CallbackRow.read(bytes) else { return "unreadable" }
+                return String(decoding: text, as: UTF8.self)
             case .taskTargets: return "\(TargetsRow.read(bytes)?.count ?? -1) devices"
             case .taskGroup: return "\(value.count) bytes"
             case .feed:

@@ -86,7 +86,9 @@ struct GetuiReceiptsTests {
             row.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
         }
         func cells(_ kind: FeedItem.Kind) throws -> [String] {
-            let found = rows.filter { $0.count == 3 && $0[0].contains("`\(kind)`") && ($0[1].count == 3 || $0[2] == "–") }
+            let found = rows.filter {
+                $0.count == 3 && $0[0].contains("`\(kind)`") && ($0[1].count == 3 || $0[2] == "–")
+            }
             return try #require(found.count == 1 ? found.first : nil, "\(kind)")
         }
         for kind in FeedItem.Kind.allCases where kind != .upstream {

@@ -1,5 +1,5 @@
-// The counters of a shard by bucket, app and UTC day, and by vendor for vendors besides Apple. A batch counts for one bucket and one app and contains the increments
-// (`ShardStore.add`). Counters and the counted messages are thus durable together.
+// The counters of a shard by bucket, app and UTC day, and by vendor for vendors besides Apple. A batch counts for one bucket
+// and one app and contains the increments (`ShardStore.add`). Counters and the counted messages are thus durable together.
 //
 // The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's acceptance. Earlier
 // days are sums over all buckets of the shard. Their rows stay in the store until they are folded (`CounterFold`).
@@ -374,7 +374,9 @@ extension TaskTotals.Channel {
     }
 
     fileprivate mutating func subtract(_ other: TaskTotals.Channel) {
-        (sent, shown, clicked) = (max(0, sent - other.sent), max(0, shown - other.shown), max(0, clicked - other.clicked))
+        sent = max(0, sent - other.sent)
+        shown = max(0, shown - other.shown)
+        clicked = max(0, clicked - other.clicked)
         received = max(shown, clicked)
     }
 }

@@ -63,8 +63,8 @@ extension Shard {
         }
         batch.rowCount += 3
         noteEvent(
-            FeedItem.Kind(rawValue: state.rawValue) ?? .failed, message: facts.message, task: facts.task, reason: reason,
-            hasCallback: facts.hasCallback)
+            FeedItem.Kind(rawValue: state.rawValue) ?? .failed, message: facts.message, task: facts.task,
+            reason: reason, hasCallback: facts.hasCallback)
         let isAcked = state == .delivered || state == .deliveredOffline
         // For a message from before the restart the row shows only whether the device was reachable at acceptance.
         let wasSent =

@@ -314,7 +314,9 @@ struct ConfigurationReader {
         if let quotas = object.object("quotas") { app.quotas = AppQuotas(quotas) }
         if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
         if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
-        if let receipts = object.object("getuiReceipts") { readReceipts(receipts, beside: object, &secrets, into: &app) }
+        if let receipts = object.object("getuiReceipts") {
+            readReceipts(receipts, beside: object, &secrets, into: &app)
+        }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
         app.vendors = readChannels(object, "vendors", of: VendorChannel.vendors) ?? []
         object.finish()

@@ -134,7 +134,8 @@ struct EventTests {
         let own = items.filter { $0.message == message }
         #expect(own.map(\.kind) == [.alerted, .handedOff, .shown, .clicked, .tokenQuarantined])
         for item in items {
-            #expect(item.customCallback == (item.message == message ? Array("order-7".utf8) : []) && !item.awaitsCallback)
+            let expected = item.message == message ? Array("order-7".utf8) : []
+            #expect(item.customCallback == expected && !item.awaitsCallback)
         }
         #expect(harness.trace(message)?.customCallback == "order-7")
         #expect(harness.rowCount(.event) == 0 && harness.rowCount(.taskCallback) == 1)

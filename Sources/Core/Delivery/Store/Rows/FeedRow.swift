@@ -90,7 +90,8 @@ package enum FeedRow {
         var items: [FeedItem] = []
         items.reserveCapacity(Int(count))
         for _ in 0..<count {
-            guard let form = reader.next(UInt8.self), let kind = FeedItem.Kind(rawValue: form & ~callbackBit), let at = reader.next(Int64.self),
+            guard let form = reader.next(UInt8.self), let kind = FeedItem.Kind(rawValue: form & ~callbackBit),
+                let at = reader.next(Int64.self),
                 let cid = reader.nextIdentifier(DeviceID.self), let message = reader.nextIdentifier(MessageID.self),
                 let task = reader.nextIdentifier(TaskID.self), let request = reader.next(UInt32.self),
                 let byteCount = reader.next(UInt32.self), let payload = reader.next(byteCount: Int(byteCount))

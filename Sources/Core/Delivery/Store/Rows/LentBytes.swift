@@ -256,7 +256,7 @@ extension FeedRow {
 }
 
 extension CallbackRow {
-    @inline(__always) static func write(_ text: [UInt8], into room: RowBuffer) { unsafe write(text, into: room.pointer) }
+    static func write(_ text: [UInt8], into room: RowBuffer) { unsafe write(text, into: room.pointer) }
 }
 
 extension LateEventRow {

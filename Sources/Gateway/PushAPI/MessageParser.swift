@@ -54,7 +54,8 @@ struct MessageParser {
     ///
     /// `itemIndex` is its index in `msg_list`, for the notes.
     mutating func content(
-        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0, isBroadcast: Bool = false
+        _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0,
+        isBroadcast: Bool = false
     ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
@@ -70,7 +71,8 @@ struct MessageParser {
             if let harmony = try contents.harmony(channel["harmony"]) { others.append(harmony) }
             followUp = try contents.followUp(channel["custom"], settings)
             guard followUp == nil || !isBroadcast else {
-                throw .parameter("push_channel.custom must be absent: a push to all devices or to tags has no follow-up")
+                throw .parameter(
+                    "push_channel.custom must be absent: a push to all devices or to tags has no follow-up")
             }
         }
         var settings = settings

@@ -106,7 +106,8 @@ struct PlatformContents {
         }
         guard let content = fields["content"]?.given else { throw .null("\(path).content") }
         guard content.kind == .object || content.kind == .string else { throw .type("\(path).content") }
-        let seconds = try PushSettings.integer(fields, "delay", Limits.followUpSeconds) ?? Limits.standardFollowUpSeconds
+        let seconds =
+            try PushSettings.integer(fields, "delay", Limits.followUpSeconds) ?? Limits.standardFollowUpSeconds
         guard seconds * 1_000 < settings.timeToLive else {
             throw .invalid("\(path).delay", "the message's ttl must be longer")
         }
@@ -118,7 +119,8 @@ struct PlatformContents {
         writer.value(content)
         guard writer.bytes.count <= MessageBounds.followUpByteCount else {
             throw .size(
-                "\(path).content", "its JSON has \(writer.bytes.count) bytes, at most \(MessageBounds.followUpByteCount)")
+                "\(path).content",
+                "its JSON has \(writer.bytes.count) bytes, at most \(MessageBounds.followUpByteCount)")
         }
         return PlatformContent(
             shape: MessageContent.Vendor(

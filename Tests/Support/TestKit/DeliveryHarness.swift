@@ -429,8 +429,10 @@ package final class DeliveryHarness: ShardStoreObserver {
                         command.contents.add(
                             VendorContent(
                                 channel: channel, tokenKind: .alert,
-                                activity: channel.isFollowUp ? UInt64(followUpDelay) : 0, pushType: .alert, priority: 10,
-                                badge: .none, body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1, badgeOffset: -1,
+                                activity: channel.isFollowUp ? UInt64(followUpDelay) : 0, pushType: .alert,
+                                priority: 10,
+                                badge: .none, body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1,
+                                badgeOffset: -1,
                                 collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                     }
                     command.vendorStrategies = vendorStrategies

@@ -114,7 +114,9 @@ struct PlatformContentTests {
         arguments: [
             (#"{"sms":{"content":{"a":1}},"mail":{"content":{"a":1}}}"#, "", "exactly one of"),
             (#"{"wechat":{"content":{"a":1}}}"#, "", "exactly one of"),
-            (#"{"sms":{"delay":9}}"#, "", "custom.sms.content"), (#"{"sms":{"content":{"a":1},"at":1}}"#, "", "content and delay only"), (#"{"sms":{"content":7}}"#, "", "custom.sms.content"),
+            (#"{"sms":{"delay":9}}"#, "", "custom.sms.content"),
+            (#"{"sms":{"content":{"a":1},"at":1}}"#, "", "content and delay only"),
+            (#"{"sms":{"content":7}}"#, "", "custom.sms.content"),
             (#"{"sms":{"content":{"a":1},"delay":-1}}"#, "", "delay"),
             (#"{"sms":{"content":{"a":1},"delay":60}}"#, #""settings":{"ttl":60000},"#, "ttl must be longer"),
             (#"{"sms":{"content":{"a":1}}}"#, #""settings":{"ttl":0},"#, "ttl must be longer"),

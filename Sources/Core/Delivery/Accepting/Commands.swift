@@ -51,7 +51,9 @@ package struct Words: Codable, Sendable {
     /// The channel of the device's token; before a device is chosen, any channel of the content's platform.
     package var channel: VendorChannel
     package var tokenKind: TokenKind
-    /// The word of the target activity (`Activity.word`); 0: any. A follow-up has its delay in milliseconds here.
+    /// The word of the target activity (`Activity.word`); 0: any.
+    ///
+    /// A follow-up has its delay in milliseconds here.
     package var activity: UInt64
     package var pushType: PushType
     /// The APNs priority, 5 or 10.

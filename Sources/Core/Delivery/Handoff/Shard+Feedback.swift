@@ -429,7 +429,8 @@ extension Shard {
         inBatch(of: slot) { shard in
             shard.noteTaskEvent(
                 .action, isVendor: found.isVendor, action: report.action, task: found.task, message: found.id)
-            shard.noteEvent(.action, message: found.id, task: found.task, detail: .action(report.action),
+            shard.noteEvent(
+                .action, message: found.id, task: found.task, detail: .action(report.action),
                 hasCallback: found.hasCallback)
             shard.noteLate(.action, at: report.at, of: found.id, detail: String(report.action), beside: known)
         }

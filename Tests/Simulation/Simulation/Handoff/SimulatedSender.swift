@@ -31,7 +31,9 @@ extension World {
 
     func lease(_ sender: SimulatedSender, limit most: Int? = nil) {
         for loop in loops {
-            for channel in plan.leasedChannels where loop.shard.hasDueJobs { lease(sender, channel, of: loop, limit: most) }
+            for channel in plan.leasedChannels where loop.shard.hasDueJobs {
+                lease(sender, channel, of: loop, limit: most)
+            }
         }
     }
 

@@ -114,7 +114,9 @@ final class Record {
     var carriesAll: Bool { ((broadcast ?? dealt)?.index ?? identity.device) % 3 != 2 }
     /// The delay of the message's follow-up, in milliseconds; `nil` without one.
     var followUpDelay: Int64? {
-        guard hasVendor, strategy.allowsFollowUp, broadcast == nil, dealt == nil, (digest >> 40) % 3 == 0 else { return nil }
+        guard hasVendor, strategy.allowsFollowUp, broadcast == nil, dealt == nil, (digest >> 40) % 3 == 0 else {
+            return nil
+        }
         let delay = Int64(digest >> 32 % 120) * 1_000
         return delay < timeToLive ? delay : nil
     }

@@ -60,7 +60,9 @@ struct FollowUpTests {
         #expect(harness.trace(outcome.message)?.steps.contains { $0.event == .followedUp } == true)
     }
 
-    @Test("the vendor's final refusal moves the job to the follow-up, which waits for its delay", arguments: [false, true])
+    @Test(
+        "the vendor's final refusal moves the job to the follow-up, which waits for its delay",
+        arguments: [false, true])
     func refused(isRestarted: Bool) throws {
         let (harness, phone) = away()
         _ = harness.publish(phone)

@@ -37,7 +37,9 @@ package enum FeedRow {
     static let version: UInt8 = 1
     static let headByteCount = 4
     static let itemByteCount = 1 + 8 + 16 + 16 + 16 + 4 + 4
-    /// The length of a custom callback; 0: the item awaits it. Only items with this bit of the kind have one.
+    /// The length of a custom callback; 0: the item awaits it.
+    ///
+    /// Only items with this bit of the kind have one.
     static let callbackByteCount = 2
     private static let callbackBit: UInt8 = 1 << 7
     /// The size up to which further items are added to a row; a row has at least one item.

@@ -70,7 +70,9 @@ package struct JobRow {
 
     /// Moves the job to the follow-up channel, with attempts of its own.
     mutating func followUp(_ time: GatewayTime) {
-        guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else { return }
+        guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else {
+            return
+        }
         (channel, state, attempts) = (next, .due, 0)
         dueAt = max(time, facts.followUpAt)
     }

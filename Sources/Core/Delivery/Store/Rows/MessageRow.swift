@@ -185,7 +185,8 @@ package import Wire
         }
         return unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
-            vendorCarriesAll: vendorCarriesAll, hasCallback: hasCallback, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt,
+            vendorCarriesAll: vendorCarriesAll, hasCallback: hasCallback, item: item, acceptedAt: acceptedAt,
+            expiresAt: expiresAt,
             fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count),
             channels: channels, followUpAt: followUpAt)
     }

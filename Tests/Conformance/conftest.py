@@ -99,7 +99,8 @@ def bench(case, request, tmp_path):
     yield bench
     for life in bench.lives:
         life.kill()
-    gateway.close()
+    for one in (gateway, *bench.others):
+        one.close()
     log = tmp_path / "stderr"
     if log.exists() and (text := log.read_text(errors="replace").strip()):
         print(f"\nstderr of the driver:\n{text[-4_000:]}")

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from gateway import APP, SECRET, Broken
+from gateway import APP, SECRET, Broken, Gateway
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVENT_LINE_LIMIT = 1 << 20
@@ -80,7 +80,7 @@ class Driver:
             self.is_at_end = True
             self.changed.notify_all()
 
-    def do(self, name, **fields):
+    def do(self, name, /, **fields):
         try:
             self.process.stdin.write(json.dumps({"do": name, **fields}).encode() + b"\n")
             self.process.stdin.flush()
@@ -176,12 +176,19 @@ class Bench:
         self.fault, self.authority = fault, authority
         self.state = folder / "state"
         self.state.mkdir()
-        self.faults, self.lives = [], []
+        self.faults, self.lives, self.others = [], [], []
         self.may_repeat = False  # whether a test judges repeats itself
 
     @property
     def driver(self):
         return self.lives[-1]
+
+    def another(self):
+        """Returns a second gateway, which knows the same devices and collects its faults in the same list."""
+        other = Gateway(self.gateway.transport, self.gateway.security, self.patience)
+        other.devices, other.nonces, other.faults = self.gateway.devices, self.gateway.nonces, self.gateway.faults
+        self.others.append(other)
+        return other
 
     def needs(self, what):
         """Ends the test as "not offered" if the client says in drivers.json that it lacks this."""

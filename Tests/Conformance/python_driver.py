@@ -306,8 +306,8 @@ class Client:
 
     def connect(self):
         say("connecting", address=self.target)
-        host, port = self.target.rsplit(":", 1)
         try:
+            host, port = self.target.rsplit(":", 1)
             sock = socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.options.transport in ("tls", "wss"):
@@ -320,7 +320,7 @@ class Client:
                     sock.sendall(b"\x01\x00\x00\x00")
                 sock = context.wrap_socket(sock, server_hostname=host)
             self.web = WebSocket(sock, self.target, self.fault) if self.options.transport in ("ws", "wss") else None
-        except (OSError, ssl.SSLError, Lost) as error:
+        except (OSError, ValueError, Lost) as error:
             if self.has("stops-when-refused"):
                 return self.halt(str(error))
             return self.lose(str(error))
@@ -760,7 +760,9 @@ class Client:
         if group in (3, 4) and is_away and not was_ready and close.code != 300 and not self.has("alternate-refusal-stops"):
             return self.wait(self.delay())
         if close.code == 300:
-            if close.server_time and not self.has("ignores-server-time"):
+            if self.has("stops-at-300-without-time") and not 1 < close.server_time < 1 << 62:
+                return self.halt("no server time")
+            if 0 < close.server_time < 1 << 62 and not self.has("ignores-server-time"):
                 state.offset = close.server_time - int(time.time() * 1000)
             if not self.has("keeps-refused-timestamp"):
                 state.last_timestamp = state.accepted_timestamp
@@ -949,7 +951,11 @@ class Client:
                 say("message", msgId=known, taskId=command.get("taskId", ""), sequence=0, offline=True,
                     payload=command.get("payload", ""))
         elif name == "stop":
-            self.guard(lambda: self.send(pb.Close(code=100, reason="the client stops")) if self.phase == "ready" else None)
+            if self.phase == "ready":
+                self.guard(lambda: self.send(pb.Close(code=100, reason="the client stops")))
+            if self.has("ignores-stop"):
+                say("stopped", reason=None)
+                return self.wait(0)
             self.halt(None)
         else:
             say("unsupported", do=name)
@@ -966,7 +972,10 @@ def main():
     parser.add_argument("--alternates-from-close", action="store_true")
     parser.add_argument("--backoff-ms", default="1000:120000")
     parser.add_argument("--fault", default="", help="defects to plant, separated by commas")
-    Client(parser.parse_args()).run()
+    options = parser.parse_args()
+    Client(options).run()
+    if "exits-with-1" in options.fault:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -143,6 +143,18 @@ class Gateway:
         connection.welcome(**fields)
         return connection
 
+    def working(self, patience=None, **fields):
+        """Returns the next session that answers a Ping; connections that ended before their Welcome are passed over."""
+        deadline = time.monotonic() + (patience or self.patience)
+        while True:
+            session = self.welcome(max(0.1, deadline - time.monotonic()), **fields)
+            try:
+                session.round_trip()
+                return session
+            except Broken:
+                if not session.is_over:
+                    raise
+
     def stays_alone(self, seconds):
         """Fails when a client connects within this time."""
         count = self.connection_count

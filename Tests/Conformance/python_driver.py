@@ -172,7 +172,8 @@ class WebSocket:
                 raise Lost("no answer to the request of the WebSocket")
             self.buffer += data
         head, _, rest = bytes(self.buffer).partition(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 101"):
+        accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())
+        if not head.startswith(b"HTTP/1.1 101") or accept not in head and "takes-any-answer" not in fault:
             raise Lost(f"the WebSocket was refused: {head[:60]!r}")
         self.buffer = bytearray(rest)
 
@@ -267,7 +268,7 @@ class Client:
                     self.tick()
             except Lost as error:
                 self.lose(str(error))
-            except (OSError, ssl.SSLError) as error:
+            except OSError as error:
                 self.lose(str(error))
         if self.phase == "ready":
             self.guard(lambda: self.send(pb.Close(code=100, reason="the client stops")))
@@ -340,7 +341,7 @@ class Client:
         self.held = {name: (place[0], place[1], True) for name, place in self.held.items()}
         try:
             self.greet()
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, Lost) as error:
             self.lose(str(error))
 
     def clock(self):
@@ -420,10 +421,8 @@ class Client:
         if self.web:
             data = self.web.take(data)
         self.buffer += data
-        if data:
-            self.ping_at = None
-            if self.is_probing:
-                self.is_probing = False
+        if data and not self.has("pings-answer-late"):
+            self.ping_at, self.is_probing = None, False
         while len(self.buffer) >= 4 and self.sock:
             kind, size = self.buffer[0], int.from_bytes(self.buffer[1:4], "big")
             if size > BODY_LIMIT - (1_000 if self.has("small-frames") else 0) and not self.has("no-frame-limit"):
@@ -482,7 +481,10 @@ class Client:
                 else:
                     raise Lost("the Welcome of a registration without a cid or a secret")
             state.cid, state.secret, state.epoch = welcome.cid, welcome.device_secret, welcome.queue_epoch
-            self.store()
+            if self.has("registers-without-store"):
+                self.guard(self.store)
+            else:
+                self.store()
             say("registered", cid=state.cid.hex())
         elif welcome.queue_epoch != state.epoch and not self.has("ignores-epoch"):
             if state.streams:
@@ -524,6 +526,7 @@ class Client:
         self.send(pb.Pong(nonce=ping.nonce & 0x1F_FFFF_FFFF_FFFF if self.has("narrow-numbers") else ping.nonce))
 
     def ponged(self, pong):
+        self.ping_at, self.is_probing = None, False
         for number, sequence, _ in self.confirming.pop(pong.nonce, []):
             self.state.rejected = [one for one in self.state.rejected if one[:2] != [number, sequence]]
             self.settle(number, sequence)
@@ -548,7 +551,7 @@ class Client:
 
     def delivered(self, message):
         state, number, sequence = self.state, message.stream, message.sequence
-        if not 0 < sequence < 1 << 62:
+        if not 0 < sequence < 1 << 62 and not self.has("zero-sequence"):
             raise Lost(f"{sequence} is no sequence")
         if self.has("narrow-numbers"):
             sequence = int(float(sequence))
@@ -867,7 +870,8 @@ class Client:
         self.send(pb.Upstream(request=number, payload=bytes.fromhex(payload), task_id=bytes.fromhex(task)))
 
     def upstreamed(self, result):
-        if not self.state.outgoing or self.state.outgoing[0][0] != result.request or self.upstream_sent is None:
+        is_other = not self.state.outgoing or self.state.outgoing[0][0] != result.request
+        if not self.state.outgoing or is_other and not self.has("takes-any-result") or self.upstream_sent is None:
             return
         self.upstream_sent = None
         if result.code >= 100 and not self.has("drops-delayed-upstream"):

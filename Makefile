@@ -51,6 +51,13 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	Tests/Checks/swift-tests.sh
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration
 
+KILLS ?= 20
+.PHONY: conformance
+conformance: dependencies-test ## Runs the conformance suite on each client whose driver exists, then on planted faults: CLIENT=name, KILLS=20.
+	if command -v swift >/dev/null; then swift build --product longwire-conformance-driver; fi
+	$(python) -m pytest -q Tests/Conformance -rs --kills $(KILLS) $(if $(CLIENT),--client $(CLIENT))
+	$(python) -m pytest -q Tests/Conformance --planted
+
 .PHONY: check
 check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, plain-English and translation rules, shell syntax, what deploy/ has.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
@@ -70,7 +77,7 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/Checks/check-translations.py --self-test
 	Tests/Checks/check-translations.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/senders/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/Checks/API/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/senders/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/Checks/API/*.py Tests/Conformance/*.py Tests/Conformance/rules/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
 	Tests/Checks/Proof/table.py --check

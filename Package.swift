@@ -259,6 +259,9 @@ let package = Package(
             name: "LongwireClientTests", dependencies: ["LongwireClient", "Cryptography", "TestKit"],
             path: "Tests/Unit/LongwireClientTests",
             swiftSettings: common),
+        .executableTarget(
+            name: "longwire-conformance-driver", dependencies: ["LongwireClient", "Wire"],
+            path: "Tests/Conformance/SwiftDriver", swiftSettings: common),
         .testTarget(
             name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "TextForms", "Wire", "Cryptography"],
             path: "Tests/Unit/LoadGeneratorTests",

@@ -95,8 +95,8 @@ def bench(case, request, tmp_path):
     gateway = Gateway(transport, security, patience)
     bench = Bench(client, gateway, tmp_path, patience, fault, root)
     yield bench
-    for life in bench.lives:
-        life.kill()
+    for one in bench.runs:
+        one.kill()
     for one in (gateway, *bench.others):
         one.close()
     log = tmp_path / "stderr"

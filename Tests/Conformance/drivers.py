@@ -53,7 +53,7 @@ class Driver:
         self.bench, self.patience = bench, bench.patience
         self.log = open(bench.folder / "stderr", "ab")
         command = [str(ROOT / word) if "/" in word and (ROOT / word).exists() else word for word in bench.client.command]
-        # A group of its own, so that a kill also ends a runtime that a script started.
+        # A separate process group, so that a kill also ends a runtime that a script started.
         self.process = subprocess.Popen(
             [*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True,
             env={**os.environ, **(environment or {})})
@@ -169,19 +169,19 @@ class Driver:
 
 
 class Bench:
-    """A gateway, a state folder and the lives of one driver."""
+    """A gateway, a state folder and the runs of one driver."""
 
     def __init__(self, client, gateway, folder, patience, fault=None, authority=None):
         self.client, self.gateway, self.folder, self.patience = client, gateway, folder, patience
         self.fault, self.authority = fault, authority
         self.state = folder / "state"
         self.state.mkdir()
-        self.faults, self.lives, self.others = [], [], []
+        self.faults, self.runs, self.others = [], [], []
         self.may_repeat = False  # whether a test judges repeats itself
 
     @property
     def driver(self):
-        return self.lives[-1]
+        return self.runs[-1]
 
     def another(self):
         """Returns a second gateway, which knows the same devices and collects its faults in the same list."""
@@ -213,7 +213,7 @@ class Bench:
             words += ["--backoff-ms", f"{backoff[0]}:{backoff[1]}"]
         if self.fault:
             words += ["--fault", self.fault]
-        self.lives.append(Driver(self, words))
+        self.runs.append(Driver(self, words))
         return self.driver
 
     def restart(self, **options):
@@ -227,20 +227,20 @@ class Bench:
         return min(first << min(attempt, 20), most)
 
     def shown(self):
-        """Returns the message events of all lives, in order."""
-        return [event for life in self.lives for event in life.all("message")]
+        """Returns the message events of all runs, in order."""
+        return [event for one in self.runs for event in one.all("message")]
 
     def end(self):
         """Ends what runs, and raises Broken for each general rule that was broken."""
         faults = []
-        for life in self.lives:
-            if crash := life.crash():
+        for one in self.runs:
+            if crash := one.crash():
                 faults.append(crash)
-            if life.process.poll() is None or not life.was_killed:
-                life.kill()
+            if one.process.poll() is None or not one.was_killed:
+                one.kill()
         faults += self.faults + self.gateway.faults
         shown = collections.Counter(event["msgId"] for event in self.shown())
-        known = set(shown) | {event["msgId"] for life in self.lives for event in life.all("suppressed")}
+        known = set(shown) | {event["msgId"] for one in self.runs for event in one.all("suppressed")}
         if not self.may_repeat:
             faults += [f"the message {name} was shown {count} times" for name, count in shown.items() if count > 1]
         for device in self.gateway.devices.values():

@@ -104,15 +104,16 @@ class State:
             if "no-check-sum" not in self.fault and check != hashlib.sha256(text.encode()).hexdigest():
                 raise ValueError("the check sum is wrong")
             held = json.loads(text)
-        except (ValueError, UnicodeDecodeError) as error:
+            self.cid, self.secret = bytes.fromhex(held["cid"]), bytes.fromhex(held["secret"])
+            for name in ("epoch", "last_timestamp", "accepted_timestamp", "offset", "opened", "unreported", "reports", "rejected",
+                         "outgoing", "last_outgoing", "heartbeat"):
+                setattr(self, name, held[name])
+            self.streams = {int(number): Stream(*one) for number, one in held["streams"].items()}
+        except (ValueError, TypeError, KeyError) as error:
+            self.reset()
             if "damaged-is-new" in self.fault:
                 return
             raise Damaged(f"{self.path} is damaged ({error}); restore or remove it") from None
-        self.cid, self.secret = bytes.fromhex(held["cid"]), bytes.fromhex(held["secret"])
-        for name in ("epoch", "last_timestamp", "accepted_timestamp", "offset", "opened", "unreported", "reports", "rejected",
-                     "outgoing", "last_outgoing", "heartbeat"):
-            setattr(self, name, held[name])
-        self.streams = {int(number): Stream(*one) for number, one in held["streams"].items()}
 
     def save(self):
         text = json.dumps({
@@ -481,10 +482,7 @@ class Client:
                 else:
                     raise Lost("the Welcome of a registration without a cid or a secret")
             state.cid, state.secret, state.epoch = welcome.cid, welcome.device_secret, welcome.queue_epoch
-            if self.has("registers-without-store"):
-                self.guard(self.store)
-            else:
-                self.store()
+            self.store()
             say("registered", cid=state.cid.hex())
         elif welcome.queue_epoch != state.epoch and not self.has("ignores-epoch"):
             if state.streams:
@@ -532,10 +530,12 @@ class Client:
             self.settle(number, sequence)
         opened, others = self.reported.pop(pong.nonce, ([], []))
         if opened or others:
-            self.state.unreported = [one for one in self.state.unreported if one not in opened]
+            if not self.has("keeps-opened"):
+                self.state.unreported = [one for one in self.state.unreported if one not in opened]
             self.state.reports = [one for one in self.state.reports if one not in others]
             self.is_dirty = True
-            self.send_reports()
+            if not self.has("keeps-opened"):
+                self.send_reports()
 
     # Messages
 

@@ -149,7 +149,7 @@ def test_senseless_sequence(bench, session, sequence):
 
 @pytest.mark.broken_by("narrow-numbers")
 def test_sequences_above_2_to_53(bench, session):
-    """Neighbouring sequences above 2⁵³ are told apart, or the client refuses them without an Ack."""
+    """Neighbouring sequences above 2⁵³ are distinguished, or the client refuses them without an Ack."""
     session.deliver(2**53 + 1)
     session.deliver(2**53 + 2)
     session.deliver(2**53 + 3)

@@ -38,7 +38,7 @@ def test_clock_a_day_off(bench, days):
 
 @pytest.mark.broken_by("keeps-refused-timestamp")
 def test_stored_timestamp_of_the_future_is_forgotten(bench):
-    """A stored timestamp far above the gateway's clock is forgotten after clockSkew, also one of an earlier life."""
+    """A stored timestamp far above the gateway's clock is forgotten after clockSkew, also one of an earlier run."""
     bench.gateway.clock_ms = -DAY_MS
     bench.start()
     assert bench.gateway.hello().hello.timestamp > bench.gateway.now() + 120_000

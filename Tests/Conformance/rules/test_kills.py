@@ -13,41 +13,41 @@ class Judge:
 
     A client that is killed between its handler and the write of its position receives the message again; there is no other
     source of repeats. A Hello shows from outside what was written. A message may therefore be shown a second time if no Hello
-    and no Ack covered it in between. With a window of one message, only the last message of a killed life can be such a one.
+    and no Ack covered it in between. With a window of one message, only the last message of a killed run can be such a one.
     """
 
     def __init__(self, window):
         self.window, self.faults, self.repeats = window, [], 0
-        self.lives_of, self.last_of, self.covered = {}, {}, set()
+        self.run_of, self.last_of, self.covered = {}, {}, set()
         self.highest = 0
 
     def hello(self, hello):
         position = hello.positions[0] if hello.positions else None
-        self.covered |= {sequence for sequence in self.lives_of if covers(position, sequence)}
-        lost = [one for one in range(1, self.highest + 1) if covers(position, one) and one not in self.lives_of]
+        self.covered |= {sequence for sequence in self.run_of if covers(position, sequence)}
+        lost = [one for one in range(1, self.highest + 1) if covers(position, one) and one not in self.run_of]
         if lost:
             self.faults.append(f"the stored position covers {lost}, which were never shown")
 
-    def life(self, number, sequences, acked):
+    def run(self, number, sequences, acked):
         if sequences != sorted(set(sequences)):
-            self.faults.append(f"life {number} showed {sequences}: not in order, or a message twice")
+            self.faults.append(f"run {number} showed {sequences}: not in order, or a message twice")
         for sequence in sequences:
-            if sequence in self.lives_of:
+            if sequence in self.run_of:
                 self.repeats += 1
-                earlier = self.lives_of[sequence]
+                earlier = self.run_of[sequence]
                 if sequence in self.covered:
-                    self.faults.append(f"{sequence} was shown again in life {number}, though its position had been stored")
+                    self.faults.append(f"{sequence} was shown again in run {number}, though its position had been stored")
                 if self.window == 1 and self.last_of[earlier] != sequence:
                     self.faults.append(
-                        f"{sequence} was shown again in life {number}, though it was not the last one of life {earlier}")
+                        f"{sequence} was shown again in run {number}, though it was not the last one of run {earlier}")
             elif sequence < self.highest:
-                self.faults.append(f"life {number} showed {sequence} for the first time, after {self.highest}")
-            self.lives_of[sequence] = number
+                self.faults.append(f"run {number} showed {sequence} for the first time, after {self.highest}")
+            self.run_of[sequence] = number
             self.highest = max(self.highest, sequence)
         if sequences:
             self.last_of[number] = sequences[-1]
         self.covered |= acked
-        lost = sorted(acked - set(self.lives_of))
+        lost = sorted(acked - set(self.run_of))
         if lost:
             self.faults.append(f"acked and never shown: {lost}")
 
@@ -96,7 +96,7 @@ def test_kills(bench, request, window):
                 session.deliver(sequence)
                 room -= 1
             if time.monotonic() > deadline:
-                raise Broken(f"life {number} made no progress: {sorted(sent - settled)} were not acked")
+                raise Broken(f"run {number} made no progress: {sorted(sent - settled)} were not acked")
             if room < 1 or top >= end and not pending:
                 time.sleep(0.0005)
             if not is_last and top >= end and not pending and sent <= settled:
@@ -105,10 +105,10 @@ def test_kills(bench, request, window):
             bench.driver.expect("message", where=lambda event: int(event["sequence"]) == top)
         bench.driver.kill()
         session.until_over()
-        judge.life(
+        judge.run(
             number, [int(event["sequence"]) for event in bench.driver.all("message")],
             {sequence for stream, sequence in session.device.acked if stream == 0})
-    never = [one for one in range(1, top + 1) if one not in judge.lives_of]
+    never = [one for one in range(1, top + 1) if one not in judge.run_of]
     if never:
         judge.faults.append(f"never shown: {never}")
     print(f"\n{kills} kills, {top} messages, {judge.repeats} permitted or reported repeats")

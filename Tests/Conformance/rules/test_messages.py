@@ -52,10 +52,10 @@ def test_lost_acks(bench):
 def test_positions_survive_kills(bench):
     """After each SIGKILL the next Hello covers all that was acked, and the repeated messages are not shown."""
     bench.start()
-    for life in range(4):
+    for one in range(4):
         session = bench.gateway.welcome()
-        session.deliver(*range(1, 3 * life + 4))
-        session.until_acked(*range(1, 3 * life + 4))
+        session.deliver(*range(1, 3 * one + 4))
+        session.until_acked(*range(1, 3 * one + 4))
         bench.restart()
     assert [int(event["sequence"]) for event in bench.shown()] == list(range(1, 13))
 
@@ -144,7 +144,7 @@ def test_unfinished_message_is_not_acked(bench):
 
 @pytest.mark.broken_by("ignores-epoch")
 def test_queue_epoch_change(bench):
-    """A Welcome with another epoch discards all positions: sequence 1 is shown again, and later lives use the new epoch."""
+    """A Welcome with another epoch discards all positions: sequence 1 is shown again, and later runs use the new epoch."""
     driver = bench.start()
     session = bench.gateway.welcome(queue_epoch=7)
     session.deliver(1, 2, 3)

@@ -7,7 +7,7 @@ from wire import pb
 @pytest.mark.broken_by("wrong-proof", "registration-not-stored")
 @pytest.mark.each_transport
 def test_registers_once(bench):
-    """A new device registers with a proof by the app secret, and later lives prove the stored device secret."""
+    """A new device registers with a proof by the app secret, and later runs prove the stored device secret."""
     driver = bench.start()
     session = bench.gateway.welcome()
     assert session.hello.registration

@@ -91,8 +91,14 @@ def stores_fail(bench, begin, end):
         acks = [position for ack in session.frames(pb.Ack) for position in ack.positions]
         assert not any(covers(position, 2) for position in acks), "an Ack, though its position was not stored"
         assert (0, 2) not in session.device.acked
+    else:
+        # The next Hello must cover the acked message.
+        driver.kill()
     end()
-    if session.is_over:
+    if driver.was_killed:
+        bench.start()
+        session = bench.gateway.welcome()
+    elif session.is_over:
         session = bench.gateway.working()
         position = next((one for one in session.hello.positions if one.stream == 0), None)
         if not covers(position, 2):
@@ -129,8 +135,8 @@ def small_disk(bench):
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", bench.state], check=True)
     yield bench.state
-    for life in bench.lives:
-        life.kill()
+    for one in bench.runs:
+        one.kill()
     subprocess.run(["umount", "-l", bench.state], check=True)
 
 
@@ -150,7 +156,7 @@ def test_full_disk(bench, small_disk):
     stores_fail(bench, begin, filler.unlink)
 
 
-@pytest.mark.broken_by("acks-without-store", "registers-without-store")
+@pytest.mark.broken_by("acks-without-store")
 def test_registration_on_a_full_disk(bench, small_disk):
     """A registration that cannot be stored is not reported as one; with space again the device registers."""
     filler = small_disk / "filler"
@@ -162,7 +168,13 @@ def test_registration_on_a_full_disk(bench, small_disk):
             pass
     driver = bench.start()
     driver.expect("stateNotStored", "stopped")
-    assert not driver.has("registered")
+    try:
+        # A client may send its Hello, but must store the credentials before it reports them.
+        session = bench.gateway.welcome(patience=2)
+        session.round_trip()
+    except Broken:
+        pass
+    assert not driver.has("registered"), "registered, though nothing was stored"
     filler.unlink()
     if driver.has("stopped"):
         driver = bench.restart()

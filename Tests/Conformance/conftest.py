@@ -23,7 +23,7 @@ def pytest_addoption(parser):
     group.addoption("--seed", type=int, default=1, help="the seed of random times and bytes")
     group.addoption("--patience", type=float, default=30.0, help="seconds until a test gives up waiting for a client")
     group.addoption("--results", help="a JSON file for the outcome of each rule")
-    group.addoption("--planted", action="store_true", help="runs each rule against clients that break it, and expects failure")
+    group.addoption("--planted", action="store_true", help="runs each rule on planted faults, and expects its failure")
 
 
 def pytest_configure(config):
@@ -120,7 +120,8 @@ def judge_planted(item, call, report):
         found.add(pair(item))
         report.outcome, report.longrepr = "passed", None
     if report.outcome != "failed" and item.config.stash[LAST][pair(item)] is item and pair(item) not in found:
-        report.outcome, report.longrepr = "failed", f"the planted fault {pair(item)[2]} breaks no case of {item.originalname}"
+        report.outcome = "failed"
+        report.longrepr = f"the planted fault {pair(item)[2]} breaks no case of {item.originalname}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -164,8 +165,8 @@ def pytest_runtest_makereport(item, call):
     client, transport, _ = item.callspec.params["case"]
     item.config.stash.setdefault(RESULTS, []).append({
         "group": pathlib.Path(item.fspath).stem.removeprefix("test_"), "rule": item.originalname,
-        "text": " ".join((item.obj.__doc__ or item.originalname).split()), "client": client.name, "transport": transport,
-        "outcome": outcome, "detail": detail[:400]})
+        "text": " ".join((item.obj.__doc__ or item.originalname).split()), "client": client.name,
+        "transport": transport, "outcome": outcome, "detail": detail[:400]})
 
 
 def pytest_sessionfinish(session):

@@ -52,7 +52,8 @@ class Driver:
     def __init__(self, bench, words, environment=None):
         self.bench, self.patience = bench, bench.patience
         self.log = open(bench.folder / "stderr", "ab")
-        command = [str(ROOT / word) if "/" in word and (ROOT / word).exists() else word for word in bench.client.command]
+        command = [
+            str(ROOT / word) if "/" in word and (ROOT / word).exists() else word for word in bench.client.command]
         # A separate process group, so that a kill also ends a runtime that a script started.
         self.process = subprocess.Popen(
             [*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True,
@@ -195,12 +196,12 @@ class Bench:
         if what in self.client.lacks:
             raise NotOffered(self.client.lacks[what])
 
-    def start(self, window=None, heartbeat=None, manual=False, alternates=False, backoff=(10, 160), address=None, ca=None):
+    def start(self, window=None, heartbeat=None, manual=False, alternates=False, backoff=(10, 160), address=None):
         self.gateway.is_manual = manual
         words = ["--address", address or self.gateway.address, "--transport", self.gateway.transport, "--app", APP,
                  "--secret", SECRET, "--state", str(self.state)]
         if self.gateway.transport in ("tls", "wss"):
-            words += ["--ca", str(ca or self.authority)]
+            words += ["--ca", str(self.authority)]
         if window:
             words += ["--window", str(window)]
         if heartbeat:

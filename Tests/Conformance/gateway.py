@@ -6,8 +6,8 @@
     session.until_acked(3)
     session.cut()
 
-Whatever a client does against the protocol is collected in `gateway.faults`; the fixture of a test fails on any. The gateway
-remembers per device what it sent and what was acked: a later Hello must cover each message that an Ack covered.
+`gateway.faults` collects each violation of the protocol by a client, and any of them fails the test. The gateway
+remembers the messages and the Acks of each device: a later Hello must cover each message that an Ack covered.
 """
 
 import collections
@@ -21,8 +21,8 @@ import time
 
 from pipes import Pipe, WebSocketPipe
 from wire import (
-    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, OPENED, REJECTIONS, RANGES, TOKENS, Malformed, covers, encode, frame,
-    has_proof, pb, position_faults)
+    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, OPENED, REJECTIONS, RANGES, TOKENS, Malformed, covers,
+    encode, has_proof, pb, position_faults)
 
 APP, SECRET = "conformance", "the secret of the app, 32 bytes!"
 SKEW_MS = 120_000
@@ -216,17 +216,13 @@ class Connection:
                     kind = buffer[0]
                     del buffer[: 4 + size]
                     self._take(kind, body)
-                if len(buffer) >= 4 and int.from_bytes(buffer[1:4], "big") > DEVICE_BODY_LIMIT:
-                    raise Malformed(f"a frame of {int.from_bytes(buffer[1:4], 'big')} bytes, at most {DEVICE_BODY_LIMIT} are allowed")
+                if len(buffer) >= 4 and size > DEVICE_BODY_LIMIT:
+                    raise Malformed(f"a frame of {size} bytes, at most {DEVICE_BODY_LIMIT} are allowed")
             except Malformed as error:
                 self.gateway.fault(str(error))
                 break
             except OSError:
                 break
-        if self.hello is None and self.bytes_in == 0:
-            pass  # A client may give up a connection before its Hello.
-        elif buffer:
-            self.partial = bytes(buffer)
         self._end()
 
     def _end(self):
@@ -293,7 +289,7 @@ class Connection:
         if len(hello.client) > 64 or len(hello.client.encode()) > 256:
             report("a client's name of more than 64 characters")
         if len(hello.opened) > OPENED or len(hello.tokens) > TOKENS:
-            report(f"{len(hello.opened)} opened ids and {len(hello.tokens)} tokens, at most {OPENED} and {TOKENS} are allowed")
+            report(f"{len(hello.opened)} opened ids (at most {OPENED}), {len(hello.tokens)} tokens (at most {TOKENS})")
         for fault in position_faults(hello.positions):
             report(f"Hello: {fault}")
         if hello.heartbeat_seconds and not 30 <= hello.heartbeat_seconds <= 1_800:
@@ -314,7 +310,7 @@ class Connection:
             for stream, sequence in sorted(device.acked):
                 full = len(positions[stream].ranges) == RANGES if stream in positions else False
                 if not covers(positions.get(stream), sequence) and not full:
-                    report(f"an Ack covered {sequence} of stream {stream}, and the next Hello does not: it was not stored")
+                    report(f"{sequence} of stream {stream} was acked and not stored: the next Hello does not cover it")
         for stream, sequence in sorted(device.unfinished):
             if covers(positions.get(stream), sequence):
                 report(f"a Hello covers {sequence} of stream {stream}, which the app has not finished")
@@ -457,8 +453,8 @@ class Connection:
     def revoke(self, sequence, task):
         self.device.messages.setdefault((0, sequence), pb.Deliver(sequence=sequence, msg_id=os.urandom(16)))
         self.sent.add((0, sequence))
-        self.send(pb.Revoke(
-            sequence=sequence, msg_id=self.device.messages[0, sequence].msg_id, task_id=os.urandom(16), revoked_task_id=task))
+        name = self.device.messages[0, sequence].msg_id
+        self.send(pb.Revoke(sequence=sequence, msg_id=name, task_id=os.urandom(16), revoked_task_id=task))
 
     def close(self, code, reason="scripted", **fields):
         """Sends a Close and closes, after the client's end of the stream or two seconds."""
@@ -548,8 +544,4 @@ class Connection:
         self.expect(pb.Pong, lambda pong: pong.nonce == nonce)
 
 
-def raw_frame(kind, body, length=None):
-    return frame(kind, body, length)
-
-
-__all__ = ["APP", "BODY_LIMIT", "Broken", "Connection", "Device", "Gateway", "SECRET", "raw_frame"]
+__all__ = ["APP", "BODY_LIMIT", "Broken", "Connection", "Device", "Gateway", "SECRET"]

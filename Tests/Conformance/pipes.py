@@ -1,4 +1,4 @@
-"""Byte streams to a client: TCP, TLS, and the server's side of a WebSocket (RFC 6455), with a choice of how bytes are split."""
+"""Byte streams to a client: TCP, TLS, and the server's side of a WebSocket (RFC 6455)."""
 
 import base64
 import hashlib
@@ -115,8 +115,9 @@ class WebSocketPipe(Pipe):
             if headers.get(name, "").lower() != value:
                 self.report(f"the request has {name}: {headers.get(name)}")
         key = headers.get("sec-websocket-key", "")
-        accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
-        answer = f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n"
+        digest = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+        answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        answer += f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}\r\n"
         if "longwire.v1" in headers.get("sec-websocket-protocol", ""):
             answer += "Sec-WebSocket-Protocol: longwire.v1\r\n"
         self.write((answer + "\r\n").encode())

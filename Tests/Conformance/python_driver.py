@@ -105,8 +105,8 @@ class State:
                 raise ValueError("the check sum is wrong")
             held = json.loads(text)
             self.cid, self.secret = bytes.fromhex(held["cid"]), bytes.fromhex(held["secret"])
-            for name in ("epoch", "last_timestamp", "accepted_timestamp", "offset", "opened", "unreported", "reports", "rejected",
-                         "outgoing", "last_outgoing", "heartbeat"):
+            for name in ("epoch", "last_timestamp", "accepted_timestamp", "offset", "opened", "unreported", "reports",
+                         "rejected", "outgoing", "last_outgoing", "heartbeat"):
                 setattr(self, name, held[name])
             self.streams = {int(number): Stream(*one) for number, one in held["streams"].items()}
         except (ValueError, TypeError, KeyError) as error:
@@ -166,7 +166,8 @@ class WebSocket:
         version = "12" if "websocket-version" in fault else "13"
         sock.sendall((
             f"GET /v1/device HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Version: {version}\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: longwire.v1\r\n\r\n").encode())
+            f"Sec-WebSocket-Version: {version}\r\nSec-WebSocket-Key: {key}\r\n"
+            "Sec-WebSocket-Protocol: longwire.v1\r\n\r\n").encode())
         while b"\r\n\r\n" not in self.buffer:
             data = sock.recv(4096)
             if not data or len(self.buffer) > 16_384:
@@ -351,7 +352,8 @@ class Client:
     def greet(self):
         state = self.state
         stamp = self.clock() if self.has("timestamp-of-clock") else max(self.clock(), state.last_timestamp + 1)
-        hello = pb.Hello(app_id=self.options.app, timestamp=stamp, client="conformance-python/1", window=self.options.window)
+        hello = pb.Hello(
+            app_id=self.options.app, timestamp=stamp, client="conformance-python/1", window=self.options.window)
         if state.cid:
             hello.cid, hello.queue_epoch = state.cid, state.epoch
             if not self.has("no-positions"):
@@ -502,15 +504,16 @@ class Client:
         if self.has("own-heartbeat"):
             self.period = 300
         self.drop = "update" if not self.is_foreground and not self.keeps_running else None
-        say("welcomed", cid=state.cid.hex(), session=welcome.generation, epoch=welcome.queue_epoch, heartbeat=self.period,
-            window=welcome.window, serverTime=welcome.server_time, pending=welcome.backlog)
+        say("welcomed", cid=state.cid.hex(), session=welcome.generation, epoch=welcome.queue_epoch,
+            heartbeat=self.period, window=welcome.window, serverTime=welcome.server_time, pending=welcome.backlog)
         if (self.is_foreground, self.keeps_running) != self.greeted["state"]:
             self.update(application_state=pb.FOREGROUND if self.is_foreground else pb.BACKGROUND,
                         keeps_running=self.keeps_running)
+        removed = [pb.VendorToken(channel=one) for one in self.greeted["tokens"] if one not in self.tokens]
         fresh = [one for one in self.renewed if not self.has("tokens-only-in-hello")]
         self.renewed = []
-        if fresh:
-            self.update(tokens=fresh)
+        if removed or fresh:
+            self.update(tokens=removed + fresh)
         if self.badge is not None and not self.has("forgets-badge"):
             self.update(badge=self.badge)
         if self.push_off is not None and not self.has("forgets-push-mode"):
@@ -540,7 +543,8 @@ class Client:
     # Messages
 
     def stream(self, number):
-        if number not in self.state.streams and len(self.state.streams) >= (1_000 if self.has("no-stream-limit") else 8):
+        most = 1_000 if self.has("no-stream-limit") else 8
+        if number not in self.state.streams and len(self.state.streams) >= most:
             raise Lost("more streams than a gateway has")
         return self.state.streams.setdefault(number, Stream())
 
@@ -593,8 +597,8 @@ class Client:
         shown = {"title": message.alert.title, "body": message.alert.body} if message.HasField("alert") else {}
         payload = message.payload[:8_000] if self.has("cuts-payload") else message.payload
         if not (self.has("loses-messages") and sequence % 5 == 3):
-            say("message", msgId=name, taskId=message.task_id.hex(), sequence=sequence, offline=message.offline, **shown,
-                payload=base64.b64encode(payload).decode(), kind="broadcast" if number == 1 else "message")
+            say("message", msgId=name, taskId=message.task_id.hex(), sequence=sequence, offline=message.offline,
+                **shown, payload=base64.b64encode(payload).decode(), kind="broadcast" if number == 1 else "message")
         if self.options.manual:
             self.held[name] = (number, sequence, False)
         else:
@@ -639,7 +643,9 @@ class Client:
         if self.phase != "ready":
             return
         if self.to_reject:
-            self.send(pb.Ack(rejected=[pb.Rejected(stream=one[0], sequence=one[1], reason=one[2]) for one in self.to_reject[:32]]))
+            rejections = [pb.Rejected(stream=one[0], sequence=one[1], reason=one[2]) for one in self.to_reject]
+            for start in range(0, len(rejections), 32):
+                self.send(pb.Ack(rejected=rejections[start : start + 32]))
             if not self.has("no-ping-after-rejection"):
                 self.confirming[self.ping()] = self.to_reject
             self.to_reject = []
@@ -705,7 +711,8 @@ class Client:
         say("stopped", reason=reason)
 
     def forgive(self):
-        if self.phase == "ready" and time.monotonic() - self.welcomed_at >= STEADY_SECONDS and not self.has("never-forgives"):
+        is_steady = self.phase == "ready" and time.monotonic() - self.welcomed_at >= STEADY_SECONDS
+        if is_steady and not self.has("never-forgives"):
             self.attempt = self.skews = self.losses = 0
             return True
         return False
@@ -760,7 +767,8 @@ class Client:
             if self.has("keeps-alternate"):
                 self.home = alternate
             return
-        if group in (3, 4) and is_away and not was_ready and close.code != 300 and not self.has("alternate-refusal-stops"):
+        is_refused_away = group in (3, 4) and is_away and not was_ready and close.code != 300
+        if is_refused_away and not self.has("alternate-refusal-stops"):
             return self.wait(self.delay())
         if close.code == 300:
             if self.has("stops-at-300-without-time") and not 1 < close.server_time < 1 << 62:
@@ -901,7 +909,8 @@ class Client:
             self.finish(command["msgId"], command["verdict"], command.get("reason", ""))
         elif name == "send":
             payload = base64.b64decode(command["payload"])
-            if not 1 <= len(payload) <= 16_384 and not self.has("any-upstream-size") or len(self.state.outgoing) >= OUTGOING:
+            is_sendable = 1 <= len(payload) <= 16_384 or self.has("any-upstream-size")
+            if not is_sendable or len(self.state.outgoing) >= OUTGOING:
                 return say("refused", request=0, code=0)
             self.state.last_outgoing += 1
             self.state.outgoing.append([self.state.last_outgoing, payload.hex(), command.get("task", "")])
@@ -910,9 +919,9 @@ class Client:
         elif name == "opened":
             self.note_opened(command["msgId"])
         elif name == "report":
-            kind = {"shown": pb.Feedback.SHOWN, "clicked": pb.Feedback.OPENED, "custom": pb.Feedback.ACTION}[command["kind"]]
-            if kind == pb.Feedback.OPENED:
+            if command["kind"] == "clicked":
                 return self.note_opened(command["msgId"])
+            kind = pb.Feedback.SHOWN if command["kind"] == "shown" else pb.Feedback.ACTION
             entry = [kind, command["msgId"], command.get("action", 0)]
             if entry not in self.state.reports:
                 self.state.reports = [*self.state.reports, entry][-REPORTS:]

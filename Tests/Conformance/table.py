@@ -4,8 +4,8 @@
     table.py [--client NAME]... [--kills N] [pytest arguments]   runs the suite, then prints the table
     table.py --from FILE [FILE]...                               prints the table of files written by `--results`
 
-A cell is `kept`, `broken` (one case is enough), `not offered` (the client lacks the command or the transport), or `not run` (its
-driver is missing). The exit code is 1 if a rule is broken.
+A cell is `kept`, `broken` (one case is enough), `not offered` (the client lacks the command or the transport), or
+`not run` (its driver is missing). The exit code is 1 if a rule is broken.
 """
 
 import argparse
@@ -18,9 +18,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = {
-    "registration": "Registration and Hello", "messages": "Messages and positions", "kills": "Kills", "reconnect": "Reconnecting",
-    "alternates": "Alternates", "clock": "Clock", "heartbeat": "Heartbeat", "bytes": "Bytes", "state": "State",
-    "device": "The app's calls", "transport": "TLS and WebSocket"}
+    "registration": "Registration and Hello", "messages": "Messages and positions", "kills": "Kills",
+    "reconnect": "Reconnecting", "alternates": "Alternates", "clock": "Clock", "heartbeat": "Heartbeat",
+    "bytes": "Bytes", "state": "State", "device": "The app's calls", "transport": "TLS and WebSocket"}
 # The worst outcome of a rule's cases counts; a case that was not offered does not lower the others.
 ORDER = ["broken", "kept", "not offered", "not run"]
 
@@ -36,17 +36,21 @@ def outcomes(records):
     return table
 
 
+def cells(*texts):
+    return "| " + " | ".join(texts) + " |"
+
+
 def markdown(records):
-    table, lines = outcomes(records), []
+    table, lines, counts = outcomes(records), [], collections.Counter()
     clients = list(dict.fromkeys(one["client"] for one in records))
     for group in sorted(table, key=lambda name: list(GROUPS).index(name) if name in GROUPS else len(GROUPS)):
-        lines += [f"### {GROUPS.get(group, group)}", "", "| rule | " + " | ".join(clients) + " |", "|---" * (len(clients) + 1) + "|"]
+        lines += [f"### {GROUPS.get(group, group)}", "", cells("rule", *clients), "|---" * (len(clients) + 1) + "|"]
         for text, row in table[group].items():
-            lines.append(f"| {text.replace('|', '/')} | " + " | ".join(row.get(client, "not run") for client in clients) + " |")
+            lines.append(cells(text.replace("|", "/"), *(row.get(client, "not run") for client in clients)))
+            counts.update((client, row.get(client, "not run")) for client in clients)
         lines.append("")
-    counts = collections.Counter((client, row.get(client, "not run")) for rows in table.values() for row in rows.values() for client in clients)
-    lines += ["### Totals", "", "| client | " + " | ".join(sorted(ORDER)) + " |", "|---" * (len(ORDER) + 1) + "|"]
-    lines += [f"| {client} | " + " | ".join(str(counts[client, one]) for one in sorted(ORDER)) + " |" for client in clients]
+    lines += ["### Totals", "", cells("client", *ORDER), "|---" * (len(ORDER) + 1) + "|"]
+    lines += [cells(client, *(str(counts[client, one]) for one in ORDER)) for client in clients]
     return "\n".join(lines) + "\n"
 
 
@@ -64,7 +68,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", dest="files", nargs="+", help="files written by --results")
     options, rest = parser.parse_known_args()
-    records = [one for file in options.files for one in json.loads(pathlib.Path(file).read_text())] if options.files else run(rest)
+    if options.files:
+        records = [one for file in options.files for one in json.loads(pathlib.Path(file).read_text())]
+    else:
+        records = run(rest)
     print(markdown(records), end="")
     return 1 if any(one["outcome"] == "broken" for one in records) else 0
 

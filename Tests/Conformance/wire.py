@@ -1,4 +1,4 @@
-"""Frames, the proof of a Hello, and positions, on the classes that the standard protobuf package makes from `Proto/`."""
+"""Frames, the proof of a Hello, and positions, on the message classes that protobuf makes from `Proto/`."""
 
 import hashlib
 import hmac
@@ -100,6 +100,6 @@ def position_faults(positions):
         for each in one.ranges:
             # A range that touches its neighbour would be part of it.
             if each.first <= end + 1 or each.last < each.first:
-                faults.append(f"ranges of stream {one.stream} that are empty, out of order, adjacent or not beyond: {one}")
+                faults.append(f"ranges that are empty, out of order, adjacent or not beyond the position: {one}")
             end = max(end, each.last)
     return faults

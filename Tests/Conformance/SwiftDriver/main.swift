@@ -1,4 +1,4 @@
-// The conformance driver of LongwireClient (Tests/Conformance/README.md): commands as JSON lines in, events as JSON lines out.
+// The conformance driver of LongwireClient: reads commands, prints events (Tests/Conformance/README.md).
 import Foundation
 import LongwireClient
 import Wire

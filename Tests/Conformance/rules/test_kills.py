@@ -11,9 +11,9 @@ from wire import covers, pb
 class Judge:
     """Checks the promise of Proto/README.md, "What a client persists, and when".
 
-    A client that is killed between its handler and the write of its position receives the message again; there is no other
-    source of repeats. A Hello shows from outside what was written. A message may therefore be shown a second time if no Hello
-    and no Ack covered it in between. With a window of one message, only the last message of a killed run can be such a one.
+    A client that is killed between its handler and the write of its position receives the message again. There is no
+    other source of repeats. A Hello shows the stored position to the gateway. A message may therefore be shown a second
+    time if no Hello and no Ack covered it in between. With a window of one, this is the last message of a killed run.
     """
 
     def __init__(self, window):
@@ -36,7 +36,7 @@ class Judge:
                 self.repeats += 1
                 earlier = self.run_of[sequence]
                 if sequence in self.covered:
-                    self.faults.append(f"{sequence} was shown again in run {number}, though its position had been stored")
+                    self.faults.append(f"{sequence} was shown again in run {number} after its position was stored")
                 if self.window == 1 and self.last_of[earlier] != sequence:
                     self.faults.append(
                         f"{sequence} was shown again in run {number}, though it was not the last one of run {earlier}")

@@ -75,7 +75,7 @@ def test_out_of_order_finish_makes_ranges(bench):
     ack = session.frames(pb.Ack)[-1]
     assert not covers(ack.positions[0], 2) and not covers(ack.positions[0], 8)
     # 4 was never sent in this session, which is in order: it does not exist, or is settled.
-    assert [(one.first, one.last) for one in ack.positions[0].ranges] in ([(3, 5), (9, 9)], [(3, 6), (9, 9)], [(3, 7), (9, 9)])
+    assert [(one.first, one.last) for one in ack.positions[0].ranges] in [[(3, last), (9, 9)] for last in (5, 6, 7)]
     bench.restart(manual=True)
     session = bench.gateway.welcome()
     session.deliver(2, 8)
@@ -144,7 +144,7 @@ def test_unfinished_message_is_not_acked(bench):
 
 @pytest.mark.broken_by("ignores-epoch")
 def test_queue_epoch_change(bench):
-    """A Welcome with another epoch discards all positions: sequence 1 is shown again, and later runs use the new epoch."""
+    """A Welcome with another epoch discards all positions: sequence 1 is shown again, and the new epoch is stored."""
     driver = bench.start()
     session = bench.gateway.welcome(queue_epoch=7)
     session.deliver(1, 2, 3)

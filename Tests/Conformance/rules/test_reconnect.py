@@ -142,7 +142,7 @@ def test_unknown_correction_is_tried_once(bench):
 
 @pytest.mark.broken_by("corrects-forever")
 def test_correction_counts_in_a_row(bench):
-    """A session between two Closes of 3xx makes the second one a first one; two without a session between stop the client."""
+    """A session between two Closes of 3xx makes the second one a first one."""
     driver = registered(bench)
     for _ in range(2):
         bench.gateway.hello(patience=bench.patience + 10).close(350)

@@ -40,7 +40,8 @@ def test_registration_without_credentials(bench, cid, secret):
     bench.start()
     session = bench.gateway.hello()
     session.is_welcomed = True
-    session.send(pb.Welcome(generation=1, queue_epoch=7, heartbeat_seconds=300, window=32, cid=cid, device_secret=secret))
+    session.send(pb.Welcome(
+        generation=1, queue_epoch=7, heartbeat_seconds=300, window=32, cid=cid, device_secret=secret))
     session.until_over()
     assert not bench.driver.has("registered")
     assert bench.gateway.welcome().hello.registration

@@ -37,7 +37,7 @@ DAMAGES = {
 @pytest.mark.broken_by("damaged-is-new", "no-check-sum")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_state(bench, damage):
-    """A damaged or truncated state is detected: the client stops and says why, or sets the state aside and registers anew."""
+    """A damaged or truncated state is detected: the client stops with a reason, or sets it aside and registers anew."""
     bench.start()
     session = bench.gateway.welcome()
     session.deliver(1, 2, 3)
@@ -62,7 +62,7 @@ def test_damaged_state(bench, damage):
     # A Hello with a cid has gone through the checks of proof and positions: the state was sound, or had a second copy.
     session = bench.gateway.welcome()
     if session.hello.registration:
-        assert all(data in kept for data in damaged.values() if data), "the damaged state was not kept beside the new one"
+        assert all(data in kept for data in damaged.values() if data), "the damaged state was not kept"
     session.deliver(4)
     session.until_acked(4)
 
@@ -142,7 +142,7 @@ def small_disk(bench):
 
 @pytest.mark.broken_by("acks-without-store")
 def test_full_disk(bench, small_disk):
-    """On a full disk nothing new is acked and the old state stays; with space again the client continues without a repeat."""
+    """On a full disk nothing new is acked and the old state stays; with space again the client continues."""
     filler = small_disk / "filler"
 
     def begin():

@@ -1,6 +1,10 @@
 """TLS and WebSocket."""
 
+import socket
+
+import gateway
 import pytest
+from pipes import Pipe
 from wire import pb
 
 
@@ -39,8 +43,6 @@ def test_wrong_name(bench, certificates):
 @pytest.mark.broken_by("hello-before-tls")
 def test_gateway_without_tls(bench):
     """A client with TLS sends nothing in plain text to a gateway without TLS, and retries."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(bench.patience)
         driver = bench.start(address=f"127.0.0.1:{listener.getsockname()[1]}")
@@ -68,7 +70,7 @@ def test_websocket_request(bench):
 @pytest.mark.transports("ws", "wss")
 @pytest.mark.broken_by("websocket-no-fragments", "websocket-message-is-frame", "half-frame-crashes")
 def test_websocket_messages_are_pieces_of_one_stream(bench):
-    """Messages and fragments of the WebSocket may be split anywhere, with a ping between; one may hold several frames."""
+    """Messages and fragments of a WebSocket may be split anywhere; one message may hold several frames."""
     bench.start()
     session = bench.gateway.welcome()
     bench.driver.expect("welcomed")
@@ -126,12 +128,11 @@ def test_websocket_close(bench, code):
 @pytest.mark.transports("ws", "wss")
 @pytest.mark.broken_by("takes-any-answer")
 @pytest.mark.parametrize("answer", [
-    b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"\x02\x00\x00\x00",
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: wrong\r\n\r\n"])
+    b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    b"\x02\x00\x00\x00", b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: wrong\r\n\r\n"])
 def test_websocket_refused(bench, answer):
     """An answer other than a correct 101 is a failed connection: no Hello is sent, and the client retries."""
-    from pipes import Pipe
-
     class Refusing(Pipe):
         def __init__(self, sock, report):
             super().__init__(sock)
@@ -146,8 +147,6 @@ def test_websocket_refused(bench, answer):
             if rest:
                 report(f"bytes after a refused request: {rest[:40]!r}")
             raise ConnectionError("refused")
-
-    import gateway
 
     original = gateway.WebSocketPipe
     gateway.WebSocketPipe = Refusing

@@ -55,12 +55,19 @@ class Pipe:
     send = write
 
     def end(self):
-        """Ends the sending half."""
-        try:
-            with self.lock:
-                self.sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+        """Ends the sending half; with TLS after a close_notify."""
+        with self.lock:
+            if isinstance(self.sock, ssl.SSLSocket):
+                try:
+                    self.sock.unwrap()
+                except (OSError, ValueError):
+                    # The client's close_notify has not come yet; reading continues.
+                    pass
+            try:
+                # SSLSocket's own method would also end the decryption of what the client sends.
+                socket.socket.shutdown(self.sock, socket.SHUT_WR)
+            except OSError:
+                pass
 
     def close(self, with_reset=False):
         self.is_shut = True

@@ -179,6 +179,7 @@ class Bench:
         self.state.mkdir()
         self.faults, self.runs, self.others = [], [], []
         self.may_repeat = False  # whether a test judges repeats itself
+        gateway.is_client_gone = lambda: bool(self.runs) and self.driver.is_at_end
 
     @property
     def driver(self):

@@ -1,4 +1,4 @@
-"""Driver programs of clients: how each is started, its commands and its events (README.md, "The driver")."""
+"""Driver programs of clients: their start, commands and events (Tests/Conformance/README.md, "The driver")."""
 
 import collections
 import json

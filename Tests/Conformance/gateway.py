@@ -40,11 +40,13 @@ class Device:
         self.accepted = 0  # the timestamp of the last accepted Hello
         self.generation = 0
         self.upstream = {}  # payload and task by request number
+        self.epochs = {0}  # those that a Hello may name
         self.start(epoch=7)
 
     def start(self, epoch):
         """Begins another queue, whose sequences begin anew."""
         self.epoch = epoch
+        self.epochs.add(epoch)
         self.messages = {}  # by (stream, sequence)
         self.acked = set()
         self.unfinished = set()  # sent in the last session, and not finished by the app; only with `is_manual`
@@ -71,7 +73,6 @@ class Gateway:
         self.nonces = set()
         self.clock_ms = 0  # this gateway's clock minus the machine's
         self.is_manual = False  # whether the test finishes each message
-        self.forgets = False  # whether the client has lost its state on purpose
         self.is_client_gone = lambda: False  # whether there is no driver that could connect
         self.connection_count = self.failed_handshakes = 0
         self.connected_at = []  # monotonic times
@@ -305,14 +306,16 @@ class Connection:
         if hello.timestamp <= device.accepted and abs(hello.timestamp - self.gateway.now()) <= SKEW_MS:
             report(f"a timestamp that does not increase: {device.accepted}, then {hello.timestamp}")
         if hello.queue_epoch != device.epoch:
-            return  # The test changed the epoch; positions of another queue count for nothing.
+            # The test may have changed the epoch. Positions of another queue count for nothing.
+            if hello.queue_epoch not in device.epochs or device.acked:
+                report(f"a Hello with the epoch {hello.queue_epoch}, and the last Welcome had {device.epoch}")
+            return
         positions = {one.stream: one for one in hello.positions}
         self._check_bounds(hello.positions, "Hello")
-        if not self.gateway.forgets:
-            for stream, sequence in sorted(device.acked):
-                full = len(positions[stream].ranges) == RANGES if stream in positions else False
-                if not covers(positions.get(stream), sequence) and not full:
-                    report(f"{sequence} of stream {stream} was acked and not stored: the next Hello does not cover it")
+        for stream, sequence in sorted(device.acked):
+            is_full = stream in positions and len(positions[stream].ranges) == RANGES
+            if not covers(positions.get(stream), sequence) and not is_full:
+                report(f"{sequence} of stream {stream} was acked and not stored: the next Hello does not cover it")
         for stream, sequence in sorted(device.unfinished):
             if covers(positions.get(stream), sequence):
                 report(f"a Hello covers {sequence} of stream {stream}, which the app has not finished")

@@ -355,7 +355,7 @@ class Client:
         hello = pb.Hello(
             app_id=self.options.app, timestamp=stamp, client="conformance-python/1", window=self.options.window)
         if state.cid:
-            hello.cid, hello.queue_epoch = state.cid, state.epoch
+            hello.cid, hello.queue_epoch = state.cid, 0 if self.has("forgets-epoch") else state.epoch
             if not self.has("no-positions"):
                 hello.positions.extend(self.positions())
             hello.opened.extend(bytes.fromhex(one) for one in state.unreported[: 64 if self.has("many-opened") else 32])
@@ -484,6 +484,9 @@ class Client:
                 else:
                     raise Lost("the Welcome of a registration without a cid or a secret")
             state.cid, state.secret, state.epoch = welcome.cid, welcome.device_secret, welcome.queue_epoch
+            if self.has("registers-before-store"):
+                say("registered", cid=state.cid.hex())
+                time.sleep(0.05)
             self.store()
             say("registered", cid=state.cid.hex())
         elif welcome.queue_epoch != state.epoch and not self.has("ignores-epoch"):

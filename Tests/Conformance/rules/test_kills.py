@@ -114,3 +114,32 @@ def test_kills(bench, request, window):
     print(f"\n{kills} kills, {top} messages, {judge.repeats} permitted or reported repeats")
     if judge.faults:
         raise Broken("\n".join(judge.faults[:20]))
+
+
+@pytest.mark.timeout(3_000)
+@pytest.mark.broken_by("registers-before-store", "writes-in-place")
+def test_kills_during_registration(bench, request):
+    """A client that is killed while it registers keeps each registration that it reported."""
+    kills, chance = request.config.getoption("kills"), random.Random(request.config.getoption("seed"))
+    reported = 0
+    for number in range(kills):
+        bench.state = bench.folder / f"state{number}"
+        bench.state.mkdir()
+        driver = bench.start()
+        session = bench.gateway.hello()
+        session.welcome()
+        # A third of the kills follow the report at once, the others come before or after it.
+        if number % 3 == 0:
+            driver.expect("registered")
+        else:
+            time.sleep(chance.random() * 0.02)
+        driver.kill()
+        cids = [event["cid"] for event in driver.all("registered")]
+        driver = bench.start()
+        hello = bench.gateway.welcome().hello
+        if cids and hello.cid.hex() != cids[0]:
+            raise Broken(f"the registration {cids[0]} was reported and is lost: {hello.cid.hex() or 'registers anew'}")
+        reported += len(cids)
+        driver.expect("welcomed")
+        driver.kill()
+    print(f"\n{kills} kills, {reported} of them after the report")

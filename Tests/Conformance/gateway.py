@@ -462,7 +462,9 @@ class Connection:
         self.send(pb.Revoke(sequence=sequence, msg_id=name, task_id=os.urandom(16), revoked_task_id=task))
 
     def close(self, code, reason="scripted", **fields):
-        """Sends a Close and closes, after the client's end of the stream or two seconds."""
+        """Sends a Close and closes, after the client's end of the stream or two seconds; returns the time before it."""
+        # A delay of the client begins later than this, however slow the machine is.
+        closed_at = time.monotonic()
         self.send(pb.Close(code=code, reason=reason, **fields))
         if self.pipe:
             if isinstance(self.pipe, WebSocketPipe):
@@ -471,7 +473,6 @@ class Connection:
                 except OSError:
                     pass
             self.pipe.end()
-        closed_at = time.monotonic()
         with self.changed:
             self.changed.wait_for(lambda: self.is_over, timeout=2)
         if self.pipe:

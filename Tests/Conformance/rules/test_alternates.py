@@ -42,7 +42,7 @@ def test_alternate_with_a_window(bench):
     delay = int(driver.expect("retrying")["ms"])
     assert 1_100 <= delay <= 1_400
     other.welcome()
-    assert (other.connected_at[-1] - closed_at) * 1000 >= delay - 30
+    assert (other.connected_at[-1] - closed_at) * 1000 >= delay - 20
 
 
 @pytest.mark.broken_by("keeps-alternate", "alternate-refusal-stops")

@@ -11,11 +11,11 @@ def test_pings_in_the_granted_interval(bench):
     """A client that has sent nothing for the granted heartbeat sends a Ping, and not much more often."""
     bench.start(heartbeat=60)
     session = bench.gateway.welcome(heartbeat_seconds=1)
-    for _ in range(4):
+    for _ in range(6):
         session.expect(pb.Ping)
     times = session.times(pb.Ping)
-    # Three intervals of a second; a delay of the machine makes them longer.
-    assert times[3] - times[0] > 2.0, times
+    # Five intervals of a second. Only a late reading of the first Ping makes them shorter here.
+    assert times[5] - times[0] > 2.0, times
 
 
 @pytest.mark.broken_by("no-pong", "narrow-numbers")

@@ -169,7 +169,7 @@ struct Commands {
             finishes.yield(Finish(message: message, verdict: isRejected ? .rejected(reason: reason) : .processed))
         case "send":
             let payload = (fields["payload"] as? String).flatMap { Data(base64Encoded: $0) } ?? Data()
-            let task = (fields["task"] as? String).flatMap { TaskID($0) } ?? .none
+            let task: TaskID = (fields["task"] as? String).flatMap { TaskID($0) } ?? TaskID.none
             if !client.send([UInt8](payload), answering: task) {
                 Output.say("refused", [("request", .number(0)), ("code", .number(0))])
             }

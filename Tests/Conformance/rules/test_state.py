@@ -19,7 +19,7 @@ def files(folder):
 
 
 def flipped(data, at):
-    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 DAMAGES = {

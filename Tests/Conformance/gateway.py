@@ -51,6 +51,10 @@ class Device:
         self.acked = set()
         self.unfinished = set()  # sent in the last session, and not finished by the app; only with `is_manual`
 
+    def acked_in(self, stream):
+        """Returns the sequences of a stream that Acks have covered."""
+        return {sequence for number, sequence in list(self.acked) if number == stream}
+
     def message(self, stream, sequence, **fields):
         """Returns the message of this number, the same one each time; fields such as `offline` may change."""
         old = self.messages.get((stream, sequence))
@@ -226,6 +230,11 @@ class Connection:
                 break
             except OSError:
                 break
+            except Exception as error:
+                # Otherwise the test would only see a client without answers.
+                self.gateway.fault(f"the gateway of the suite failed: {type(error).__name__} {error}")
+                self._end()
+                raise
         self._end()
 
     def _end(self):
@@ -322,7 +331,7 @@ class Connection:
 
     def _check_bounds(self, positions, name):
         for one in positions:
-            sent = [sequence for stream, sequence in self.device.messages if stream == one.stream]
+            sent = [sequence for stream, sequence in list(self.device.messages) if stream == one.stream]
             highest = max([one.sequence, *(each.last for each in one.ranges)])
             if highest > max(sent, default=0):
                 self.gateway.fault(f"{name}: {highest} of stream {one.stream} was never sent")
@@ -339,7 +348,8 @@ class Connection:
             report("an Ack with too many rejections, or with a reason of more than 128 characters")
         self._check_bounds(ack.positions, "Ack")
         positions = {one.stream: one for one in ack.positions}
-        for stream, sequence in self.sent:
+        # Copies, because the test's thread sends more while this thread reads.
+        for stream, sequence in list(self.sent):
             if covers(positions.get(stream), sequence):
                 if (stream, sequence) in self.device.unfinished:
                     report(f"an Ack covers {sequence} of stream {stream}, which the app has not finished")

@@ -79,8 +79,7 @@ def test_kills(bench, request, window):
         pending = [one for one in range(1, top + 1) if one not in settled]
         end, deadline = top + 30, time.monotonic() + bench.patience
         while True:
-            acked = {sequence for stream, sequence in session.device.acked if stream == 0}
-            settled |= acked
+            settled |= session.device.acked_in(0)
             sent = {sequence for _, sequence in session.sent}
             if is_last and all(one in settled for one in range(1, end + 1) if one in sent) and len(sent) and top >= end:
                 break
@@ -107,7 +106,7 @@ def test_kills(bench, request, window):
         session.until_over()
         judge.run(
             number, [int(event["sequence"]) for event in bench.driver.all("message")],
-            {sequence for stream, sequence in session.device.acked if stream == 0})
+            session.device.acked_in(0))
     never = [one for one in range(1, top + 1) if one not in judge.run_of]
     if never:
         judge.faults.append(f"never shown: {never}")

@@ -29,10 +29,14 @@ class Client:
         self.name, self.transports, self.lacks = name, entry["transports"], entry["lacks"]
         replaced = os.environ.get(f"LONGWIRE_DRIVER_{name.upper()}")
         words = shlex.split(replaced) if replaced else entry["command"]
+        self.needs = {} if replaced else entry.get("needs", {})
         self.command = [word.replace("{python}", sys.executable) for word in words]
 
     def missing(self):
         """Returns why the driver cannot be started, or None."""
+        for path, remedy in self.needs.items():
+            if not (ROOT / path).exists():
+                return f"{path} is missing; run {remedy}"
         for word in self.command:
             if "/" in word and not word.startswith("-") and not (ROOT / word).exists():
                 return f"{word} is missing"

@@ -40,7 +40,7 @@ class Device:
         self.accepted = 0  # the timestamp of the last accepted Hello
         self.generation = 0
         self.upstream = {}  # payload and task by request number
-        self.epochs = {0}  # those that a Hello may name
+        self.epochs = {0}  # the epochs that a Hello may name
         self.start(epoch=7)
 
     def start(self, epoch):

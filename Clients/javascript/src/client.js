@@ -1,0 +1,690 @@
+// The client: feeds the core with bytes, time and the app's calls, and performs the core's actions with the platform's adapters.
+
+import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
+import {BACKGROUND, ClientCore, FOREGROUND, endpointOf} from "./core.js";
+import {LongwireError, described} from "./errors.js";
+import {LIMITS} from "./limits.js";
+import {Random} from "./random.js";
+import {hmacSHA256} from "./sha256.js";
+import {ClientState, isId} from "./state.js";
+import {cleanToken, withToken} from "./tokens.js";
+
+const LONGEST_TIMER = 2147483647;
+const PAUSE_BYTES = 1048576;
+const SCHEMES = {tcp: 7000, tls: 7443, ws: 80, wss: 443};
+const STATES = {foreground: FOREGROUND, background: BACKGROUND};
+const PROCESSED = {kind: "processed"}, DEFERRED = {kind: "deferred"};
+
+const isThenable = value => value !== null && typeof value === "object" && typeof value.then === "function";
+const bad = message => new LongwireError("badConfiguration", message);
+
+/** Parses the gateway's address: `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`. */
+export function parseURL(url) {
+  const found = /^([a-z]+):\/\/(\[[^\]/]*\]|[^:/?#[\]]+)(?::([0-9]{1,5}))?(\/[^?#]*)?(\?[^#]*)?$/.exec(url);
+  if (!found || !(found[1] in SCHEMES)) {
+    throw bad(`"${url}" is no address of a gateway; write tcp://HOST:PORT, tls://HOST:PORT or wss://HOST:PORT/v1/device`);
+  }
+  const [, scheme, host, port, path, query] = found;
+  const endpoint = endpointOf(`${host}:${port || SCHEMES[scheme]}`);
+  if (!endpoint) throw bad(`"${url}" has no valid host and port`);
+  const isWebSocket = scheme === "ws" || scheme === "wss";
+  if (!isWebSocket && path && path !== "/") throw bad(`"${url}" has a path; only ws:// and wss:// have one`);
+  return Object.assign(endpoint, {scheme, path: isWebSocket ? (path && path !== "/" ? path : "/v1/device") + (query || "") : ""});
+}
+
+/** A clock in milliseconds that never runs backwards: `performance.now()`, or wall time with its jumps back removed. */
+export function makeClock() {
+  if (typeof performance === "object" && performance && typeof performance.now === "function") {
+    return {monotonic: () => performance.now(), wall: () => Date.now()};
+  }
+  let last = Date.now(), passed = 0;
+  const monotonic = () => {
+    const now = Date.now();
+    passed += Math.max(0, now - last);
+    last = now;
+    return passed;
+  };
+  return {monotonic, wall: () => Date.now()};
+}
+
+/** A store in memory, for tests and for devices that may register anew at each start. */
+export class MemoryStore {
+  constructor(text = null) { this.text = text; }
+  load() { return this.text; }
+  save(text) { this.text = text; }
+  clear() { this.text = null; }
+}
+
+function verdictOf(result) {
+  if (result === "deferred") return DEFERRED;
+  if (result && typeof result === "object" && typeof result.rejected === "string") {
+    // By code points, because a character may have two units.
+    return {kind: "rejected", reason: Array.from(result.rejected).slice(0, LIMITS.reasonCharacters).join("")};
+  }
+  return PROCESSED;
+}
+
+/** The name of a network in at most 64 bytes of UTF-8. */
+function networkName(name) {
+  let text = "", count = 0;
+  for (const character of String(name)) {
+    count += utf8(character).length;
+    if (count > LIMITS.networkNameBytes) break;
+    text += character;
+  }
+  return text;
+}
+
+function check(options) {
+  const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
+  if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) throw bad("appId must have 1 to 64 bytes");
+  if (typeof appSecret !== "string") throw bad("appSecret must be a text");
+  if (typeof options.onMessage !== "function") throw bad("onMessage must be a function that handles a message");
+  for (const name of ["store", "transport"]) if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
+  if (heartbeatSeconds !== 0 && !isHeartbeat(heartbeatSeconds)) throw bad(`heartbeatSeconds is ${heartbeatSeconds}; use 0 or 30 to 1800`);
+  if (!isWhole(window, 0, 4294967295)) throw bad(`window is ${window}; use 0 for the gateway's default`);
+  if (!isWhole(parallel, 1, LIMITS.holes)) throw bad(`parallel is ${parallel}; use 1 to ${LIMITS.holes}`);
+  const clientName = options.clientName === undefined ? "longwire-js/1" : options.clientName;
+  if (typeof clientName !== "string" || utf8(clientName).length > LIMITS.clientNameBytes) throw bad("clientName has more than 64 bytes");
+  const badge = options.badge === undefined ? null : options.badge;
+  if (badge !== null && !isBadge(badge)) throw bad(`badge is ${badge}; use a whole number of 32 bits`);
+  const state = options.applicationState === undefined ? "foreground" : options.applicationState;
+  if (!(state in STATES)) throw bad(`applicationState is ${state}; use foreground or background`);
+  const {first = LIMITS.backoffFirst, most = LIMITS.backoffMost} = backoff;
+  if (!isWhole(first, 1, LIMITS.retryWindow) || !isWhole(most, first, LIMITS.retryWindow)) {
+    throw bad("backoff must have first and most in milliseconds, in this order");
+  }
+  if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
+  return Object.assign(parseURL(options.url), {
+    appId, appSecret, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
+    keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
+    replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
+    usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates), pushModeOff: null,
+    backoff: {first, most},
+  });
+}
+
+const isWhole = (value, least, most) => Number.isInteger(value) && value >= least && value <= most;
+const isBadge = value => isWhole(value, -2147483648, 2147483647);
+const isHeartbeat = seconds => isWhole(seconds, LIMITS.leastHeartbeatSeconds, LIMITS.mostHeartbeatSeconds);
+
+/** A message for the app. The core adds `origin` and `key`, which the app ignores. */
+class Message {
+  constructor(values) { Object.assign(this, values); }
+
+  /** Returns the payload as text, or null if it is not UTF-8. */
+  get text() { return textOfUTF8(this.payload); }
+
+  /** `live`, `queued` (the device was away) or `alerted` (a vendor accepted a notification of it). */
+  get provenance() { return this.alertedAt !== 0 ? "alerted" : this.offline ? "queued" : "live"; }
+}
+
+/**
+ * A device of a Longwire gateway. It registers, stays connected, and hands each message to the app exactly once.
+ *
+ * `onMessage` receives one message at a time, in order. After it returns, or its promise is fulfilled, the client stores the
+ * message's sequence and then acks it. If the app ends between the return and the store, the message is delivered again.
+ */
+export class LongwireClient {
+  constructor(options) {
+    this.options = options;
+    this.configuration = check(options);
+    this.store = options.store;
+    this.hmac = options.hmac || hmacSHA256;
+    this.clock = options.clock || makeClock();
+    this.parallel = options.parallel || 1;
+    /** `stopped`, `starting`, `standby` (another tab has the connection), or a phase of the core. */
+    this.status = "stopped";
+    this.core = null;
+    this.connection = null;
+    this.inputs = [];
+    this.inputBytes = 0;
+    this.isPumping = false;
+    this.timer = null;
+    /** Messages that wait for the handler, and those that the app has, by key. */
+    this.waiting = [];
+    this.active = new Map();
+    /** Calls without a running client, until the store has them. */
+    this.kept = [];
+    this.storing = null;
+    this.release = null;
+    this.stopping = null;
+    this.flushes = [];
+    this.savedText = null;
+  }
+
+  /** The device's id, or null before its registration is known. */
+  get cid() { return this.core && this.core.state.cid !== "" ? this.core.state.cid : null; }
+
+  /** Returns the sequence up to which a stream is processed. */
+  position(stream = 0) {
+    const found = this.core ? this.core.state.streams.get(stream) : null;
+    return found ? found.sequence : 0;
+  }
+
+  // Starting and stopping
+
+  /**
+   * Reads the state and starts to connect. `opened` has the ids of messages whose notification started the app. Fulfilled when
+   * the client runs, or stands by for another tab; rejected with a LongwireError when it cannot start.
+   */
+  async start({opened = []} = {}) {
+    if (this.status !== "stopped") throw new LongwireError("wrongState", "the client runs already; stop it first");
+    this.status = "starting";
+    this.error = null;
+    this.stopping = new Promise(resolve => { this.stopped = resolve; });
+    this.isStopWanted = false;
+    this.waiting = [];
+    try {
+      if (this.storing) await this.storing;
+      for (const msgId of opened) this.keep({do: "opened", msgId});
+      const waits = await this.reserve();
+      if (!waits) await this.run();
+    } catch (error) {
+      this.end();
+      throw described(error, "stateUnreadable");
+    }
+  }
+
+  /** Reserves the store; returns true when another tab has it, and continues in the background then. */
+  async reserve() {
+    if (!this.store.lock) return false;
+    const lost = error => { if (this.core) this.post({command: {do: "stop", error}}); };
+    let tellWaits;
+    const waits = new Promise(resolve => { tellWaits = resolve; });
+    const locked = Promise.resolve(this.store.lock({wait: true, lost, waits: () => tellWaits(true), isWanted: () => !this.isStopWanted}));
+    const isWaiting = await Promise.race([waits, locked.then(() => false)]);
+    if (!isWaiting) {
+      this.release = await locked;
+      return false;
+    }
+    this.status = "standby";
+    this.emit({type: "standby"});
+    locked.then(async release => {
+      this.release = release;
+      if (release && !this.isStopWanted) await this.run();
+      else this.end({type: "stopped", error: null});
+    }).catch(error => this.end({type: "stopped", error: described(error, "stateUnreadable")}));
+    return true;
+  }
+
+  async run() {
+    const state = await this.load();
+    if (this.kept.length > 0) {
+      for (const command of this.kept) state.keep(command);
+      await this.store.save(state.serialized());
+      this.kept = [];
+    }
+    const seed = await (this.options.random || defaultRandom)(32);
+    if (!(seed instanceof Uint8Array) || seed.length !== 32) throw bad("random must return a Uint8Array of the requested length");
+    if (this.isStopWanted) {
+      this.end({type: "stopped", error: null});
+      return;
+    }
+    this.savedText = null;
+    this.core = new ClientCore({configuration: this.configuration, state, random: new Random(seed, this.hmac), hmac: this.hmac});
+    this.core.start(this.now());
+    this.schedule();
+  }
+
+  async load() {
+    const text = await this.store.load(), {appId, appSecret} = this.configuration;
+    const state = text === null ? new ClientState(appId) : ClientState.parse(text);
+    if (state.appId !== appId && state.isRegistered) {
+      throw new LongwireError("stateUnreadable", `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
+    }
+    if (!state.isRegistered && appSecret === "") {
+      throw bad("this device is not registered yet, and no appSecret is given");
+    }
+    state.appId = appId;
+    return state;
+  }
+
+  /** Disconnects and stops the client; fulfilled after its last event. */
+  async stop() {
+    if (this.status === "stopped") return;
+    this.isStopWanted = true;
+    if (this.core) this.post({command: {do: "stop"}});
+    else if (this.status === "standby" && this.store.cancelLock) this.store.cancelLock();
+    await this.stopping;
+  }
+
+  /** Stops the client and removes its state. The next start registers a new device. */
+  async forget() {
+    await this.stop();
+    if (this.storing) await this.storing;
+    this.kept = [];
+    await this.store.clear();
+  }
+
+  /** Fulfilled once all calls so far are in the store; rejected if they cannot be stored. */
+  flush() {
+    if (this.core) {
+      return new Promise((resolve, reject) => {
+        this.flushes.push({resolve, reject});
+        this.post({});
+      });
+    }
+    return this.storeKept().then(isStored => {
+      if (!isStored) throw new LongwireError("stateUnwritable", "the calls are in memory only; start the client, or try again");
+    });
+  }
+
+  /** Leaves the running state; the store is free again. */
+  end(event = null) {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.core = this.connection = null;
+    this.inputs = [];
+    this.inputBytes = 0;
+    this.status = "stopped";
+    const {release} = this;
+    this.release = null;
+    if (release) release();
+    for (const {reject} of this.flushes) reject(new LongwireError("wrongState", "the client stopped before the calls were stored"));
+    this.flushes = [];
+    if (event) this.emit(event);
+    if (this.stopped) this.stopped();
+    if (this.kept.length > 0) this.storeKept();
+  }
+
+  // The app's calls. They return false when the client does not run, unless their comment says otherwise. The settings also apply
+  // to the next start.
+
+  /**
+   * Reports the app's state: `foreground` or `background`. Messages that arrive in the background stay un-acked unless the app
+   * keeps its socket open (`keepsRunning`).
+   */
+  setApplicationState(state, {keepsRunning = false} = {}) {
+    if (!(state in STATES)) throw bad(`${state} is no state of an app; use foreground or background`);
+    return this.set({do: "applicationState", applicationState: STATES[state], keepsRunning: Boolean(keepsRunning)});
+  }
+
+  /** Sets the badge number that the gateway continues from. */
+  setBadge(value) {
+    if (!isBadge(value)) throw bad(`${value} is no badge; use a whole number of 32 bits`);
+    return this.set({do: "badge", value});
+  }
+
+  /** Adds or replaces a vendor token `{vendor, token}`; an empty token removes the vendor's tokens. */
+  setToken(token) { return this.set({do: "token", token: cleanToken(token)}); }
+
+  /** Turns all pushes to this device off or on, both over the connection and through the vendor. */
+  setPushModeOff(off) { return this.set({do: "pushMode", off: Boolean(off)}); }
+
+  /** Requests another heartbeat of 30 to 1800 seconds. */
+  setHeartbeat(seconds) {
+    if (!isHeartbeat(seconds)) throw bad(`${seconds} is no heartbeat; use 30 to 1800 seconds`);
+    return this.set({do: "heartbeat", seconds});
+  }
+
+  /** Reports that the network is usable again or has changed. A name keeps the heartbeat that was learnt on this network. */
+  networkChanged(name = null) {
+    return this.post({command: {do: "network", name: name === null ? null : networkName(name)}});
+  }
+
+  /** Records that the user opened this message from its notification. Kept across restarts until the gateway confirms it. */
+  markOpened(msgId) {
+    if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
+    return this.postOrKeep({do: "opened", msgId});
+  }
+
+  /** Reports `{kind: "shown", msgId}` or `{kind: "action", msgId, action}` (90001 to 90999) to the publisher's statistics. */
+  report({kind, msgId, action = 0}) {
+    if (kind !== "shown" && kind !== "action") throw bad(`"${kind}" is no report; use shown or action`);
+    if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
+    if (kind === "action" && !isWhole(action, 90001, 90999)) throw bad(`${action} is no action; use 90001 to 90999`);
+    return this.postOrKeep({do: "report", report: {kind, msgId, action: kind === "action" ? action : 0}});
+  }
+
+  /**
+   * Sends 1 to 16,384 bytes, or a text, to the app's server. The message is kept across restarts until the gateway has it: the
+   * event `taken` confirms it, `refused` reports that it was not accepted.
+   */
+  send(payload, {taskId = ""} = {}) {
+    const bytes = typeof payload === "string" ? utf8(payload) : payload;
+    if (!(bytes instanceof Uint8Array) || bytes.length < 1 || bytes.length > LIMITS.outgoingPayloadBytes) {
+      throw bad(`a message has 1 to ${LIMITS.outgoingPayloadBytes} bytes`);
+    }
+    if (taskId !== "" && !isId(taskId)) throw bad(`"${taskId}" is no task id`);
+    return this.postOrKeep({do: "send", payload: bytes.slice(), taskId});
+  }
+
+  /** Receives the queued messages, for example after a silent push; fulfilled with `{messages, isComplete}`. */
+  fetch(milliseconds = 20000) {
+    const time = Math.min(Math.max(0, milliseconds), LIMITS.fetch);
+    return new Promise(resolve => {
+      if (!this.post({command: {do: "fetch", milliseconds: time, done: resolve}})) resolve({messages: 0, isComplete: false});
+    });
+  }
+
+  /** Decides on a message for which `onMessage` returned `later`; returns false when it was already decided. */
+  finish(message, verdict = "processed") {
+    if (!this.active.has(message.key)) return false;
+    this.decide(message, verdictOf(verdict));
+    return true;
+  }
+
+  /**
+   * Hands over a message that came complete through a vendor's channel. The copy on the connection is acked and not shown, and
+   * a message that the app has already is not shown again. Needs the option `vendorDuplicates`.
+   */
+  receiveVendorMessage({msgId, taskId = "", payload = new Uint8Array(0)}) {
+    if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
+    if (!this.configuration.vendorDuplicates) throw bad("receiveVendorMessage needs the option vendorDuplicates");
+    const bytes = typeof payload === "string" ? utf8(payload) : payload;
+    return this.post({command: {do: "vendorMessage", message: {msgId, taskId, payload: bytes}}});
+  }
+
+  set(command) {
+    if (this.post({command})) return true;
+    const {configuration} = this;
+    switch (command.do) {
+      case "applicationState":
+        Object.assign(configuration, {applicationState: command.applicationState, keepsRunning: command.keepsRunning});
+        break;
+      case "badge": configuration.badge = command.value; break;
+      case "token": configuration.tokens = withToken(configuration.tokens, command.token); break;
+      case "pushMode": configuration.pushModeOff = command.off; break;
+      default: configuration.heartbeatSeconds = command.seconds; break;
+    }
+    return false;
+  }
+
+  post(input) {
+    if (!this.core) return false;
+    this.inputs.push(input);
+    this.schedule();
+    return true;
+  }
+
+  postOrKeep(command) {
+    if (this.post({command})) return true;
+    if (!this.keep(command)) return false;
+    if (this.status === "stopped") this.storeKept();
+    return true;
+  }
+
+  keep(command) {
+    if (this.kept.length >= LIMITS.keptCalls) return false;
+    this.kept.push(command);
+    return true;
+  }
+
+  /** Writes the kept calls into the store; returns false when it is in use or cannot be written. */
+  storeKept() {
+    if (!this.storing) this.storing = this.storeNow().finally(() => { this.storing = null; });
+    return this.storing;
+  }
+
+  async storeNow() {
+    if (this.status !== "stopped") return false;
+    let release = null;
+    try {
+      if (this.store.lock) release = await this.store.lock({wait: false, lost() {}, waits() {}, isWanted: () => true});
+      if (this.store.lock && !release) return false;
+      const {appId} = this.configuration, text = await this.store.load();
+      const state = text === null ? new ClientState(appId) : ClientState.parse(text);
+      if (state.appId !== appId) return false;
+      const commands = this.kept.slice();
+      for (const command of commands) state.keep(command);
+      await this.store.save(state.serialized());
+      this.kept = this.kept.slice(commands.length);
+      return this.kept.length === 0;
+    } catch {
+      return false;
+    } finally {
+      if (release) release();
+    }
+  }
+
+  // The pump: inputs go into the core, its actions are performed in order. The core is never entered while an action waits for
+  // the store.
+
+  now() { return {monotonic: this.clock.monotonic(), wall: this.clock.wall()}; }
+
+  schedule() {
+    if (!this.isPumping) this.pump().catch(error => this.fail(error));
+  }
+
+  /** Ends a client whose own code or adapter failed; the state in the store is intact. */
+  fail(error) {
+    this.isPumping = false;
+    if (this.connection) this.connection.close();
+    this.end({type: "stopped", error: described(error, "wrongState")});
+  }
+
+  async pump() {
+    this.isPumping = true;
+    const {core} = this;
+    do {
+      const inputs = this.inputs, flushes = this.flushes;
+      this.inputs = [];
+      this.flushes = [];
+      this.inputBytes = 0;
+      for (const input of inputs) this.feed(input);
+      core.wake(this.now());
+      let isStored = true;
+      do {
+        const actions = core.actions;
+        core.actions = [];
+        for (let index = 0; index < actions.length; index += 1) {
+          if (actions[index].type !== "persist") {
+            this.perform(actions[index]);
+            continue;
+          }
+          const error = await this.persist();
+          if (!error) continue;
+          // The actions after a failed store, such as an ack, must not run.
+          isStored = false;
+          core.persistFailed(error, actions.slice(index + 1), this.now());
+          break;
+        }
+        core.endTurn(this.now());
+      } while (core.actions.length > 0);
+      for (const {resolve, reject} of flushes) {
+        if (isStored) resolve();
+        else reject(new LongwireError("stateUnwritable", "the state could not be stored"));
+      }
+      if (this.connection && this.connection.isPaused && this.connection.resume) this.connection.resume();
+      this.status = core.phase;
+    } while (this.inputs.length > 0 && !core.isStopped);
+    this.isPumping = false;
+    if (core.isStopped) this.finishStop();
+    else this.setTimer();
+  }
+
+  finishStop() {
+    // Taps and reports that arrived after the stop are kept for the next session.
+    for (const {command} of this.inputs) {
+      if (command && ["opened", "report", "send", "finish"].includes(command.do)) this.keep(command);
+      if (command && command.do === "fetch") command.done({messages: 0, isComplete: false});
+    }
+    const event = this.lastEvent || {type: "stopped", error: null};
+    this.lastEvent = null;
+    this.end(event);
+  }
+
+  setTimer() {
+    clearTimeout(this.timer);
+    const {deadline} = this.core;
+    if (deadline === null) return;
+    const delay = Math.min(Math.max(0, Math.ceil(deadline - this.clock.monotonic())), LONGEST_TIMER);
+    this.timer = setTimeout(() => this.schedule(), delay);
+  }
+
+  feed({command, bytes, opened, ended, connection, handOver}) {
+    const {core} = this;
+    if (handOver) return this.handOver();
+    if (command) return core.perform(command, this.now());
+    // Events of an earlier connection are ignored.
+    if (!connection || connection !== this.connection) return undefined;
+    if (bytes) return core.receive(bytes, this.now());
+    if (opened) return core.connected(this.now());
+    this.connection = null;
+    return core.disconnected(ended, this.now());
+  }
+
+  /** Stores the state; returns null or the error. */
+  persist() {
+    const text = this.core.state.serialized();
+    if (text === this.savedText) return null;
+    this.savedText = null;
+    try {
+      const saved = this.store.save(text);
+      if (!isThenable(saved)) {
+        this.savedText = text;
+        return null;
+      }
+      return saved.then(() => {
+        this.savedText = text;
+        return null;
+      }, error => described(error, "stateUnwritable"));
+    } catch (error) {
+      return described(error, "stateUnwritable");
+    }
+  }
+
+  perform(action) {
+    switch (action.type) {
+      case "connect": this.connect(action.endpoint); break;
+      case "send":
+        if (!this.connection) break;
+        try {
+          this.connection.send(action.bytes);
+        } catch (error) {
+          const {connection} = this;
+          this.connection = null;
+          connection.close();
+          this.core.disconnected(String(error && error.message || error), this.now());
+        }
+        break;
+      case "disconnect": {
+        const {connection} = this;
+        this.connection = null;
+        if (connection) connection.close();
+        break;
+      }
+      case "handle":
+        this.waiting.push(action.message);
+        this.handOver();
+        break;
+      case "withdraw":
+        for (const message of this.waiting.splice(0)) this.core.finish(message, DEFERRED, this.now());
+        break;
+      case "revoke":
+        this.emit({type: "revoked", taskId: action.taskId});
+        this.core.finishRevoke(action.sequence, action.key);
+        break;
+      default:
+        if (action.event.type === "stopped") this.lastEvent = action.event;
+        else this.emit(action.event);
+        break;
+    }
+  }
+
+  emit(event) {
+    if (!this.options.onEvent) return;
+    try {
+      this.options.onEvent(event);
+    } catch (error) {
+      console.error("longwire: onEvent failed", error);
+    }
+  }
+
+  connect({host, port}) {
+    const {scheme, path} = this.configuration, authority = host.includes(":") ? `[${host}]` : host;
+    const endpoint = {scheme, host, port, url: `${scheme}://${authority}:${port}${path}`};
+    const connection = {send() { throw new Error("the connection is not open"); }, close() {}};
+    this.connection = connection;
+    try {
+      const made = this.options.transport.connect(endpoint, {
+        opened: () => this.arrived({opened: true, connection}),
+        received: bytes => this.received(bytes, connection),
+        ended: reason => this.arrived({ended: reason, connection}),
+      });
+      connection.send = bytes => made.send(bytes);
+      connection.close = () => made.close();
+      if (made.pause && made.resume) {
+        connection.isPaused = false;
+        connection.pause = () => {
+          connection.isPaused = true;
+          made.pause();
+        };
+        connection.resume = () => {
+          connection.isPaused = false;
+          made.resume();
+        };
+      }
+    } catch (error) {
+      this.connection = null;
+      this.core.disconnected(String(error && error.message || error), this.now());
+    }
+  }
+
+  arrived(input) {
+    if (this.core && input.connection === this.connection) this.post(input);
+  }
+
+  received(bytes, connection) {
+    if (!this.core || connection !== this.connection) return;
+    this.inputBytes += bytes.length;
+    if (this.inputBytes > LIMITS.inboxBytes) {
+      this.post({ended: "the gateway sent more bytes than any window", connection});
+      connection.close();
+      return;
+    }
+    if (this.inputBytes > PAUSE_BYTES && connection.pause && !connection.isPaused) connection.pause();
+    this.post({bytes, connection});
+  }
+
+  // Messages to the app
+
+  /** Calls the handler for waiting messages, up to `parallel` at a time. */
+  handOver() {
+    while (this.waiting.length > 0 && this.active.size < this.parallel) {
+      const message = new Message(this.waiting.shift());
+      // The app may still have a copy from before a stop. Its verdict applies to both copies.
+      if (this.active.has(message.key)) continue;
+      this.active.set(message.key, message);
+      let result;
+      try {
+        result = this.options.onMessage(message);
+      } catch (error) {
+        this.handlerFailed(message, error);
+        continue;
+      }
+      if (isThenable(result)) {
+        result.then(verdict => { if (verdict !== "later") this.decide(message, verdictOf(verdict)); },
+          error => this.handlerFailed(message, error));
+      } else if (result !== "later") {
+        this.active.delete(message.key);
+        // Called by the pump only, so the core may be entered.
+        this.core.finish(message, verdictOf(result), this.now());
+      }
+    }
+  }
+
+  /** A message whose handler failed stays un-acked; the gateway delivers it again in the next session. */
+  handlerFailed(message, error) {
+    this.emit({type: "handlerFailed", message, error});
+    this.decide(message, DEFERRED);
+  }
+
+  decide(message, verdict) {
+    if (this.active.get(message.key) !== message) return;
+    this.active.delete(message.key);
+    this.postOrKeep({do: "finish", message, verdict});
+    if (this.waiting.length > 0) this.post({handOver: true});
+  }
+}
+
+/** Fills an array with random bytes of the platform's own generator. */
+export function defaultRandom(count) {
+  if (typeof crypto !== "object" || !crypto || !crypto.getRandomValues) {
+    throw bad("this platform has no crypto.getRandomValues; give the option random");
+  }
+  return crypto.getRandomValues(new Uint8Array(count));
+}
+
+export {LongwireError, bytesOfHex, hex};

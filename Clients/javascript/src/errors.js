@@ -1,0 +1,19 @@
+/**
+ * An error of the client. `code` is one of `badConfiguration`, `stateUnreadable`, `stateDamaged`, `stateUnwritable`, `otherTab`,
+ * `unreachable`, `refused`, `protocolViolation` and `wrongState`. `closeCode` is the gateway's Close code, if there was one.
+ */
+export class LongwireError extends Error {
+  constructor(code, message, details = {}) {
+    super(message);
+    this.name = "LongwireError";
+    this.code = code;
+    this.closeCode = details.closeCode === undefined ? null : details.closeCode;
+    if (details.cause !== undefined) this.cause = details.cause;
+  }
+}
+
+/** Returns the error itself if it is the client's, else a LongwireError with this code. */
+export function described(error, code) {
+  if (error instanceof LongwireError) return error;
+  return new LongwireError(code, String(error && error.message || error), {cause: error});
+}

@@ -1,0 +1,7 @@
+// The parts that every platform has. Import `@longwire/client/browser`, `/node` or `/wechat` for a client with adapters.
+
+export {LongwireClient, MemoryStore, makeClock, parseURL} from "./client.js";
+export {LongwireError} from "./errors.js";
+export {BadFrame, FrameReader, decode, encode, encodeHello} from "./frames.js";
+export {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
+export {hmacSHA256, sha256} from "./sha256.js";

@@ -257,6 +257,9 @@ export class LongwireClient {
     await this.store.clear();
   }
 
+  /** Removes the app's secret from memory after a registration; a lost registration then stops the client. */
+  forgetSecret() { this.configuration.appSecret = ""; }
+
   /** Fulfilled once all calls so far are in the store; rejected if they cannot be stored. */
   flush() {
     if (this.core) {
@@ -322,6 +325,9 @@ export class LongwireClient {
   networkChanged(name = null) {
     return this.post({command: {do: "network", name: name === null ? null : networkName(name)}});
   }
+
+  /** Tests the connection and shortens a backoff, for example after a suspended page runs again. */
+  probe() { return this.post({command: {do: "probe"}}); }
 
   /** Records that the user opened this message from its notification. Kept across restarts until the gateway confirms it. */
   markOpened(msgId) {

@@ -855,6 +855,7 @@ export class ClientCore {
         this.isDirty = true;
         this.sendReports(now);
         break;
+      case "probe": this.resume(now); break;
       case "network": this.networkChanged(command.name, now); break;
       case "send": this.sendUpstream(command, now); break;
       case "fetch": this.beginFetch(command, now); break;

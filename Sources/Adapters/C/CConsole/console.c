@@ -66,9 +66,6 @@ static const unsigned char device_script[] = {
 static const unsigned char device_client_script[] = {
 #embed "assets/deviceclient.js"
 };
-static const unsigned char frames_script[] = {
-#embed "assets/frames.js"
-};
 static const unsigned char find_script[] = {
 #embed "assets/find.js"
 };
@@ -77,6 +74,53 @@ static const unsigned char settings_script[] = {
 };
 static const unsigned char api_description[] = {
 #embed "assets/openapi.yaml"
+};
+
+// The device page runs on the package of Clients/javascript. Its files are embedded from there, so there is one source.
+static const unsigned char client_browser[] = {
+#embed "../../../../Clients/javascript/src/browser.js"
+};
+static const unsigned char client_bytes[] = {
+#embed "../../../../Clients/javascript/src/bytes.js"
+};
+static const unsigned char client_client[] = {
+#embed "../../../../Clients/javascript/src/client.js"
+};
+static const unsigned char client_core[] = {
+#embed "../../../../Clients/javascript/src/core.js"
+};
+static const unsigned char client_database[] = {
+#embed "../../../../Clients/javascript/src/database.js"
+};
+static const unsigned char client_errors[] = {
+#embed "../../../../Clients/javascript/src/errors.js"
+};
+static const unsigned char client_frames[] = {
+#embed "../../../../Clients/javascript/src/frames.js"
+};
+static const unsigned char client_heartbeat[] = {
+#embed "../../../../Clients/javascript/src/heartbeat.js"
+};
+static const unsigned char client_index[] = {
+#embed "../../../../Clients/javascript/src/index.js"
+};
+static const unsigned char client_limits[] = {
+#embed "../../../../Clients/javascript/src/limits.js"
+};
+static const unsigned char client_processed[] = {
+#embed "../../../../Clients/javascript/src/processed.js"
+};
+static const unsigned char client_random[] = {
+#embed "../../../../Clients/javascript/src/random.js"
+};
+static const unsigned char client_sha256[] = {
+#embed "../../../../Clients/javascript/src/sha256.js"
+};
+static const unsigned char client_state[] = {
+#embed "../../../../Clients/javascript/src/state.js"
+};
+static const unsigned char client_tokens[] = {
+#embed "../../../../Clients/javascript/src/tokens.js"
 };
 
 #define HTML "text/html;charset=utf-8"
@@ -105,7 +149,21 @@ static const struct longwire_console_file files[] = {
     {"send.js", SCRIPT, send_script, sizeof send_script},
     {"device.js", SCRIPT, device_script, sizeof device_script},
     {"deviceclient.js", SCRIPT, device_client_script, sizeof device_client_script},
-    {"frames.js", SCRIPT, frames_script, sizeof frames_script},
+    {"client/browser.js", SCRIPT, client_browser, sizeof client_browser},
+    {"client/bytes.js", SCRIPT, client_bytes, sizeof client_bytes},
+    {"client/client.js", SCRIPT, client_client, sizeof client_client},
+    {"client/core.js", SCRIPT, client_core, sizeof client_core},
+    {"client/database.js", SCRIPT, client_database, sizeof client_database},
+    {"client/errors.js", SCRIPT, client_errors, sizeof client_errors},
+    {"client/frames.js", SCRIPT, client_frames, sizeof client_frames},
+    {"client/heartbeat.js", SCRIPT, client_heartbeat, sizeof client_heartbeat},
+    {"client/index.js", SCRIPT, client_index, sizeof client_index},
+    {"client/limits.js", SCRIPT, client_limits, sizeof client_limits},
+    {"client/processed.js", SCRIPT, client_processed, sizeof client_processed},
+    {"client/random.js", SCRIPT, client_random, sizeof client_random},
+    {"client/sha256.js", SCRIPT, client_sha256, sizeof client_sha256},
+    {"client/state.js", SCRIPT, client_state, sizeof client_state},
+    {"client/tokens.js", SCRIPT, client_tokens, sizeof client_tokens},
     {"find.js", SCRIPT, find_script, sizeof find_script},
     {"settings.js", SCRIPT, settings_script, sizeof settings_script},
     {"openapi.yaml", "application/yaml;charset=utf-8", api_description, sizeof api_description},

@@ -2,7 +2,7 @@
 
 import {call, linkTo, path} from "./api.js";
 import {appChoice} from "./choice.js";
-import {DeviceClient, kept} from "./deviceclient.js";
+import {DeviceClient, keptCid} from "./deviceclient.js";
 import {badge, card, code, facts, field, fill, h, patch, problem, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {clock, number, t, time} from "./texts.js";
@@ -13,7 +13,7 @@ let shown = () => {};
 
 const url = () => `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/console/device`;
 
-export const ownDevice = app => kept(app)?.cid ?? null;
+export const ownDevice = app => keptCid(app);
 
 /** Disconnects at the sign-out. */
 export function leave() {
@@ -32,10 +32,6 @@ function choose(app) {
 
 export function show(body, [app]) {
   let isOver = false;
-  if (!globalThis.crypto?.subtle) {
-    fill(body, problem(t("deviceInsecure")));
-    return () => {};
-  }
   (async () => {
     let apps;
     try { apps = await appChoice(app ?? client?.app); } catch (error) { return isOver || fill(body, explain(error)); }
@@ -50,7 +46,7 @@ export function show(body, [app]) {
       // The form is not rebuilt while nothing changed, so that its field keeps the focus.
       const now = `${client.isRegistered} ${client.state} ${client.reason} ${client.applicationState}`;
       if (now !== before) fill(place, client.isRegistered ? device(client) : registration(client));
-      else if (client.isRegistered) fill(place.querySelector(".position"), number(client.kept.positions[0] ?? 0));
+      else if (client.isRegistered) fill(place.querySelector(".position"), number(client.position));
       before = now;
       patch(list, client.isRegistered && messages(client));
     };
@@ -76,14 +72,14 @@ function registration(client) {
 function device(client) {
   const states = {open: ["good", "connected"], connecting: ["warn", "deviceConnecting"], waiting: ["warn", "deviceWaiting"], stopped: ["bad", "deviceEnded"], away: ["", "disconnected"]};
   const [kind, word] = states[client.state];
-  const {cid, positions} = client.kept;
+  const {cid} = client;
   const isIn = client.state === "open" || client.state === "connecting" || client.state === "waiting";
   return [
     client.reason && problem(t("deviceStopped", client.reason)),
     facts([
       [t("session"), badge(kind, t(word))],
       [t("cid"), h("a", {href: linkTo("devices", client.app, cid)}, code(cid))],
-      [t("devicePosition"), h("span", {class: "position"}, number(positions[0] ?? 0))],
+      [t("devicePosition"), h("span", {class: "position"}, number(client.position))],
     ]),
     h("fieldset", {class: "choice"}, h("legend", {}, t("appState")), ["foreground", "background"].map(state =>
       h("label", {}, h("input", {type: "radio", name: "application-state", value: state, checked: client.applicationState === state,
@@ -102,7 +98,7 @@ async function tryPush(client, button) {
     const bytes = crypto.getRandomValues(new Uint8Array(12));
     await call(path("v1", "apps", client.app, "push"), {method: "POST", body: {
       request_id: Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join(""),
-      audience: {cid: [client.kept.cid]}, push_message: {transmission: `{"hello":"${new Date().toISOString()}"}`},
+      audience: {cid: [client.cid]}, push_message: {transmission: `{"hello":"${new Date().toISOString()}"}`},
     }});
   } catch (error) {
     button.closest(".card").append(explain(error));

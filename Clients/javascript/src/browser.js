@@ -1,0 +1,247 @@
+// The adapters for browsers: WebSocket, IndexedDB or localStorage, one connection for all tabs, and the page's life cycle.
+
+import {LongwireClient} from "./client.js";
+import {inDatabase, openDatabase} from "./database.js";
+import {LongwireError} from "./errors.js";
+
+export * from "./index.js";
+
+const OUTBOX_BYTES = 1048576;
+const HIDDEN_LONG = 30000;
+
+/** Connections over the browser's WebSocket. */
+export class BrowserTransport {
+  connect({scheme, url}, events) {
+    if (scheme !== "ws" && scheme !== "wss") {
+      throw new LongwireError("badConfiguration", `a browser has no ${scheme}:// connections; use wss://HOST:PORT/v1/device`);
+    }
+    const socket = new WebSocket(url, "longwire.v1");
+    let isOver = false;
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => { if (!isOver) events.opened(); };
+    socket.onmessage = ({data}) => {
+      if (isOver) return;
+      if (data instanceof ArrayBuffer) events.received(new Uint8Array(data));
+      else socket.close(1003);
+    };
+    socket.onclose = ({code, reason}) => {
+      if (isOver) return;
+      isOver = true;
+      events.ended(`the WebSocket closed with ${code}${reason ? `: ${reason}` : ""}`);
+    };
+    return {
+      send(bytes) {
+        if (socket.bufferedAmount > OUTBOX_BYTES) throw new Error("the gateway does not read; too many bytes wait to be sent");
+        if (socket.readyState === WebSocket.OPEN) socket.send(bytes);
+      },
+      close() {
+        isOver = true;
+        socket.close();
+      },
+    };
+  }
+}
+
+/**
+ * The right of one tab to use a state. With Web Locks the first tab has it and the others wait; with `takesOver` the tab that
+ * starts last takes it. Without Web Locks (a page without https) the tab that starts last always takes it, by a value in
+ * localStorage that the other tabs watch.
+ */
+class TabLock {
+  constructor(name, takesOver) {
+    Object.assign(this, {name, takesOver, owner: "", abort: null, locks: typeof navigator === "object" ? navigator.locks : null});
+    this.ownerKey = `${name}.owner`;
+  }
+
+  acquire({wait, lost, waits, isWanted}) {
+    return this.locks ? this.acquireByLocks(wait, lost, waits, isWanted) : this.acquireByOwner(wait, lost);
+  }
+
+  cancel() { if (this.abort) this.abort.abort(); }
+
+  async acquireByLocks(wait, lost, waits, isWanted) {
+    const first = await this.request(this.takesOver && wait ? {steal: true} : {ifAvailable: true}, lost);
+    if (first || !wait) return first;
+    this.abort = new AbortController();
+    waits();
+    if (!isWanted()) return null;
+    return this.request({signal: this.abort.signal}, lost);
+  }
+
+  /** Returns a function that releases the lock, or null if the lock is not available or no longer wanted. */
+  request(options, lost) {
+    return new Promise((resolve, reject) => {
+      let isHeld = false, isReleased = false;
+      const hold = lock => {
+        if (!lock) return resolve(null);
+        isHeld = true;
+        return new Promise(release => resolve(() => {
+          isReleased = true;
+          release();
+        }));
+      };
+      this.locks.request(this.name, options, hold).catch(error => {
+        if (isHeld && !isReleased) lost(new LongwireError("otherTab", "another tab took over the connection"));
+        else if (error.name === "AbortError") resolve(null);
+        else reject(error);
+      });
+    });
+  }
+
+  async acquireByOwner(wait, lost) {
+    let owners;
+    try {
+      owners = localStorage;
+    } catch {
+      return () => {};
+    }
+    if (!wait) return owners.getItem(this.ownerKey) === null ? () => {} : null;
+    const owner = `${Date.now()}.${Math.random()}`;
+    const watch = ({key, newValue}) => {
+      if (key === this.ownerKey && newValue !== owner) lost(new LongwireError("otherTab", "another tab took over the connection"));
+    };
+    this.owner = owner;
+    owners.setItem(this.ownerKey, owner);
+    addEventListener("storage", watch);
+    return () => {
+      this.owner = "";
+      removeEventListener("storage", watch);
+      if (owners.getItem(this.ownerKey) === owner) owners.removeItem(this.ownerKey);
+    };
+  }
+
+  /** Throws when another tab has taken over without Web Locks. */
+  check() {
+    if (this.owner !== "" && localStorage.getItem(this.ownerKey) !== this.owner) {
+      throw new LongwireError("otherTab", "another tab took over the connection");
+    }
+  }
+}
+
+const full = (error, place) => new LongwireError("stateUnwritable", error && error.name === "QuotaExceededError"
+  ? `${place} is full; remove other data of this site` : `cannot write ${place}: ${error && error.message}`, {cause: error});
+
+/** A state in one item of localStorage, which is written at once. A service worker cannot read it. */
+export class LocalStorageStore {
+  constructor(name, {takesOver = false, storage = localStorage} = {}) {
+    Object.assign(this, {name, storage, tabs: new TabLock(name, takesOver)});
+  }
+
+  lock(request) { return this.tabs.acquire(request); }
+  cancelLock() { this.tabs.cancel(); }
+  load() { return this.storage.getItem(this.name); }
+
+  save(text) {
+    this.tabs.check();
+    try {
+      this.storage.setItem(this.name, text);
+    } catch (error) {
+      throw full(error, "localStorage");
+    }
+  }
+
+  clear() { this.storage.removeItem(this.name); }
+  setAside() {
+    this.storage.setItem(`${this.name}.damaged`, this.storage.getItem(this.name));
+    this.storage.removeItem(this.name);
+  }
+}
+
+/** A state in IndexedDB, which the service worker reads to recognise messages that came over the connection. */
+export class IndexedDBStore {
+  constructor(name, {takesOver = false} = {}) {
+    Object.assign(this, {name, database: null, tabs: new TabLock(name, takesOver)});
+  }
+
+  lock(request) { return this.tabs.acquire(request); }
+  cancelLock() { this.tabs.cancel(); }
+
+  /** Runs work in a transaction; a database that the browser has closed is opened again, once. */
+  async run(mode, work) {
+    for (let isSecond = false; ; isSecond = true) {
+      if (!this.database) this.database = await openDatabase();
+      try {
+        return await inDatabase(this.database, "states", mode, work);
+      } catch (error) {
+        this.database = null;
+        if (isSecond || error.name !== "InvalidStateError") throw error;
+      }
+    }
+  }
+
+  async load() {
+    try {
+      const text = await this.run("readonly", store => store.get(this.name));
+      return text === undefined ? null : text;
+    } catch (error) {
+      throw new LongwireError("stateUnreadable", `cannot read IndexedDB: ${error && error.message}`, {cause: error});
+    }
+  }
+
+  async save(text) {
+    this.tabs.check();
+    try {
+      await this.run("readwrite", store => store.put(text, this.name));
+    } catch (error) {
+      throw full(error, "IndexedDB");
+    }
+  }
+
+  async clear() { await this.run("readwrite", store => store.delete(this.name)); }
+
+  async setAside() {
+    const text = await this.load();
+    await this.run("readwrite", store => store.put(text, `${this.name}.damaged`));
+    await this.clear();
+  }
+}
+
+/**
+ * Reports the page's visibility as the app's state, tests the connection after a long time in the background, and leaves the
+ * connection with the page. Returns a function that ends it.
+ */
+export function followPage(client) {
+  let hiddenAt = null, isLeft = false;
+  const update = () => {
+    if (document.visibilityState === "visible") {
+      client.setApplicationState("foreground");
+      if (hiddenAt !== null && Date.now() - hiddenAt > HIDDEN_LONG) client.probe();
+      hiddenAt = null;
+    } else {
+      hiddenAt = hiddenAt === null ? Date.now() : hiddenAt;
+      // A hidden page runs and keeps its WebSocket. A frozen one does not.
+      client.setApplicationState("background", {keepsRunning: true});
+    }
+  };
+  const handlers = [
+    [document, "visibilitychange", update], [document, "resume", update],
+    [document, "freeze", () => client.setApplicationState("background")],
+    [window, "online", () => client.networkChanged()],
+    [window, "pagehide", () => {
+      isLeft = client.status !== "stopped";
+      client.stop();
+    }],
+    [window, "pageshow", ({persisted}) => {
+      if (persisted && isLeft) client.stop().then(() => client.start()).catch(error => client.emit({type: "stopped", error}));
+    }],
+  ];
+  for (const [target, name, handler] of handlers) target.addEventListener(name, handler);
+  update();
+  return () => { for (const [target, name, handler] of handlers) target.removeEventListener(name, handler); };
+}
+
+/**
+ * Returns a client of this page. Besides the options of LongwireClient: `name` (of the state), `tabs` (`wait` or `takeOver`),
+ * `followsPage` (false: the app reports its state itself).
+ */
+export function createClient(options) {
+  const {name = `longwire.state.${options.appId}`, tabs = "wait", followsPage = true, ...others} = options;
+  if (tabs !== "wait" && tabs !== "takeOver") throw new LongwireError("badConfiguration", `tabs is ${tabs}; use wait or takeOver`);
+  const takesOver = tabs === "takeOver";
+  const Store = typeof indexedDB === "object" && indexedDB ? IndexedDBStore : LocalStorageStore;
+  const client = new LongwireClient(Object.assign({
+    store: others.store || new Store(name, {takesOver}), transport: new BrowserTransport(), vendorDuplicates: true,
+  }, others));
+  if (followsPage) client.unfollow = followPage(client);
+  return client;
+}

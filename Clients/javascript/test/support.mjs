@@ -1,0 +1,103 @@
+// Parts of the tests: random numbers from a seed, and a gateway, a store and a clock in memory.
+
+import {FrameReader, encode} from "../src/frames.js";
+import {LongwireClient, MemoryStore} from "../src/index.js";
+
+/** Returns a generator of numbers from 0 to 1 (mulberry32). */
+export function random(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = state + 0x6d2b79f5 >>> 0;
+    let word = Math.imul(state ^ state >>> 15, state | 1);
+    word ^= word + Math.imul(word ^ word >>> 7, word | 61);
+    return ((word ^ word >>> 14) >>> 0) / 4294967296;
+  };
+}
+
+export const id = number => number.toString(16).padStart(32, "0");
+export const SECRET = new Uint8Array(32).fill(7);
+
+/** Waits until `look` returns something true; a test's own timeout ends a wait in vain. */
+export async function until(look) {
+  for (;;) {
+    const found = look();
+    if (found) return found;
+    await new Promise(resolve => setTimeout(resolve, 1));
+  }
+}
+
+/** The gateway's side of one connection. */
+export class Session {
+  constructor(endpoint, events) {
+    Object.assign(this, {endpoint, events, frames: [], reader: new FrameReader(), isClosed: false});
+  }
+
+  /** The transport's side. */
+  get connection() {
+    return {
+      send: bytes => this.frames.push(...this.reader.take(bytes.slice())),
+      close: () => { this.isClosed = true; },
+    };
+  }
+
+  /** Takes the next frame of this name that the client has sent or sends. */
+  async expect(name) {
+    const index = await until(() => {
+      const found = this.frames.findIndex(frame => frame.name === name);
+      return found < 0 ? false : found + 1;
+    });
+    return this.frames.splice(index - 1, 1)[0].values;
+  }
+
+  has(name) { return this.frames.some(frame => frame.name === name); }
+  send(name, values) { this.events.received(encode(name, values)); }
+  sendBytes(bytes) { this.events.received(bytes); }
+  deliver(sequence, values = {}) {
+    this.send("deliver", {stream: 0, sequence, msgId: id(sequence), taskId: id(9), payload: Uint8Array.of(sequence & 255), attempt: 1, ...values});
+  }
+
+  async welcome(values = {}) {
+    const hello = await this.expect("hello");
+    const registered = hello.registration ? {cid: id(1), deviceSecret: SECRET} : {};
+    this.send("welcome", {generation: "1", queueEpoch: "5", heartbeatSeconds: 300, window: 32, serverTime: 1, ...registered, ...values});
+    return hello;
+  }
+
+  cut(reason = "cut") { this.events.ended(reason); }
+}
+
+/** A gateway in memory: each connection of the client becomes a Session. */
+export class FakeGateway {
+  constructor() {
+    this.sessions = [];
+    this.count = 0;
+  }
+
+  connect(endpoint, events) {
+    const session = new Session(endpoint, events);
+    this.sessions.push(session);
+    queueMicrotask(() => events.opened());
+    return session.connection;
+  }
+
+  async next() {
+    await until(() => this.sessions.length > this.count);
+    this.count += 1;
+    return this.sessions[this.count - 1];
+  }
+}
+
+/** A client of a FakeGateway with its messages and events in lists. */
+export function party(options = {}) {
+  const gateway = options.transport || new FakeGateway(), messages = [], events = [];
+  const store = options.store || new MemoryStore();
+  const client = new LongwireClient({
+    url: "ws://gateway.example", appId: "demo", appSecret: "secret", store, transport: gateway, backoff: {first: 1, most: 4},
+    onMessage: message => { messages.push(message); }, onEvent: event => events.push(event), ...options,
+  });
+  const event = async (type, count = 1) => {
+    await until(() => events.filter(one => one.type === type).length >= count);
+    return events.filter(one => one.type === type)[count - 1];
+  };
+  return {gateway, client, messages, events, store, event};
+}

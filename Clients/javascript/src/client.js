@@ -633,9 +633,10 @@ export class LongwireClient {
   }
 
   received(bytes, connection) {
-    if (!this.core || connection !== this.connection) return;
+    if (!this.core || connection !== this.connection || connection.isRefused) return;
     this.inputBytes += bytes.length;
     if (this.inputBytes > LIMITS.inboxBytes) {
+      connection.isRefused = true;
       this.post({ended: "the gateway sent more bytes than any window", connection});
       connection.close();
       return;

@@ -265,7 +265,7 @@ export class ClientCore {
 
   sendHello(now) {
     const {configuration, state} = this;
-    const timestamp = Math.max(Math.round(now.wall + state.offset), state.lastTimestamp + 1, 0);
+    const timestamp = Math.min(Math.max(Math.round(now.wall + state.offset), state.lastTimestamp + 1, 0), LIMITS.greatestSequence);
     const hello = {
       appId: configuration.appId, timestamp, applicationState: configuration.applicationState,
       keepsRunning: configuration.keepsRunning,
@@ -762,7 +762,7 @@ export class ClientCore {
   correct(close, error, now) {
     const {state} = this;
     if (close.code === CLOCK_SKEW) {
-      if (close.serverTime > 0 && close.serverTime <= Number.MAX_SAFE_INTEGER) {
+      if (close.serverTime > 0 && close.serverTime <= LIMITS.greatestTime) {
         state.offset = Math.round(close.serverTime - now.wall);
       }
       // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once far ahead

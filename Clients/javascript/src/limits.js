@@ -58,6 +58,8 @@ export const LIMITS = {
   fetch: 3600000,
   /** The greatest valid sequence: above it a double is not exact. */
   greatestSequence: 9007199254740991,
+  /** The greatest time of a gateway that is a time, in milliseconds since 1970. */
+  greatestTime: 8640000000000000,
   /** Calls that the store does not accept, kept in memory. */
   keptCalls: 512,
   clientNameBytes: 64,

@@ -1,0 +1,161 @@
+// The mini program's client with a faked `wx`, without the globals that a mini program lacks.
+
+import assert from "node:assert/strict";
+import {test} from "node:test";
+
+const MISSING = ["crypto", "WebSocket", "localStorage", "indexedDB", "TextEncoder", "TextDecoder", "BigInt", "URL", "performance", "fetch", "navigator",
+  "AbortController", "structuredClone", "queueMicrotask", "Buffer", "process"];
+const saved = new Map(MISSING.map(name => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
+/** Runs work without these globals; the test runner has them otherwise. */
+async function without(work) {
+  for (const name of MISSING) delete globalThis[name];
+  try {
+    return await work();
+  } finally {
+    for (const [name, descriptor] of saved) if (descriptor) Object.defineProperty(globalThis, name, descriptor);
+  }
+}
+
+const {createClient, hmacSHA256, hex} = await without(() => import("../src/wechat.js"));
+const {FrameReader, encode} = await import("../src/frames.js");
+const {SECRET, id, until} = await import("./support.mjs");
+
+const codes = bytes => Array.from(bytes);
+
+class FakeWX {
+  constructor() {
+    Object.assign(this, {items: new Map(), sockets: [], handlers: {}, isFull: false, randomCalls: 0});
+    for (const name of ["AppShow", "AppHide", "NetworkStatusChange"]) {
+      this[`on${name}`] = handler => { this.handlers[name] = handler; };
+      this[`off${name}`] = handler => { if (this.handlers[name] === handler) delete this.handlers[name]; };
+    }
+  }
+
+  getStorageSync(key) { return this.items.has(key) ? this.items.get(key) : ""; }
+  getStorageInfoSync() { return {keys: Array.from(this.items.keys())}; }
+  removeStorageSync(key) { this.items.delete(key); }
+  setStorageSync(key, value) {
+    if (this.isFull) throw {errMsg: "setStorageSync:fail exceed storage max size 10Mb"};
+    this.items.set(key, value);
+  }
+
+  getRandomValues({length, success}) {
+    this.randomCalls += 1;
+    setTimeout(() => success({randomValues: new Uint8Array(length).fill(this.randomCalls).buffer}));
+  }
+
+  connectSocket(options) {
+    const reader = new FrameReader(), handlers = {}, socket = {options, handlers, frames: [], closed: null};
+    const task = {
+      send({data}) {
+        assert.ok(data instanceof ArrayBuffer);
+        socket.frames.push(...reader.take(new Uint8Array(data)));
+      },
+      close(close) { socket.closed = close; },
+    };
+    for (const name of ["Open", "Message", "Error", "Close"]) task[`on${name}`] = handler => { handlers[name] = handler; };
+    this.sockets.push(socket);
+    setTimeout(() => handlers.Open({}));
+    return task;
+  }
+}
+
+async function expect(socket, name) {
+  await until(() => socket.frames.some(frame => frame.name === name));
+  return socket.frames.splice(socket.frames.findIndex(frame => frame.name === name), 1)[0].values;
+}
+
+const send = (socket, name, values) => socket.handlers.Message({data: encode(name, values).slice().buffer});
+
+async function welcome(wx, index) {
+  await until(() => wx.sockets.length > index);
+  const socket = wx.sockets[index], hello = await expect(socket, "hello");
+  send(socket, "welcome", {queueEpoch: "2", heartbeatSeconds: 300, window: 32, ...hello.registration ? {cid: id(1), deviceSecret: SECRET} : {}});
+  return {socket, hello};
+}
+
+const make = (wx, options = {}) => createClient({
+  url: "wss://push.example.com", appId: "demo", appSecret: "s", wx, backoff: {first: 1, most: 2}, ...options,
+});
+const limit = {timeout: 20000};
+
+test("a mini program registers, receives, stores and acks without the globals of a browser", limit, () => without(async () => {
+  const wx = new FakeWX(), seen = [], events = [];
+  const client = make(wx, {onMessage: message => { seen.push(message.text); }, onEvent: event => events.push(event.type)});
+  await client.start();
+  const {socket, hello} = await welcome(wx, 0);
+  assert.equal(socket.options.url, "wss://push.example.com:443/v1/device");
+  assert.deepEqual([hello.registration, hello.nonce.length, wx.randomCalls], [true, 16, 1]);
+  send(socket, "deliver", {sequence: 1, msgId: id(1), payload: Uint8Array.from([0xe6, 0x82, 0xa8, 0xe5, 0xa5, 0xbd])});
+  assert.equal((await expect(socket, "ack")).positions[0].sequence, 1);
+  assert.deepEqual(seen, ["您好"]);
+  assert.match(wx.items.get("longwire.state.demo"), /\nstream 0 1\n/);
+  assert.equal(hex(hmacSHA256(new Uint8Array(0), new Uint8Array(0))), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+  await client.stop();
+  assert.equal(codes(events).pop(), "stopped");
+}));
+
+test("the state survives a restart, and hide and show are reported", limit, async () => {
+  const wx = new FakeWX(), seen = [], options = {onMessage: message => { seen.push(message.sequence); }};
+  const first = make(wx, options);
+  await first.start();
+  const one = await welcome(wx, 0);
+  send(one.socket, "deliver", {sequence: 1, msgId: id(1), payload: Uint8Array.of(1)});
+  await expect(one.socket, "ack");
+  wx.handlers.AppHide();
+  const update = await expect(one.socket, "deviceUpdate");
+  assert.deepEqual([update.applicationState, update.keepsRunning], [1, false]);
+  wx.handlers.AppShow();
+  assert.equal((await expect(one.socket, "deviceUpdate")).applicationState, 0);
+  wx.handlers.NetworkStatusChange({isConnected: true, networkType: "wifi"});
+  await first.stop();
+  first.unfollow();
+  assert.deepEqual(wx.handlers, {});
+  const second = make(wx, {...options, appSecret: ""});
+  await second.start();
+  const two = await welcome(wx, 1);
+  assert.deepEqual([two.hello.cid, two.hello.positions[0].sequence], [id(1), 1]);
+  send(two.socket, "deliver", {sequence: 1, msgId: id(1), payload: Uint8Array.of(1)});
+  await expect(two.socket, "ack");
+  assert.deepEqual(seen, [1]);
+  await second.stop();
+});
+
+test("a full storage means no ack, and a damaged one stops the start", limit, async () => {
+  const wx = new FakeWX(), events = [], client = make(wx, {onMessage() {}, onEvent: event => events.push(event)});
+  await client.start();
+  const {socket} = await welcome(wx, 0);
+  wx.isFull = true;
+  send(socket, "deliver", {sequence: 1, msgId: id(1), payload: Uint8Array.of(1)});
+  await until(() => events.some(({type}) => type === "stateNotStored"));
+  assert.match(events.find(({type}) => type === "stateNotStored").reason, /exceed storage/);
+  assert.ok(!socket.frames.some(({name}) => name === "ack"));
+  wx.isFull = false;
+  await welcome(wx, wx.sockets.length - (wx.sockets[wx.sockets.length - 1] === socket ? 0 : 1));
+  await client.stop();
+  for (const damage of ["", "longwire state 1\n", {not: "a text"}]) {
+    wx.items.set("longwire.state.demo", damage);
+    await assert.rejects(client.start(), error => error.code === "stateDamaged");
+  }
+  wx.getStorageSync = () => { throw {errMsg: "getStorageSync:fail"}; };
+  await assert.rejects(client.start(), error => error.code === "stateUnreadable" && /getStorageSync:fail/.test(error.message));
+});
+
+test("text on the socket, an error and a close end the session once", limit, async () => {
+  const wx = new FakeWX(), events = [], client = make(wx, {onMessage() {}, onEvent: event => events.push(event)});
+  await client.start();
+  const {socket} = await welcome(wx, 0);
+  socket.handlers.Message({data: "text"});
+  assert.equal(socket.closed.code, 1003);
+  socket.handlers.Error({errMsg: "broken pipe"});
+  socket.handlers.Close({code: 1006});
+  await until(() => events.some(({type}) => type === "retrying"));
+  assert.deepEqual(events.filter(({type}) => type === "disconnected").map(({reason}) => reason), ["broken pipe"]);
+  await client.stop();
+});
+
+test("a base library without random values is named", limit, async () => {
+  const wx = new FakeWX();
+  wx.getRandomValues = undefined;
+  await assert.rejects(make(wx, {onMessage() {}}).start(), error => error.code === "badConfiguration" && /2\.19\.0/.test(error.message));
+});

@@ -238,15 +238,24 @@ class Cursor {
   }
 }
 
-const ZERO = {u32: 0, number: 0, long: "0", sint: 0, flag: false, text: "", id: ""};
+const ZERO = {u32: 0, number: 0, long: "0", sint: 0, flag: false, text: "", id: "", bytes: new Uint8Array(0)};
+const VARINTS = new Set(["u32", "u32?", "number", "long", "sint", "sint?", "flag", "flag?"]);
 
-function empty(fields) {
-  const values = {};
+/** The fields of a message in a form for reading: by number, and the defaults of all that are no lists. */
+const PLANS = new Map();
+
+function planOf(fields) {
+  let plan = PLANS.get(fields);
+  if (plan) return plan;
+  plan = {byNumber: [], lists: [], defaults: {}};
   for (const key of Object.keys(fields)) {
     const {name, kind, isList} = fields[key];
-    values[name] = isList ? [] : kind === "bytes" ? new Uint8Array(0) : kind in ZERO ? ZERO[kind] : null;
+    plan.byNumber[Number(key)] = Object.assign({wire: VARINTS.has(kind) ? 0 : 2}, fields[key]);
+    if (isList) plan.lists.push(name);
+    plan.defaults[name] = isList || !(kind in ZERO) ? null : ZERO[kind];
   }
-  return values;
+  PLANS.set(fields, plan);
+  return plan;
 }
 
 function valueOf(cursor, {kind, limit, isList, name}) {
@@ -271,18 +280,17 @@ function valueOf(cursor, {kind, limit, isList, name}) {
   return text;
 }
 
-const VARINTS = new Set(["u32", "u32?", "number", "long", "sint", "sint?", "flag", "flag?"]);
-
 /** Returns the values of a body. Unknown fields are skipped; any other deviation from the schema throws BadFrame. */
 export function decodeBody(fields, bytes) {
-  const values = empty(fields), cursor = new Cursor(bytes);
+  const {byNumber, lists, defaults} = planOf(fields), values = Object.assign({}, defaults), cursor = new Cursor(bytes);
+  for (const name of lists) values[name] = [];
   while (cursor.offset < bytes.length) {
     cursor.read();
     const number = cursor.low >>> 3, wire = cursor.low & 7;
     if (cursor.high !== 0 || number === 0) throw new BadFrame("a field has no valid number");
-    const found = fields[number];
+    const found = number < byNumber.length ? byNumber[number] : undefined;
     if (found) {
-      if (wire !== (VARINTS.has(found.kind) ? 0 : 2)) throw new BadFrame(`${found.name} has another wire type`);
+      if (wire !== found.wire) throw new BadFrame(`${found.name} has another wire type`);
       const value = valueOf(cursor, found);
       if (!found.isList) values[found.name] = value;
       else if (values[found.name].push(value) > found.limit) throw new BadFrame(`${found.name} has more than ${found.limit} items`);

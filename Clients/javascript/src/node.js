@@ -1,7 +1,7 @@
 // The adapters for Node: TCP, TLS and WebSocket transports, and a state in one file.
 
 import {createHash, createHmac, randomBytes} from "node:crypto";
-import {promises as files} from "node:fs";
+import * as files from "node:fs";
 import * as net from "node:net";
 import * as path from "node:path";
 import * as tls from "node:tls";
@@ -16,6 +16,11 @@ export * from "./index.js";
 const OUTBOX_BYTES = 1048576;
 const LINGER = 500;
 const STATE_BYTES = 16777216;
+
+const ABSENT = "absent";
+/** A text that differs between two versions of a file, which is always replaced and never changed in place. */
+const markOf = ({ino, size, mtimeNs}) => `${ino} ${size} ${mtimeNs}`;
+const call = (work, file) => new Promise((resolve, reject) => { work(file, error => error ? reject(error) : resolve()); });
 
 const plain = buffer => new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.length);
 
@@ -127,56 +132,72 @@ export class FileStore {
     this.seen = null;
   }
 
-  async read() {
+  /** Returns the file's text and its mark, or null if it does not exist. */
+  read() {
+    let file;
     try {
-      const {size} = await files.stat(this.name);
-      if (size > STATE_BYTES) throw new LongwireError("stateDamaged", `${this.name} has ${size} bytes and is no state; move it away`);
-      return await files.readFile(this.name, "latin1");
+      file = files.openSync(this.name, "r");
     } catch (error) {
       if (error.code === "ENOENT") return null;
+      throw new LongwireError("stateUnreadable", `cannot open ${this.name}: ${error.message}`, {cause: error});
+    }
+    try {
+      const stat = files.fstatSync(file, {bigint: true});
+      if (stat.size > STATE_BYTES) throw new LongwireError("stateDamaged", `${this.name} has ${stat.size} bytes and is no state; move it away`);
+      return {text: files.readFileSync(file, "latin1"), mark: markOf(stat)};
+    } catch (error) {
       if (error instanceof LongwireError) throw error;
       throw new LongwireError("stateUnreadable", `cannot read ${this.name}: ${error.message}`, {cause: error});
+    } finally {
+      files.closeSync(file);
     }
   }
 
-  async load() {
-    const text = await this.read();
-    if (text !== null) ClientState.parse(text);
-    this.seen = text === null ? "" : text;
-    await this.removeDrafts();
-    return text;
+  load() {
+    const found = this.read();
+    if (found) ClientState.parse(found.text);
+    this.seen = found ? found.mark : ABSENT;
+    this.removeDrafts();
+    return found ? found.text : null;
   }
 
-  /** Removes the drafts of clients that were killed while they wrote. */
-  async removeDrafts() {
+  /** Removes the drafts of clients that were killed while they wrote. A draft that cannot be removed stays. */
+  removeDrafts() {
     const folder = path.dirname(this.name), start = `${path.basename(this.name)}.new`;
-    const entries = await files.readdir(folder).catch(() => []);
-    for (const entry of entries) {
-      if (entry.startsWith(start) && /^[0-9a-f]{12}$/.test(entry.slice(start.length))) {
-        await files.unlink(path.join(folder, entry)).catch(() => {});
+    try {
+      for (const entry of files.readdirSync(folder)) {
+        if (entry.startsWith(start) && /^[0-9a-f]{12}$/.test(entry.slice(start.length))) files.unlinkSync(path.join(folder, entry));
       }
+    } catch {
+      return;
     }
   }
 
+  /**
+   * Replaces the file. Calls that only change the system's memory block for microseconds and are synchronous; the two syncs wait
+   * for the disk and are not.
+   */
   async save(text) {
     // If the file is gone, it was removed on purpose, and this state is written.
-    const current = this.seen === null ? null : await this.read();
-    if (current !== null && current !== this.seen) {
+    const current = this.seen === null ? null : files.statSync(this.name, {bigint: true, throwIfNoEntry: false});
+    if (current && markOf(current) !== this.seen) {
       throw new LongwireError("stateUnwritable", `another client has written ${this.name}; run one at a time`);
     }
     try {
-      const file = await files.open(this.draft, "w", 0o600);
+      const file = files.openSync(this.draft, "w", 0o600);
+      let mark;
       try {
-        await file.writeFile(text, "latin1");
-        await file.sync();
+        files.writeFileSync(file, text, "latin1");
+        await call(files.fdatasync, file);
+        mark = markOf(files.fstatSync(file, {bigint: true}));
       } finally {
-        await file.close();
+        files.closeSync(file);
       }
-      await files.rename(this.draft, this.name);
-      this.seen = text;
+      files.renameSync(this.draft, this.name);
+      this.seen = mark;
       await this.syncFolder();
     } catch (error) {
-      await files.unlink(this.draft).catch(() => {});
+      files.rmSync(this.draft, {force: true});
       throw new LongwireError("stateUnwritable", `cannot write ${this.name}: ${error.message}`, {cause: error});
     }
   }
@@ -184,23 +205,23 @@ export class FileStore {
   /** Syncs the folder; without this, a power loss could undo the rename and restore an old state. */
   async syncFolder() {
     if (process.platform === "win32") return;
-    const folder = await files.open(path.dirname(this.name), "r");
+    const folder = files.openSync(path.dirname(this.name), "r");
     try {
-      await folder.sync();
+      await call(files.fsync, folder);
     } finally {
-      await folder.close();
+      files.closeSync(folder);
     }
   }
 
   /** Renames a damaged file to its name plus `.damaged`. The next start registers a new device. */
   async setAside() {
-    await files.rename(this.name, `${this.name}.damaged`);
+    files.renameSync(this.name, `${this.name}.damaged`);
     this.seen = null;
     await this.syncFolder();
   }
 
-  async clear() {
-    await files.unlink(this.name).catch(error => { if (error.code !== "ENOENT") throw error; });
+  clear() {
+    files.rmSync(this.name, {force: true});
     this.seen = null;
   }
 }

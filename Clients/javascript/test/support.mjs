@@ -1,5 +1,7 @@
 // Parts of the tests: random numbers from a seed, and a gateway, a store and a clock in memory.
 
+import {randomBytes} from "node:crypto";
+
 import {FrameReader, encode} from "../src/frames.js";
 import {LongwireClient, MemoryStore} from "../src/index.js";
 
@@ -93,6 +95,7 @@ export function party(options = {}) {
   const store = options.store || new MemoryStore();
   const client = new LongwireClient({
     url: "ws://gateway.example", appId: "demo", appSecret: "secret", store, transport: gateway, backoff: {first: 1, most: 4},
+    random: count => new Uint8Array(randomBytes(count)),
     onMessage: message => { messages.push(message); }, onEvent: event => events.push(event), ...options,
   });
   const event = async (type, count = 1) => {

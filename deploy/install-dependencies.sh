@@ -12,6 +12,7 @@
 #   deploy/install-dependencies.sh screenshots  the fonts and the tool that `make screenshots` needs
 #   deploy/install-dependencies.sh lint       what `make check` reads deploy/ with
 #   deploy/install-dependencies.sh accessibility  axe-core, which the tests judge the console's pages with
+#   deploy/install-dependencies.sh javascript  Node and a TypeScript compiler, for the tests of Clients/javascript
 #   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
@@ -51,6 +52,8 @@ test_packages=(
     "iproute2|connects the namespaces that stand for machines and containers"
     "prometheus|its promtool checks the metrics, the alerts and the dashboard"
     "python3-yaml|reads the alerts"
+    "nodejs|runs the JavaScript client and its tests"
+    "node-typescript|compiles a program that uses its declarations"
     "chromium|opens the console as a person would"
     "chromium-driver|drives it"
     "python3-selenium|the same"
@@ -134,6 +137,12 @@ accessibility_packages=(
 )
 axe_playwright_version=0.1.8
 
+# A part of the tests' packages.
+javascript_packages=(
+    "nodejs|runs the JavaScript client and its tests"
+    "node-typescript|compiles a program that uses its declarations"
+)
+
 # Only when asked for by name: they make the Debian packages.
 package_packages=(
     "dpkg-dev|finds the packages' dependencies and makes them"
@@ -146,7 +155,7 @@ dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | demo | cluster | bench | counting | api | screenshots | lint | accessibility | package) groups+=("$argument") ;;
+    build | test | demo | cluster | bench | counting | api | screenshots | lint | accessibility | javascript | package) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;

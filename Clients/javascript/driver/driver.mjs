@@ -73,9 +73,18 @@ function finish({msgId, verdict, reason = ""}) {
   client.finish(message, verdict === "rejected" ? {rejected: reason} : "processed");
 }
 
+/** A message that the client does not accept has no number. */
+function send({payload, task = ""}) {
+  try {
+    client.send(new Uint8Array(Buffer.from(payload, "base64")), {taskId: task});
+  } catch (error) {
+    print("refused", {request: 0, code: 0, reason: error.message});
+  }
+}
+
 const COMMANDS = {
   finish,
-  send: ({payload, task = ""}) => client.send(new Uint8Array(Buffer.from(payload, "base64")), {taskId: task}),
+  send,
   opened: ({msgId}) => client.markOpened(msgId),
   report: ({msgId, kind, action}) => kind === "clicked" ? client.markOpened(msgId)
     : client.report({kind: kind === "custom" ? "action" : kind, msgId, action}),

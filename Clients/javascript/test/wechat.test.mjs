@@ -1,7 +1,11 @@
 // The mini program's client with a faked `wx`, without the globals that a mini program lacks.
 
 import assert from "node:assert/strict";
+import {mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync} from "node:fs";
+import {tmpdir} from "node:os";
+import * as path from "node:path";
 import {test} from "node:test";
+import {fileURLToPath, pathToFileURL} from "node:url";
 
 const MISSING = ["crypto", "WebSocket", "localStorage", "indexedDB", "TextEncoder", "TextDecoder", "BigInt", "URL", "performance", "fetch", "navigator",
   "AbortController", "structuredClone", "queueMicrotask", "Buffer", "process"];
@@ -152,6 +156,28 @@ test("text on the socket, an error and a close end the session once", limit, asy
   await until(() => events.some(({type}) => type === "retrying"));
   assert.deepEqual(events.filter(({type}) => type === "disconnected").map(({reason}) => reason), ["broken pipe"]);
   await client.stop();
+});
+
+test("the README's program for mini programs runs", limit, async () => {
+  const [, text] = /```js wechat\n([^]*?)```/.exec(readFileSync(new URL("../README.md", import.meta.url), "utf8"));
+  const folder = mkdtempSync(path.join(tmpdir(), "longwire-wechat-"));
+  try {
+    symlinkSync(fileURLToPath(new URL("../src", import.meta.url)), path.join(folder, "longwire"));
+    writeFileSync(path.join(folder, "app.mjs"), text);
+    globalThis.wx = new FakeWX();
+    globalThis.App = app => { globalThis.app = app; };
+    await import(pathToFileURL(path.join(folder, "app.mjs")));
+    const {wx, app} = globalThis;
+    app.onLaunch();
+    const {socket} = await welcome(wx, 0);
+    send(socket, "deliver", {sequence: 1, msgId: id(1), payload: Uint8Array.of(104, 105)});
+    await expect(socket, "ack");
+    assert.deepEqual(app.globalData.messages, ["hi"]);
+    await app.client.stop();
+  } finally {
+    rmSync(folder, {recursive: true, force: true});
+    for (const name of ["wx", "App", "app"]) delete globalThis[name];
+  }
 });
 
 test("a base library without random values is named", limit, async () => {

@@ -3,8 +3,9 @@
 //
 //     node benchmark.mjs [--seconds 5] [--runs 3] [--window 32] [--payload 100] [--state FOLDER] [--memory]
 //
-// The sender plays a gateway over TCP: it keeps at most `window` messages un-acked, 32 as a real gateway does. Each Ack is sent
-// after the state is on disk (a new file, fsync, rename, fsync of the folder). --memory keeps the state in memory instead.
+// The sender plays a gateway over TCP: it keeps at most `window` messages un-acked, 32 as a real gateway does. Each Ack
+// is sent after the state is on disk (a new file, fsync, rename, fsync of the folder). --memory keeps the state in
+// memory instead.
 
 import {fork} from "node:child_process";
 import {mkdtemp, rm} from "node:fs/promises";
@@ -30,7 +31,8 @@ function send() {
     const parts = [];
     for (let sequence = first; sequence < first + count; sequence += 1) {
       const msgId = sequence.toString(16).padStart(32, "0");
-      parts.push(encode("deliver", {sequence, msgId, taskId: "ab".repeat(16), payload: text, acceptedAt: 1764000000000, attempt: 1}));
+      parts.push(encode("deliver", {sequence, msgId, taskId: "ab".repeat(16), payload: text, acceptedAt: 1764000000000,
+        attempt: 1}));
     }
     return Buffer.concat(parts);
   };
@@ -48,7 +50,8 @@ function send() {
     socket.on("data", bytes => {
       for (const {name, values: frame} of reader.take(new Uint8Array(bytes))) {
         if (name === "hello") {
-          socket.write(encode("welcome", {queueEpoch: "1", heartbeatSeconds: 300, window, cid: "01".repeat(16), deviceSecret: new Uint8Array(32)}));
+          socket.write(encode("welcome", {queueEpoch: "1", heartbeatSeconds: 300, window, cid: "01".repeat(16),
+            deviceSecret: new Uint8Array(32)}));
           fill();
         }
         if (name === "ack") {
@@ -84,18 +87,21 @@ async function measure(port, folder) {
   await pause(500);
   const before = {count, acks, cpu: process.cpuUsage(), at: performance.now()};
   await pause(values.seconds * 1000);
-  const seconds = (performance.now() - before.at) / 1000, cpu = process.cpuUsage(before.cpu), received = count - before.count;
+  const seconds = (performance.now() - before.at) / 1000, received = count - before.count;
+  const {user, system} = process.cpuUsage(before.cpu), busy = (user + system) / 1e6 / seconds;
   await client.stop();
   await store.clear();
-  const busy = (cpu.user + cpu.system) / 1e6 / seconds;
-  console.log(`${Math.round(received / seconds)} messages/s, ${Math.round((acks - before.acks) / seconds)} stored states/s, `
-    + `${Math.round(busy * 100)} % of a core, ${(cpu.user + cpu.system) / received >> 0} µs of processor time a message`);
+  console.log([
+    `${Math.round(received / seconds)} messages/s`, `${Math.round((acks - before.acks) / seconds)} stored states/s`,
+    `${Math.round(busy * 100)} % of a core`, `${Math.round((user + system) / received)} µs of processor time a message`,
+  ].join(", "));
 }
 
 if (process.send) {
   send();
 } else {
-  console.log(`Node ${process.version}, ${cpus().length} × ${cpus()[0].model}, window ${values.window}, payload ${values.payload} bytes`);
+  const [{model}] = cpus(), shape = `Node ${process.version}, ${cpus().length} × ${model}`;
+  console.log(`${shape}, window ${values.window}, payload ${values.payload} bytes`);
   const child = fork(fileURLToPath(import.meta.url), process.argv.slice(2));
   const folder = await mkdtemp(path.join(values.state, "longwire-benchmark-"));
   try {

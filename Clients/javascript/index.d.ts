@@ -43,8 +43,9 @@ export interface LockRequest {
 }
 
 /**
- * An adapter that keeps the state of a device. `load` returns null only if no state was ever stored, and throws if a state exists
- * and cannot be read. After `save` the new state must survive a crash; if it throws, the old state must be intact.
+ * An adapter that keeps the state of a device. `load` returns null only if no state was ever stored, and throws if a
+ * state exists and cannot be read. After `save` the new state must survive a crash; if it throws, the old state must be
+ * intact.
  */
 export interface StateStore {
   load(): string | null | Promise<string | null>;
@@ -104,8 +105,8 @@ export interface Message {
 }
 
 /**
- * The app's decision. `deferred` leaves the message un-acked until the next session. `rejected` ends it as failed, with a reason
- * of at most 128 characters. Any other value means that the message is processed.
+ * The app's decision. `deferred` leaves the message un-acked until the next session. `rejected` ends it as failed, with
+ * a reason of at most 128 characters. Any other value means that the message is processed.
  */
 export type Verdict = "processed" | "deferred" | {rejected: string};
 
@@ -115,8 +116,8 @@ export type ClientEvent =
   | {type: "registered"; cid: string}
   | {type: "registrationLost"; cid: string}
   | {
-    type: "welcomed"; cid: string; session: string; epoch: string; heartbeat: number; window: number; serverTime: number;
-    pending: number; dropped: {reason: string; count: number}[];
+    type: "welcomed"; cid: string; session: string; epoch: string; heartbeat: number; window: number;
+    serverTime: number; pending: number; dropped: {reason: string; count: number}[];
   }
   | {type: "queueReset"; from: string; to: string}
   | {type: "closed"; code: number; reason: string}
@@ -174,8 +175,8 @@ export interface ClientOptions extends CommonOptions {
 }
 
 export class LongwireError extends Error {
-  code: "badConfiguration" | "stateUnreadable" | "stateDamaged" | "stateUnwritable" | "otherTab" | "unreachable" | "refused"
-    | "protocolViolation" | "wrongState";
+  code: "badConfiguration" | "stateUnreadable" | "stateDamaged" | "stateUnwritable" | "otherTab" | "unreachable"
+    | "refused" | "protocolViolation" | "wrongState";
   /** The gateway's Close code, or null. */
   closeCode: number | null;
   cause?: unknown;
@@ -225,8 +226,8 @@ export class BadFrame extends Error {
   closeCode: number;
 }
 
-export type FrameName = "hello" | "welcome" | "close" | "ping" | "pong" | "deliver" | "ack" | "deviceUpdate" | "updateResult"
-  | "feedback" | "revoke" | "upstream" | "upstreamResult" | "publish" | "publishResult";
+export type FrameName = "hello" | "welcome" | "close" | "ping" | "pong" | "deliver" | "ack" | "deviceUpdate"
+  | "updateResult" | "feedback" | "revoke" | "upstream" | "upstreamResult" | "publish" | "publishResult";
 
 export class FrameReader {
   constructor(limit?: number);
@@ -239,7 +240,8 @@ export class FrameReader {
 export function encode(name: FrameName, values: Record<string, unknown>): Uint8Array;
 export function decode(name: FrameName, body: Uint8Array): Record<string, unknown>;
 export function encodeHello(
-  values: Record<string, unknown>, key: Uint8Array, hmac: (key: Uint8Array, bytes: Uint8Array) => Uint8Array): Uint8Array;
+  values: Record<string, unknown>, key: Uint8Array, hmac: (key: Uint8Array,
+    bytes: Uint8Array) => Uint8Array): Uint8Array;
 
 export function hex(bytes: Uint8Array): string;
 export function bytesOfHex(text: string): Uint8Array | null;

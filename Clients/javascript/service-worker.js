@@ -1,5 +1,5 @@
-// The service worker of a page with a Longwire client. It shows notifications of Web Push, records what was shown and tapped for
-// the page's client, and recognises messages that came over the connection.
+// The service worker of a page with a Longwire client. It shows notifications of Web Push, records what was shown and
+// tapped for the page's client, and recognises messages that came over the connection.
 //
 // Serve this file at the root of the site. A site with its own service worker adds one line to it:
 // importScripts("/longwire/service-worker.js").
@@ -26,7 +26,8 @@
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(name, mode), request = work(transaction.objectStore(name));
         transaction.oncomplete = () => resolve(request && request.result);
-        transaction.onabort = transaction.onerror = () => reject(transaction.error || new Error("the transaction was aborted"));
+        transaction.onabort = transaction.onerror = () => reject(transaction.error
+          || new Error("the transaction was aborted"));
       });
     } finally {
       database.close();
@@ -50,11 +51,15 @@
         taskId: text(ids[0]), msgId: ids[1], payload: typeof content.payload === "string" ? content.payload : "",
         url: notice ? text(notice.url) : "",
       },
-      notice: notice && {title: text(notice.title), body: text(notice.body), image: text(notice.image), tag: text(notice.tag)},
+      notice: notice && {title: text(notice.title), body: text(notice.body), image: text(notice.image),
+        tag: text(notice.tag)},
     };
   }
 
-  /** Whether a client of this site has processed the message. An unreadable state counts as no: a repeat is better than a loss. */
+  /**
+   * Whether a client of this site has processed the message. An unreadable state counts as no: a repeat is better than
+   * a loss.
+   */
   async function isReceived(msgId) {
     try {
       const states = await inDatabase("states", "readonly", store => store.getAll());

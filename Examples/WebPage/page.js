@@ -13,9 +13,11 @@ function show(message) {
 }
 
 function report(event) {
-  const states = {welcomed: "connected", standby: "another tab is connected", connecting: "connecting", retrying: "waiting"};
+  const states = {welcomed: "connected", standby: "another tab is connected", connecting: "connecting",
+    retrying: "waiting"};
   if (event.type in states) find("state").textContent = states[event.type];
-  if (event.type === "stopped") find("state").textContent = event.error ? `stopped: ${event.error.message}` : "not connected";
+  if (event.type === "stopped") find("state").textContent = event.error ? `stopped: ${event.error.message}`
+      : "not connected";
   if (event.type === "welcomed") find("cid").textContent = event.cid;
   if (event.type === "revoked") closeNotifications(event.taskId);
 }

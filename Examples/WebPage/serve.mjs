@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// Serves this page on the loopback: node serve.mjs [PORT]. The package's modules are below /longwire/, its service worker at /.
+// Serves this page on the loopback: node serve.mjs [PORT]. The package's modules are below /longwire/, its service
+// worker at /.
 
 import {createReadStream} from "node:fs";
 import {createServer} from "node:http";
@@ -30,4 +31,5 @@ const server = createServer((request, response) => {
   });
   return undefined;
 });
-server.listen(Number(process.argv[2] || 8000), "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}/`));
+server.listen(Number(process.argv[2] || 8000), "127.0.0.1",
+  () => console.log(`http://127.0.0.1:${server.address().port}/`));

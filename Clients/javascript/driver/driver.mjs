@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// A device for the conformance suite (Tests/Conformance): reads commands as lines of JSON, prints events as lines of JSON.
+// A device for the conformance suite (Tests/Conformance): reads commands as lines of JSON, prints events as lines of
+// JSON.
 
 import {readFileSync} from "node:fs";
 import * as path from "node:path";
@@ -7,8 +8,8 @@ import * as readline from "node:readline";
 
 import {createClient} from "../src/node.js";
 
-const USAGE = "usage: driver.mjs --address HOST:PORT --transport tcp|tls|ws|wss [--ca FILE] --app ID --secret SECRET --state FOLDER "
-  + "[--window N] [--heartbeat SECONDS] [--manual] [--alternates-from-close] [--backoff-ms FIRST:MAX]";
+const USAGE = "usage: driver.mjs --address HOST:PORT --transport tcp|tls|ws|wss [--ca FILE] --app ID --secret SECRET "
+  + "--state FOLDER [--window N] [--heartbeat SECONDS] [--manual] [--alternates-from-close] [--backoff-ms FIRST:MAX]";
 const FLAGS = ["manual", "alternates-from-close"];
 
 function parse(words) {
@@ -62,7 +63,8 @@ const [first, most] = (values["backoff-ms"] || "").split(":").map(Number);
 const client = createClient({
   url: `${values.transport}://${values.address}`, appId: values.app, appSecret: values.secret,
   state: path.join(values.state, "state"), tls: values.ca ? {ca: readFileSync(values.ca)} : {},
-  window: Number(values.window || 0), heartbeatSeconds: Number(values.heartbeat || 0), parallel: values.manual ? 1024 : 1,
+  window: Number(values.window || 0), heartbeatSeconds: Number(values.heartbeat || 0), parallel: values.manual ? 1024
+    : 1,
   vendorDuplicates: true, backoff: first ? {first, most} : {}, onMessage, onEvent,
 });
 

@@ -1,4 +1,5 @@
-// The adapters for browsers: WebSocket, IndexedDB or localStorage, one connection for all tabs, and the page's life cycle.
+// The adapters for browsers: WebSocket, IndexedDB or localStorage, one connection for all tabs, and the page's life
+// cycle.
 
 import {LongwireClient} from "./client.js";
 import {inDatabase, openDatabase} from "./database.js";
@@ -13,7 +14,8 @@ const HIDDEN_LONG = 30000;
 export class BrowserTransport {
   connect({scheme, url}, events) {
     if (scheme !== "ws" && scheme !== "wss") {
-      throw new LongwireError("badConfiguration", `a browser has no ${scheme}:// connections; use wss://HOST:PORT/v1/device`);
+      throw new LongwireError("badConfiguration",
+        `a browser has no ${scheme}:// connections; use wss://HOST:PORT/v1/device`);
     }
     const socket = new WebSocket(url, "longwire.v1");
     let isOver = false;
@@ -31,7 +33,9 @@ export class BrowserTransport {
     };
     return {
       send(bytes) {
-        if (socket.bufferedAmount > OUTBOX_BYTES) throw new Error("the gateway does not read; too many bytes wait to be sent");
+        if (socket.bufferedAmount > OUTBOX_BYTES) {
+          throw new Error("the gateway does not read; too many bytes wait to be sent");
+        }
         if (socket.readyState === WebSocket.OPEN) socket.send(bytes);
       },
       close() {
@@ -43,13 +47,14 @@ export class BrowserTransport {
 }
 
 /**
- * The right of one tab to use a state. With Web Locks the first tab has it and the others wait; with `takesOver` the tab that
- * starts last takes it. Without Web Locks (a page without https) the tab that starts last always takes it, by a value in
- * localStorage that the other tabs watch.
+ * The right of one tab to use a state. With Web Locks the first tab has it and the others wait; with `takesOver` the
+ * tab that starts last takes it. Without Web Locks (a page without https) the tab that starts last always takes it, by
+ * a value in localStorage that the other tabs watch.
  */
 class TabLock {
   constructor(name, takesOver) {
-    Object.assign(this, {name, takesOver, owner: "", abort: null, locks: typeof navigator === "object" ? navigator.locks : null});
+    Object.assign(this, {name, takesOver, owner: "", abort: null});
+    this.locks = typeof navigator === "object" ? navigator.locks : null;
     this.ownerKey = `${name}.owner`;
   }
 
@@ -98,7 +103,9 @@ class TabLock {
     if (!wait) return owners.getItem(this.ownerKey) === null ? () => {} : null;
     const owner = `${Date.now()}.${Math.random()}`;
     const watch = ({key, newValue}) => {
-      if (key === this.ownerKey && newValue !== owner) lost(new LongwireError("otherTab", "another tab took over the connection"));
+      if (key === this.ownerKey && newValue !== owner) {
+        lost(new LongwireError("otherTab", "another tab took over the connection"));
+      }
     };
     this.owner = owner;
     owners.setItem(this.ownerKey, owner);
@@ -118,8 +125,12 @@ class TabLock {
   }
 }
 
-const full = (error, place) => new LongwireError("stateUnwritable", error && error.name === "QuotaExceededError"
-  ? `${place} is full; remove other data of this site` : `cannot write ${place}: ${error && error.message}`, {cause: error});
+function full(error, place) {
+  const isFull = error && error.name === "QuotaExceededError";
+  const message = isFull
+    ? `${place} is full; remove other data of this site` : `cannot write ${place}: ${error && error.message}`;
+  return new LongwireError("stateUnwritable", message, {cause: error});
+}
 
 /** A state in one item of localStorage, which is written at once. A service worker cannot read it. */
 export class LocalStorageStore {
@@ -197,8 +208,8 @@ export class IndexedDBStore {
 }
 
 /**
- * Reports the page's visibility as the app's state, tests the connection after a long time in the background, and leaves the
- * connection with the page. Returns a function that ends it.
+ * Reports the page's visibility as the app's state, tests the connection after a long time in the background, and
+ * leaves the connection with the page. Returns a function that ends it.
  */
 export function followPage(client) {
   let hiddenAt = null, isLeft = false;
@@ -222,7 +233,9 @@ export function followPage(client) {
       client.stop();
     }],
     [window, "pageshow", ({persisted}) => {
-      if (persisted && isLeft) client.stop().then(() => client.start()).catch(error => client.emit({type: "stopped", error}));
+      if (persisted && isLeft) {
+        client.stop().then(() => client.start()).catch(error => client.emit({type: "stopped", error}));
+      }
     }],
   ];
   for (const [target, name, handler] of handlers) target.addEventListener(name, handler);
@@ -231,12 +244,14 @@ export function followPage(client) {
 }
 
 /**
- * Returns a client of this page. Besides the options of LongwireClient: `name` (of the state), `tabs` (`wait` or `takeOver`),
- * `followsPage` (false: the app reports its state itself).
+ * Returns a client of this page. Besides the options of LongwireClient: `name` (of the state), `tabs` (`wait` or
+ * `takeOver`), `followsPage` (false: the app reports its state itself).
  */
 export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, tabs = "wait", followsPage = true, ...others} = options;
-  if (tabs !== "wait" && tabs !== "takeOver") throw new LongwireError("badConfiguration", `tabs is ${tabs}; use wait or takeOver`);
+  if (tabs !== "wait" && tabs !== "takeOver") {
+    throw new LongwireError("badConfiguration", `tabs is ${tabs}; use wait or takeOver`);
+  }
   const takesOver = tabs === "takeOver";
   const Store = typeof indexedDB === "object" && indexedDB ? IndexedDBStore : LocalStorageStore;
   const client = new LongwireClient(Object.assign({

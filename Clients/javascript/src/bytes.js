@@ -1,5 +1,5 @@
-// Bytes, hexadecimal digits and UTF-8. Mini programs have no TextEncoder and no TextDecoder, so both directions exist in plain
-// JavaScript. The native decoder is used where it exists, because it is faster.
+// Bytes, hexadecimal digits and UTF-8. Mini programs have no TextEncoder and no TextDecoder, so both directions exist
+// in plain JavaScript. The native decoder is used where it exists, because it is faster.
 
 const DIGITS = [];
 for (let byte = 0; byte < 256; byte += 1) DIGITS.push((byte < 16 ? "0" : "") + byte.toString(16));

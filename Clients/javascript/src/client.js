@@ -1,4 +1,5 @@
-// The client: feeds the core with bytes, time and the app's calls, and performs the core's actions with the platform's adapters.
+// The client: feeds the core with bytes, time and the app's calls, and performs the core's actions with the platform's
+// adapters.
 
 import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 import {BACKGROUND, ClientCore, FOREGROUND, endpointOf} from "./core.js";
@@ -18,18 +19,21 @@ const PROCESSED = {kind: "processed"}, DEFERRED = {kind: "deferred"};
 const isThenable = value => value !== null && typeof value === "object" && typeof value.then === "function";
 const bad = message => new LongwireError("badConfiguration", message);
 
-/** Parses the gateway's address: `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`. */
+/**
+ * Parses the gateway's address: `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`.
+ */
 export function parseURL(url) {
   const found = /^([a-z]+):\/\/(\[[^\]/]*\]|[^:/?#[\]]+)(?::([0-9]{1,5}))?(\/[^?#]*)?(\?[^#]*)?$/.exec(url);
-  if (!found || !(found[1] in SCHEMES)) {
-    throw bad(`"${url}" is no address of a gateway; write tcp://HOST:PORT, tls://HOST:PORT or wss://HOST:PORT/v1/device`);
+  if (!found || !Object.keys(SCHEMES).includes(found[1])) {
+    throw bad(`"${url}" is no address of a gateway; write tcp://HOST:PORT, tls://HOST:PORT or wss://HOST/v1/device`);
   }
   const [, scheme, host, port, path, query] = found;
   const endpoint = endpointOf(`${host}:${port || SCHEMES[scheme]}`);
   if (!endpoint) throw bad(`"${url}" has no valid host and port`);
   const isWebSocket = scheme === "ws" || scheme === "wss";
   if (!isWebSocket && path && path !== "/") throw bad(`"${url}" has a path; only ws:// and wss:// have one`);
-  return Object.assign(endpoint, {scheme, path: isWebSocket ? (path && path !== "/" ? path : "/v1/device") + (query || "") : ""});
+  const target = path && path !== "/" ? path : "/v1/device";
+  return Object.assign(endpoint, {scheme, path: isWebSocket ? target + (query || "") : ""});
 }
 
 /** A clock in milliseconds that never runs backwards: `performance.now()`, or wall time with its jumps back removed. */
@@ -77,34 +81,46 @@ function networkName(name) {
 
 function check(options) {
   const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
-  if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) throw bad("appId must have 1 to 64 bytes");
+  if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) {
+    throw bad("appId must have 1 to 64 bytes");
+  }
   if (typeof appSecret !== "string") throw bad("appSecret must be a text");
   if (typeof options.onMessage !== "function") throw bad("onMessage must be a function that handles a message");
-  for (const name of ["store", "transport"]) if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
-  if (heartbeatSeconds !== 0 && !isHeartbeat(heartbeatSeconds)) throw bad(`heartbeatSeconds is ${heartbeatSeconds}; use 0 or 30 to 1800`);
+  for (const name of ["store", "transport"]) {
+    if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
+  }
+  if (heartbeatSeconds !== 0 && !isHeartbeat(heartbeatSeconds)) {
+    throw bad(`heartbeatSeconds is ${heartbeatSeconds}; use 0 or 30 to 1800`);
+  }
   if (!isWhole(window, 0, 4294967295)) throw bad(`window is ${window}; use 0 for the gateway's default`);
   if (!isWhole(parallel, 1, LIMITS.holes)) throw bad(`parallel is ${parallel}; use 1 to ${LIMITS.holes}`);
   const clientName = options.clientName === undefined ? "longwire-js/1" : options.clientName;
-  if (typeof clientName !== "string" || utf8(clientName).length > LIMITS.clientNameBytes) throw bad("clientName has more than 64 bytes");
+  if (typeof clientName !== "string" || utf8(clientName).length > LIMITS.clientNameBytes) {
+    throw bad("clientName has more than 64 bytes");
+  }
   const badge = options.badge === undefined ? null : options.badge;
   if (badge !== null && !isBadge(badge)) throw bad(`badge is ${badge}; use a whole number of 32 bits`);
   const state = options.applicationState === undefined ? "foreground" : options.applicationState;
-  if (!(state in STATES)) throw bad(`applicationState is ${state}; use foreground or background`);
+  if (!isState(state)) throw bad(`applicationState is ${state}; use foreground or background`);
   const {first = LIMITS.backoffFirst, most = LIMITS.backoffMost} = backoff;
   if (!isWhole(first, 1, LIMITS.retryWindow) || !isWhole(most, first, LIMITS.retryWindow)) {
     throw bad("backoff must have first and most in milliseconds, in this order");
   }
-  if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
+  if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) {
+    throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
+  }
   return Object.assign(parseURL(options.url), {
     appId, appSecret, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
     keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
-    usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates), pushModeOff: null,
+    usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
+    pushModeOff: null,
     backoff: {first, most},
   });
 }
 
 const isWhole = (value, least, most) => Number.isInteger(value) && value >= least && value <= most;
+const isState = state => Object.keys(STATES).includes(state);
 const isBadge = value => isWhole(value, -2147483648, 2147483647);
 const isHeartbeat = seconds => isWhole(seconds, LIMITS.leastHeartbeatSeconds, LIMITS.mostHeartbeatSeconds);
 
@@ -122,8 +138,9 @@ class Message {
 /**
  * A device of a Longwire gateway. It registers, stays connected, and hands each message to the app exactly once.
  *
- * `onMessage` receives one message at a time, in order. After it returns, or its promise is fulfilled, the client stores the
- * message's sequence and then acks it. If the app ends between the return and the store, the message is delivered again.
+ * `onMessage` receives one message at a time, in order. After it returns, or its promise is fulfilled, the client
+ * stores the message's sequence and then acks it. If the app ends between the return and the store, the message is
+ * delivered again.
  */
 export class LongwireClient {
   constructor(options) {
@@ -165,8 +182,8 @@ export class LongwireClient {
   // Starting and stopping
 
   /**
-   * Reads the state and starts to connect. `opened` has the ids of messages whose notification started the app. Fulfilled when
-   * the client runs, or stands by for another tab; rejected with a LongwireError when it cannot start.
+   * Reads the state and starts to connect. `opened` has the ids of messages whose notification started the app.
+   * Fulfilled when the client runs, or stands by for another tab; rejected with a LongwireError when it cannot start.
    */
   async start({opened = []} = {}) {
     if (this.status !== "stopped") throw new LongwireError("wrongState", "the client runs already; stop it first");
@@ -190,9 +207,10 @@ export class LongwireClient {
   async reserve() {
     if (!this.store.lock) return false;
     const lost = error => { if (this.core) this.post({command: {do: "stop", error}}); };
-    let tellWaits;
-    const waits = new Promise(resolve => { tellWaits = resolve; });
-    const locked = Promise.resolve(this.store.lock({wait: true, lost, waits: () => tellWaits(true), isWanted: () => !this.isStopWanted}));
+    let resolveWaits;
+    const waits = new Promise(resolve => { resolveWaits = resolve; });
+    const request = {wait: true, lost, waits: () => resolveWaits(true), isWanted: () => !this.isStopWanted};
+    const locked = Promise.resolve(this.store.lock(request));
     const isWaiting = await Promise.race([waits, locked.then(() => false)]);
     if (!isWaiting) {
       this.release = await locked;
@@ -216,13 +234,16 @@ export class LongwireClient {
       this.kept = [];
     }
     const seed = await (this.options.random || defaultRandom)(32);
-    if (!(seed instanceof Uint8Array) || seed.length !== 32) throw bad("random must return a Uint8Array of the requested length");
+    if (!(seed instanceof Uint8Array) || seed.length !== 32) {
+      throw bad("random must return a Uint8Array of the requested length");
+    }
     if (this.isStopWanted) {
       this.end({type: "stopped", error: null});
       return;
     }
     this.savedText = null;
-    this.core = new ClientCore({configuration: this.configuration, state, random: new Random(seed, this.hmac), hmac: this.hmac});
+    const {configuration, hmac} = this;
+    this.core = new ClientCore({configuration, state, random: new Random(seed, hmac), hmac});
     this.core.start(this.now());
     this.schedule();
   }
@@ -231,7 +252,8 @@ export class LongwireClient {
     const text = await this.store.load(), {appId, appSecret} = this.configuration;
     const state = text === null ? new ClientState(appId) : ClientState.parse(text);
     if (state.appId !== appId && state.isRegistered) {
-      throw new LongwireError("stateUnreadable", `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
+      throw new LongwireError("stateUnreadable",
+        `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
     }
     if (!state.isRegistered && appSecret === "") {
       throw bad("this device is not registered yet, and no appSecret is given");
@@ -269,7 +291,9 @@ export class LongwireClient {
       });
     }
     return this.storeKept().then(isStored => {
-      if (!isStored) throw new LongwireError("stateUnwritable", "the calls are in memory only; start the client, or try again");
+      if (!isStored) {
+        throw new LongwireError("stateUnwritable", "the calls are in memory only; start the client, or try again");
+      }
     });
   }
 
@@ -284,22 +308,24 @@ export class LongwireClient {
     const {release} = this;
     this.release = null;
     if (release) release();
-    for (const {reject} of this.flushes) reject(new LongwireError("wrongState", "the client stopped before the calls were stored"));
+    for (const {reject} of this.flushes) {
+      reject(new LongwireError("wrongState", "the client stopped before the calls were stored"));
+    }
     this.flushes = [];
     if (event) this.emit(event);
     if (this.stopped) this.stopped();
     if (this.kept.length > 0) this.storeKept();
   }
 
-  // The app's calls. They return false when the client does not run, unless their comment says otherwise. The settings also apply
-  // to the next start.
+  // The app's calls. They return false when the client does not run, unless their comment says otherwise. The settings
+  // also apply to the next start.
 
   /**
-   * Reports the app's state: `foreground` or `background`. Messages that arrive in the background stay un-acked unless the app
-   * keeps its socket open (`keepsRunning`).
+   * Reports the app's state: `foreground` or `background`. Messages that arrive in the background stay un-acked unless
+   * the app keeps its socket open (`keepsRunning`).
    */
   setApplicationState(state, {keepsRunning = false} = {}) {
-    if (!(state in STATES)) throw bad(`${state} is no state of an app; use foreground or background`);
+    if (!isState(state)) throw bad(`${state} is no state of an app; use foreground or background`);
     return this.set({do: "applicationState", applicationState: STATES[state], keepsRunning: Boolean(keepsRunning)});
   }
 
@@ -321,7 +347,10 @@ export class LongwireClient {
     return this.set({do: "heartbeat", seconds});
   }
 
-  /** Reports that the network is usable again or has changed. A name keeps the heartbeat that was learnt on this network. */
+  /**
+   * Reports that the network is usable again or has changed. A name keeps the heartbeat that was learnt on this
+   * network.
+   */
   networkChanged(name = null) {
     return this.post({command: {do: "network", name: name === null ? null : networkName(name)}});
   }
@@ -329,13 +358,19 @@ export class LongwireClient {
   /** Tests the connection and shortens a backoff, for example after a suspended page runs again. */
   probe() { return this.post({command: {do: "probe"}}); }
 
-  /** Records that the user opened this message from its notification. Kept across restarts until the gateway confirms it. */
+  /**
+   * Records that the user opened this message from its notification. Kept across restarts until the gateway confirms
+   * it.
+   */
   markOpened(msgId) {
     if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
     return this.postOrKeep({do: "opened", msgId});
   }
 
-  /** Reports `{kind: "shown", msgId}` or `{kind: "action", msgId, action}` (90001 to 90999) to the publisher's statistics. */
+  /**
+   * Reports `{kind: "shown", msgId}` or `{kind: "action", msgId, action}` (90001 to 90999) to the publisher's
+   * statistics.
+   */
   report({kind, msgId, action = 0}) {
     if (kind !== "shown" && kind !== "action") throw bad(`"${kind}" is no report; use shown or action`);
     if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
@@ -344,8 +379,8 @@ export class LongwireClient {
   }
 
   /**
-   * Sends 1 to 16,384 bytes, or a text, to the app's server. The message is kept across restarts until the gateway has it: the
-   * event `taken` confirms it, `refused` reports that it was not accepted.
+   * Sends 1 to 16,384 bytes, or a text, to the app's server. The message is kept across restarts until the gateway has
+   * it: the event `taken` confirms it, `refused` reports that it was not accepted.
    */
   send(payload, {taskId = ""} = {}) {
     const bytes = typeof payload === "string" ? utf8(payload) : payload;
@@ -360,7 +395,9 @@ export class LongwireClient {
   fetch(milliseconds = 20000) {
     const time = Math.min(Math.max(0, milliseconds), LIMITS.fetch);
     return new Promise(resolve => {
-      if (!this.post({command: {do: "fetch", milliseconds: time, done: resolve}})) resolve({messages: 0, isComplete: false});
+      if (!this.post({command: {do: "fetch", milliseconds: time, done: resolve}})) {
+        resolve({messages: 0, isComplete: false});
+      }
     });
   }
 
@@ -372,8 +409,8 @@ export class LongwireClient {
   }
 
   /**
-   * Hands over a message that came complete through a vendor's channel. The copy on the connection is acked and not shown, and
-   * a message that the app has already is not shown again. Needs the option `vendorDuplicates`.
+   * Hands over a message that came complete through a vendor's channel. The copy on the connection is acked and not
+   * shown, and a message that the app has already is not shown again. Needs the option `vendorDuplicates`.
    */
   receiveVendorMessage({msgId, taskId = "", payload = new Uint8Array(0)}) {
     if (!isId(msgId)) throw bad(`"${msgId}" is no message id`);
@@ -444,8 +481,8 @@ export class LongwireClient {
     }
   }
 
-  // The pump: inputs go into the core, its actions are performed in order. The core is never entered while an action waits for
-  // the store.
+  // The pump: inputs go into the core, its actions are performed in order. The core is never entered while an action
+  // waits for the store.
 
   now() { return {monotonic: this.clock.monotonic(), wall: this.clock.wall()}; }
 

@@ -1,5 +1,5 @@
-// The client's state machine, without I/O: bytes, time and the app's calls go in, actions come out. It has the rules of the Swift
-// client (Sources/Client/LongwireClient).
+// The client's state machine, without I/O: bytes, time and the app's calls go in, actions come out. It has the rules of
+// the Swift client (Sources/Client/LongwireClient).
 //
 // Phases and their transitions:
 //   idle       → connecting (start)
@@ -9,8 +9,9 @@
 //   waiting    → connecting (deadline)
 //   stopped    → connecting (start)
 //
-// Required order: a handler returns, the state is stored, the ack is sent. Actions run in their order, so `endTurn` queues
-// `persist` before the Ack's `send`. If storing fails, the remaining actions are discarded and the connection is closed.
+// Required order: a handler returns, the state is stored, the ack is sent. Actions run in their order, so `endTurn`
+// queues `persist` before the Ack's `send`. If storing fails, the remaining actions are discarded and the connection is
+// closed.
 
 import {LongwireError} from "./errors.js";
 import {BadFrame, FrameReader, encode, encodeHello} from "./frames.js";
@@ -21,7 +22,8 @@ import {isSameToken, withToken} from "./tokens.js";
 import {utf8} from "./bytes.js";
 
 export const FOREGROUND = 0, BACKGROUND = 1;
-const GOODBYE = 100, CLOCK_SKEW = 300, UNKNOWN_DEVICE = 301, REPLACED = 400, UNEXPECTED_FRAME = 410, MALFORMED = 412, FLOODS = 414;
+const GOODBYE = 100, CLOCK_SKEW = 300, UNKNOWN_DEVICE = 301, REPLACED = 400, UNEXPECTED_FRAME = 410, MALFORMED = 412,
+  FLOODS = 414;
 const OF_CLIENTS = new Set(["hello", "ack", "deviceUpdate", "feedback", "upstream", "publish", "publishResult"]);
 const FEEDBACK = {opened: 0, shown: 1, action: 2};
 
@@ -38,8 +40,8 @@ export function endpointOf(text) {
 
 export class ClientCore {
   /**
-   * `configuration` has the settings that `LongwireClient` checked, `state` a ClientState or null, `random` a Random, and `hmac`
-   * computes HMAC-SHA-256.
+   * `configuration` has the settings that `LongwireClient` checked, `state` a ClientState or null, `random` a Random,
+   * and `hmac` computes HMAC-SHA-256.
    */
   constructor({configuration, state, random, hmac}) {
     Object.assign(this, {configuration, random, hmac});
@@ -76,13 +78,17 @@ export class ClientCore {
     /** Copies on the connection of messages that the app has from the vendor, by msgId. */
     this.copies = new Map();
     this.pendingRejections = [];
-    /** Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order. */
+    /**
+     * Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order.
+     */
     this.sentRejections = [];
     /** Tokens that the app set without a session. */
     this.renewedTokens = [];
     this.owesAck = false;
     this.isDirty = false;
-    /** Deliveries to drop without an ack: "none", "untilUpdate" (suspended), or the number of the update that ends it. */
+    /**
+     * Deliveries to drop without an ack: "none", "untilUpdate" (suspended), or the number of the update that ends it.
+     */
     this.dropRule = "none";
 
     // The app's settings and reports for the gateway.
@@ -108,10 +114,15 @@ export class ClientCore {
   /** The time of the next call of `wake`, in monotonic milliseconds, or null. */
   get deadline() {
     const times = [this.ownDeadline];
-    if (this.fetch) times.push(this.fetch.quietAt === null ? this.fetch.until : Math.min(this.fetch.until, this.fetch.quietAt));
+    if (this.fetch) times.push(this.fetchDeadline);
     if (this.phase === "ready") times.push(this.outgoingRetryAt);
     const set = times.filter(time => time !== null);
     return set.length > 0 ? Math.min(...set) : null;
+  }
+
+  get fetchDeadline() {
+    const {until, quietAt} = this.fetch;
+    return quietAt === null ? until : Math.min(until, quietAt);
   }
 
   get ownDeadline() {
@@ -164,9 +175,7 @@ export class ClientCore {
   }
 
   wake(now) {
-    if (this.fetch && now.monotonic >= Math.min(this.fetch.until, this.fetch.quietAt === null ? Infinity : this.fetch.quietAt)) {
-      this.endFetch(now);
-    }
+    if (this.fetch && now.monotonic >= this.fetchDeadline) this.endFetch(now);
     if (this.outgoingRetryAt !== null) this.sendOutgoing(now);
     const deadline = this.ownDeadline;
     if (deadline === null || now.monotonic < deadline) return;
@@ -187,8 +196,8 @@ export class ClientCore {
   }
 
   /**
-   * Handles a failed store of the state: nothing is acked, and the client reconnects later. The state stays in memory, and the
-   * next Hello stores it first. `skipped` are the actions after the one that failed; they are not performed.
+   * Handles a failed store of the state: nothing is acked, and the client reconnects later. The state stays in memory,
+   * and the next Hello stores it first. `skipped` are the actions after the one that failed; they are not performed.
    */
   persistFailed(error, skipped, now) {
     for (const action of skipped.concat(this.actions)) {
@@ -227,7 +236,9 @@ export class ClientCore {
     this.disconnected(reason, now);
   }
 
-  /** Resets what belongs to one connection. The holes stay until the next one, because handlers may still have messages. */
+  /**
+   * Resets what belongs to one connection. The holes stay until the next one, because handlers may still have messages.
+   */
   leaveSession() {
     if (this.handling.size > 0) this.actions.push({type: "withdraw"});
     this.reader.reset();
@@ -265,7 +276,8 @@ export class ClientCore {
 
   sendHello(now) {
     const {configuration, state} = this;
-    const timestamp = Math.min(Math.max(Math.round(now.wall + state.offset), state.lastTimestamp + 1, 0), LIMITS.greatestSequence);
+    const least = Math.max(Math.round(now.wall + state.offset), state.lastTimestamp + 1, 0);
+    const timestamp = Math.min(least, LIMITS.greatestSequence);
     const hello = {
       appId: configuration.appId, timestamp, applicationState: configuration.applicationState,
       keepsRunning: configuration.keepsRunning,
@@ -342,8 +354,8 @@ export class ClientCore {
       && (old.activity === "" || one.activity === old.activity));
     const removed = greeted.tokens.filter(old => !isHad(old))
       .map(({channel, kind, activity}) => ({channel, kind, activity, environment: 0, topic: "", token: ""}));
-    // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are therefore sent
-    // again: the vendor has just reissued them.
+    // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are
+    // therefore sent again: the vendor has just reissued them.
     const added = tokens.filter(token => !greeted.tokens.some(old => isSameToken(old, token))
       || this.renewedTokens.some(renewed => isSameToken(renewed, token)));
     this.renewedTokens = [];
@@ -444,8 +456,8 @@ export class ClientCore {
       this.report("suppressed", {msgId, sequence, wasOpened: false});
       return;
     }
-    // `carriedByVendor` means that the notification held the complete message. Otherwise this copy is still needed, even after
-    // the user opened the notification.
+    // `carriedByVendor` means that the notification held the complete message. Otherwise this copy is still needed,
+    // even after the user opened the notification.
     const wasOpened = state.opened.includes(msgId);
     const isFromVendor = msgId !== "" && state.received.includes(msgId);
     if (isFromVendor || wasOpened && deliver.carriedByVendor && !this.configuration.replaysOpened) {
@@ -457,15 +469,18 @@ export class ClientCore {
     this.addHole(sequence, stream, now);
     const origin = state.origin;
     const message = {
-      channel: "connection", stream, sequence, msgId, taskId: deliver.taskId, payload: deliver.payload, offline: deliver.offline,
-      acceptedAt: deliver.acceptedAt, alertedAt: deliver.alertedAt, attempt: deliver.attempt, collapseKey: deliver.collapseKey,
+      channel: "connection", stream, sequence, msgId, taskId: deliver.taskId, payload: deliver.payload,
+      offline: deliver.offline, acceptedAt: deliver.acceptedAt, alertedAt: deliver.alertedAt,
+      attempt: deliver.attempt, collapseKey: deliver.collapseKey,
       alert: deliver.alert, wasOpened, origin, key: `${stream}:${sequence}:${origin}`,
     };
     if (msgId !== "" && this.handling.has(`vendor:${msgId}`)) {
       this.copies.set(msgId, message);
       return;
     }
-    if (this.begin(message.key, origin, message.payload.length, now, msgId)) this.actions.push({type: "handle", message});
+    if (this.begin(message.key, origin, message.payload.length, now, msgId)) {
+      this.actions.push({type: "handle", message});
+    }
   }
 
   receiveRevoke(revoke, now) {
@@ -475,12 +490,14 @@ export class ClientCore {
       this.owesAck = true;
       return;
     }
-    // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway sends the
-    // revoke again.
+    // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway
+    // sends the revoke again.
     this.addHole(sequence, 0, now);
     if (this.dropRule !== "none") return;
     const {origin} = this.state, key = `0:${sequence}:${origin}`;
-    if (this.begin(key, origin, 0, now)) this.actions.push({type: "revoke", taskId: revoke.revokedTaskId, sequence, key});
+    if (this.begin(key, origin, 0, now)) {
+      this.actions.push({type: "revoke", taskId: revoke.revokedTaskId, sequence, key});
+    }
   }
 
   /** Returns false when the app has the message already, or the session has ended. */
@@ -526,8 +543,8 @@ export class ClientCore {
     // The session may have ended since the delivery. Processed messages are recorded nevertheless.
     if (verdict.kind === "deferred") return true;
     if (verdict.kind === "rejected") {
-      // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it as
-      // delivered.
+      // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it
+      // as delivered.
       const rejection = {stream: message.stream, sequence: message.sequence, reason: verdict.reason};
       this.state.noteRejection(rejection);
       this.isDirty = true;
@@ -674,8 +691,10 @@ export class ClientCore {
     const {code} = close, rule = Math.floor(code / 100);
     this.report("closed", {code, reason: close.reason});
     this.actions.push({type: "disconnect"});
-    const error = new LongwireError("refused", `the gateway closed with code ${code}: ${close.reason}`, {closeCode: code});
-    const wasWelcomed = this.phase === "ready", wasSteady = this.forgiveFailures(now), isAtHome = isEqual(this.endpoint, this.home);
+    const error = new LongwireError("refused", `the gateway closed with code ${code}: ${close.reason}`,
+      {closeCode: code});
+    const wasWelcomed = this.phase === "ready", wasSteady = this.forgiveFailures(now);
+    const isAtHome = isEqual(this.endpoint, this.home);
     let next = rule === 2 && this.configuration.usesAlternates ? endpointOf(close.alternate) : null;
     if (next && isEqual(next, this.endpoint)) next = null;
     // The configured address redirected the client before a session began. The attempt continues at the alternate.
@@ -683,17 +702,19 @@ export class ClientCore {
     if (!this.configuration.reconnects && !isSentOn && !this.isCorrection(code)) return this.halt(error);
 
     if (rule === 2 && next) {
-      // The first redirect is immediate. Later ones back off, so that gateways that redirect in a circle cannot cause a busy
-      // loop.
+      // The first redirect is immediate. Later ones back off, so that gateways that redirect in a circle cannot cause a
+      // busy loop.
       const pause = isAtHome || wasSteady ? 0 : this.backoff.next(), window = this.windowOf(close);
       return this.wait(Math.max(window === null ? 0 : window, pause), now, window !== null, next);
     }
     // A refusal by an alternate gateway does not change the rules of the configured one.
-    if ((rule === 3 || rule === 4) && !isAtHome && !wasWelcomed && code !== CLOCK_SKEW) return this.wait(this.backoff.next(), now);
+    if ((rule === 3 || rule === 4) && !isAtHome && !wasWelcomed && code !== CLOCK_SKEW) {
+      return this.wait(this.backoff.next(), now);
+    }
     if (rule === 3) return this.correct(close, error, now);
     if (rule === 4) {
-      // The client reconnects only after `replaced`, and after a long delay. Otherwise two processes with the same cid would
-      // replace each other continuously.
+      // The client reconnects only after `replaced`, and after a long delay. Otherwise two processes with the same cid
+      // would replace each other continuously.
       if (code !== REPLACED) return this.halt(error);
       return this.wait(LIMITS.replaced + this.backoff.next(), now, true);
     }
@@ -709,8 +730,8 @@ export class ClientCore {
   }
 
   /**
-   * Handles a network that became usable: loads the heartbeat learnt on it, and shortens a backoff or tests the connection. A
-   * delay that the gateway requested is kept.
+   * Handles a network that became usable: loads the heartbeat learnt on it, and shortens a backoff or tests the
+   * connection. A delay that the gateway requested is kept.
    */
   networkChanged(name, now) {
     this.network = name === null ? "" : name;
@@ -765,12 +786,13 @@ export class ClientCore {
       if (close.serverTime > 0 && close.serverTime <= LIMITS.greatestTime) {
         state.offset = Math.round(close.serverTime - now.wall);
       }
-      // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once far ahead
-      // would be locked out until then.
+      // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once
+      // far ahead would be locked out until then.
       state.lastTimestamp = state.acceptedTimestamp;
       this.isDirty = true;
       this.skewRetries += 1;
-      return this.wait(this.skewRetries === 1 ? 0 : this.backoff.next(), now, false, this.phase === "ready" ? null : this.endpoint);
+      const delay = this.skewRetries === 1 ? 0 : this.backoff.next();
+      return this.wait(delay, now, false, this.phase === "ready" ? null : this.endpoint);
     }
     this.corrections += 1;
     if (close.code === UNKNOWN_DEVICE) {
@@ -779,20 +801,23 @@ export class ClientCore {
       state.forgetRegistration();
       this.isDirty = true;
       this.losses += 1;
-      // The first lost registration reconnects at once. Later ones back off, in case a gateway loses every registration.
+      // The first lost registration reconnects at once. Later ones back off, in case a gateway loses every
+      // registration.
       return this.wait(this.losses === 1 ? 0 : this.backoff.next(), now);
     }
     if (this.corrections !== 1) return this.halt(error);
     return this.leave(close, now);
   }
 
-  /** Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect. */
+  /**
+   * Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect.
+   */
   isCorrection(code) {
     return code === CLOCK_SKEW ? this.skewRetries === 0 : code === UNKNOWN_DEVICE && this.corrections === 0;
   }
 
   windowOf({retryAfterMinimum, retryAfterMaximum}) {
-    const least = Math.min(retryAfterMinimum, LIMITS.retryWindow), most = Math.min(retryAfterMaximum, LIMITS.retryWindow);
+    const [least, most] = [retryAfterMinimum, retryAfterMaximum].map(time => Math.min(time, LIMITS.retryWindow));
     return least > 0 || most > 0 ? this.backoff.within(least, Math.max(least, most)) : null;
   }
 
@@ -829,7 +854,8 @@ export class ClientCore {
         const {token} = command;
         configuration.tokens = withToken(configuration.tokens, token);
         if (token.token !== "" && this.phase !== "ready") {
-          this.renewedTokens = this.renewedTokens.filter(one => !isSameToken(one, token)).concat(token).slice(-LIMITS.tokens);
+          const others = this.renewedTokens.filter(one => !isSameToken(one, token));
+          this.renewedTokens = others.concat(token).slice(-LIMITS.tokens);
         }
         this.update(now, {tokens: [token]});
         break;
@@ -867,7 +893,8 @@ export class ClientCore {
   /** Sends a DeviceUpdate; does nothing without a session, because the next Hello carries the values. */
   update(now, values) {
     if (this.phase !== "ready") return;
-    // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other flags.
+    // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other
+    // flags.
     this.endTurn(now);
     const request = this.nextRequest;
     this.nextRequest = request >= 4294967295 ? 1 : request + 1;
@@ -905,7 +932,8 @@ export class ClientCore {
     const message = this.state.keepOutgoing(payload, taskId);
     if (kept) kept(message);
     if (!message) {
-      this.report("refused", {request: 0, code: 0, reason: "too many messages wait for the gateway already", payload, taskId});
+      const reason = "too many messages wait for the gateway already";
+      this.report("refused", {request: 0, code: 0, reason, payload, taskId});
       return;
     }
     this.persist();
@@ -953,10 +981,15 @@ export class ClientCore {
     const wasSuspended = this.isSuspended;
     this.fetch = fetch;
     if (wasSuspended) {
-      this.perform({do: "applicationState", applicationState: this.configuration.applicationState, keepsRunning: true}, now);
+      this.keepRunning(true, now);
       fetch.ownsRunning = true;
     }
     if (this.phase === "waiting" && !this.isWaitNamed) this.connect(now);
+  }
+
+  keepRunning(keepsRunning, now) {
+    const {applicationState} = this.configuration;
+    this.perform({do: "applicationState", applicationState, keepsRunning}, now);
   }
 
   endFetch(now) {
@@ -968,7 +1001,7 @@ export class ClientCore {
     }
     this.fetch = null;
     if (fetch.ownsRunning) {
-      this.perform({do: "applicationState", applicationState: this.configuration.applicationState, keepsRunning: false}, now);
+      this.keepRunning(false, now);
     }
     const isComplete = this.phase === "ready" && now.monotonic < fetch.until;
     this.report("fetched", {messages: fetch.messages, isComplete});

@@ -1,4 +1,5 @@
-// The database of a site: states of its clients, and reports of its service worker. `service-worker.js` has the same schema.
+// The database of a site: states of its clients, and reports of its service worker. `service-worker.js` has the same
+// schema.
 
 const DATABASE = "longwire", VERSION = 1;
 
@@ -25,6 +26,7 @@ export function inDatabase(database, name, mode, work) {
     const transaction = database.transaction(name, mode, mode === "readwrite" ? {durability: "strict"} : undefined);
     const request = work(transaction.objectStore(name));
     transaction.oncomplete = () => resolve(request ? request.result : undefined);
-    transaction.onabort = transaction.onerror = () => reject(transaction.error || new Error("the transaction was aborted"));
+    transaction.onabort = transaction.onerror = () => reject(transaction.error
+      || new Error("the transaction was aborted"));
   });
 }

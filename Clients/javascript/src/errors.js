@@ -1,6 +1,7 @@
 /**
- * An error of the client. `code` is one of `badConfiguration`, `stateUnreadable`, `stateDamaged`, `stateUnwritable`, `otherTab`,
- * `unreachable`, `refused`, `protocolViolation` and `wrongState`. `closeCode` is the gateway's Close code, if there was one.
+ * An error of the client. `code` is one of `badConfiguration`, `stateUnreadable`, `stateDamaged`, `stateUnwritable`,
+ * `otherTab`, `unreachable`, `refused`, `protocolViolation` and `wrongState`. `closeCode` is the gateway's Close code,
+ * if there was one.
  */
 export class LongwireError extends Error {
   constructor(code, message, details = {}) {

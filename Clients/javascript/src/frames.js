@@ -1,12 +1,14 @@
 // The frames of the device protocol (Proto/README.md, Proto/longwire/v1/longwire.proto), with a small proto3 codec.
 //
-// Identifiers are texts of 32 hexadecimal digits, or empty. Numbers of 64 bits that a client only repeats (epochs, nonces) are
-// decimal texts, because a double has 53 bits and mini programs have no BigInt. Other numbers above 53 bits become Infinity.
+// Identifiers are texts of 32 hexadecimal digits, or empty. Numbers of 64 bits that a client only repeats (epochs,
+// nonces) are decimal texts, because a double has 53 bits and mini programs have no BigInt. Other numbers above 53 bits
+// become Infinity.
 
 import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 
 export const TYPE = {
-  hello: 1, welcome: 2, close: 3, ping: 4, pong: 5, deliver: 6, ack: 7, deviceUpdate: 8, updateResult: 9, feedback: 10, revoke: 11,
+  hello: 1, welcome: 2, close: 3, ping: 4, pong: 5, deliver: 6, ack: 7, deviceUpdate: 8, updateResult: 9, feedback: 10,
+  revoke: 11,
   upstream: 12, upstreamResult: 13, publish: 14, publishResult: 15,
 };
 export const NAMES = Object.fromEntries(Object.entries(TYPE).map(([name, type]) => [type, name]));
@@ -17,8 +19,9 @@ export const BODY_LIMIT = 65536;
 const field = (name, kind, limit = Infinity) => ({name, kind, limit});
 const list = (name, kind, limit = Infinity) => ({name, kind, limit, isList: true});
 
-// The kinds: "u32" (truncated to 32 bits), "number" (up to 53 bits), "long" (64 bits, decimal text), "sint" (zigzag), "flag",
-// "text", "bytes", "id", or the fields of a message. A "?" at the end marks a field whose zero value is written.
+// The kinds: "u32" (truncated to 32 bits), "number" (up to 53 bits), "long" (64 bits, decimal text), "sint" (zigzag),
+// "flag", "text", "bytes", "id", or the fields of a message. A "?" at the end marks a field whose zero value is
+// written.
 const RANGE = {1: field("first", "number"), 2: field("last", "number")};
 const POSITION = {1: field("stream", "u32"), 2: field("sequence", "number"), 3: list("ranges", RANGE)};
 const REJECTED = {1: field("stream", "u32"), 2: field("sequence", "number"), 3: field("reason", "text", 512)};
@@ -31,14 +34,17 @@ const TOKEN = {
 export const FIELDS = {
   hello: {
     1: field("appId", "text"), 2: field("role", "u32"), 3: field("cid", "id"), 4: field("registration", "flag"),
-    5: field("timestamp", "number"), 6: field("proof", "bytes"), 7: field("queueEpoch", "long"), 8: list("positions", POSITION),
+    5: field("timestamp", "number"), 6: field("proof", "bytes"), 7: field("queueEpoch", "long"),
+    8: list("positions", POSITION),
     9: field("applicationState", "u32"), 10: field("keepsRunning", "flag"), 11: field("heartbeatSeconds", "u32"),
     12: field("badge", "sint?"), 13: list("tokens", TOKEN), 14: list("opened", "id"), 15: field("replayOpened", "flag"),
     16: field("client", "text"), 17: field("window", "u32"), 18: field("nonce", "bytes"),
   },
   welcome: {
-    1: field("generation", "long"), 2: field("queueEpoch", "long"), 3: field("heartbeatSeconds", "u32"), 4: field("window", "u32"),
-    5: field("serverTime", "number"), 6: field("backlog", "number"), 7: list("dropped", DROPPED, 16), 8: field("cid", "id"),
+    1: field("generation", "long"), 2: field("queueEpoch", "long"), 3: field("heartbeatSeconds", "u32"),
+    4: field("window", "u32"),
+    5: field("serverTime", "number"), 6: field("backlog", "number"), 7: list("dropped", DROPPED, 16),
+    8: field("cid", "id"),
     9: field("deviceSecret", "bytes", 64),
   },
   close: {
@@ -49,19 +55,25 @@ export const FIELDS = {
   pong: {1: field("nonce", "long")},
   deliver: {
     1: field("stream", "u32"), 2: field("sequence", "number"), 3: field("msgId", "id"), 4: field("taskId", "id"),
-    5: field("payload", "bytes"), 6: field("offline", "flag"), 7: field("acceptedAt", "number"), 8: field("alertedAt", "number"),
-    9: field("attempt", "u32"), 10: field("collapseKey", "text"), 11: field("alert", ALERT), 12: field("carriedByVendor", "flag"),
+    5: field("payload", "bytes"), 6: field("offline", "flag"), 7: field("acceptedAt", "number"),
+    8: field("alertedAt", "number"),
+    9: field("attempt", "u32"), 10: field("collapseKey", "text"), 11: field("alert", ALERT),
+    12: field("carriedByVendor", "flag"),
   },
   ack: {1: list("positions", POSITION, 8), 2: list("rejected", REJECTED, 32)},
   deviceUpdate: {
-    1: field("request", "u32"), 2: field("applicationState", "u32?"), 3: field("keepsRunning", "flag?"), 4: field("badge", "sint?"),
+    1: field("request", "u32"), 2: field("applicationState", "u32?"), 3: field("keepsRunning", "flag?"),
+    4: field("badge", "sint?"),
     5: list("tokens", TOKEN), 6: field("pushModeOff", "flag?"), 7: field("heartbeatSeconds", "u32"),
   },
   updateResult: {
-    1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text"), 4: field("heartbeatSeconds", "u32"),
+    1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text"),
+    4: field("heartbeatSeconds", "u32"),
   },
   feedback: {1: field("kind", "u32"), 2: field("msgId", "id"), 3: field("action", "u32")},
-  revoke: {1: field("sequence", "number"), 2: field("msgId", "id"), 3: field("taskId", "id"), 4: field("revokedTaskId", "id")},
+  revoke: {
+    1: field("sequence", "number"), 2: field("msgId", "id"), 3: field("taskId", "id"), 4: field("revokedTaskId", "id"),
+  },
   upstream: {1: field("request", "u32"), 2: field("payload", "bytes"), 3: field("taskId", "id")},
   upstreamResult: {1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text")},
 };
@@ -128,7 +140,9 @@ function putValue(bytes, number, kind, value, isWritten) {
     case "bytes": if (isWritten || value.length > 0) putBytes(bytes, number, value); return;
     case "id": {
       const id = bytesOfHex(value);
-      if (!id || id.length !== 16 && id.length !== 0) throw new RangeError(`"${value}" is no identifier of 32 hexadecimal digits`);
+      if (!id || id.length !== 16 && id.length !== 0) {
+        throw new RangeError(`"${value}" is no identifier of 32 hexadecimal digits`);
+      }
       if (isWritten || id.length > 0) putBytes(bytes, number, id);
       return;
     }
@@ -151,6 +165,8 @@ function putValue(bytes, number, kind, value, isWritten) {
   putNumber(bytes, value);
 }
 
+const OPTIONAL = {"u32?": "u32", "sint?": "sint", "flag?": "flag"};
+
 /** Returns the body of a message as an array of bytes. Missing and zero values are omitted. */
 export function encodeBody(fields, values) {
   const bytes = [];
@@ -158,8 +174,7 @@ export function encodeBody(fields, values) {
     const {name, kind, isList} = fields[key], value = values[name];
     if (value === undefined || value === null) continue;
     if (isList) for (const one of value) putValue(bytes, Number(key), kind, one, true);
-    else if (typeof kind === "string" && kind.endsWith("?")) putValue(bytes, Number(key), kind.slice(0, -1), value, true);
-    else putValue(bytes, Number(key), kind, value, typeof kind !== "string");
+    else putValue(bytes, Number(key), OPTIONAL[kind] || kind, value, kind in OPTIONAL || typeof kind !== "string");
   }
   return bytes;
 }
@@ -272,7 +287,9 @@ function valueOf(cursor, {kind, limit, isList, name}) {
   if (!isList && bytes.length > limit) throw new BadFrame(`${name} has more than ${limit} bytes`);
   if (kind === "bytes") return bytes.slice();
   if (kind === "id") {
-    if (bytes.length !== 0 && bytes.length !== 16) throw new BadFrame(`${name} has ${bytes.length} bytes instead of 16`);
+    if (bytes.length !== 0 && bytes.length !== 16) {
+      throw new BadFrame(`${name} has ${bytes.length} bytes instead of 16`);
+    }
     return hex(bytes);
   }
   const text = textOfUTF8(bytes);
@@ -292,8 +309,11 @@ export function decodeBody(fields, bytes) {
     if (found) {
       if (wire !== found.wire) throw new BadFrame(`${found.name} has another wire type`);
       const value = valueOf(cursor, found);
-      if (!found.isList) values[found.name] = value;
-      else if (values[found.name].push(value) > found.limit) throw new BadFrame(`${found.name} has more than ${found.limit} items`);
+      if (!found.isList) {
+        values[found.name] = value;
+      } else if (values[found.name].push(value) > found.limit) {
+        throw new BadFrame(`${found.name} has more than ${found.limit} items`);
+      }
     } else if (wire === 0) cursor.read();
     else if (wire === 1) cursor.take(8);
     else if (wire === 2) cursor.take(cursor.number());

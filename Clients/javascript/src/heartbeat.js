@@ -3,8 +3,8 @@ import {LIMITS} from "./limits.js";
 /**
  * The longest silence that one network tolerates, as learnt from its connections.
  *
- * A Ping after a silence that gets no answer halves the heartbeat, down to 30 s. Answered Pings raise it by half, in steps, up to
- * the app's or the gateway's heartbeat. A length that failed is tried again only after 32 answers.
+ * A Ping after a silence that gets no answer halves the heartbeat, down to 30 s. Answered Pings raise it by half, in
+ * steps, up to the app's or the gateway's heartbeat. A length that failed is tried again only after 32 answers.
  */
 export class HeartbeatPlan {
   /** Restores a learnt plan; 0 stands for none. */

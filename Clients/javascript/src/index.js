@@ -1,4 +1,5 @@
-// The parts that every platform has. Import `@longwire/client/browser`, `/node` or `/wechat` for a client with adapters.
+// The parts that every platform has. Import `@longwire/client/browser`, `/node` or `/wechat` for a client with
+// adapters.
 
 export {LongwireClient, MemoryStore, makeClock, parseURL} from "./client.js";
 export {LongwireError} from "./errors.js";

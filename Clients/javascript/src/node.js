@@ -20,7 +20,9 @@ const STATE_BYTES = 16777216;
 const ABSENT = "absent";
 /** A text that differs between two versions of a file, which is always replaced and never changed in place. */
 const markOf = ({ino, size, mtimeNs}) => `${ino} ${size} ${mtimeNs}`;
-const call = (work, file) => new Promise((resolve, reject) => { work(file, error => error ? reject(error) : resolve()); });
+const call = (work, file) => new Promise((resolve, reject) => {
+  work(file, error => error ? reject(error) : resolve());
+});
 
 const plain = buffer => new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.length);
 
@@ -28,14 +30,16 @@ const plain = buffer => new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.
 export const nodeHMAC = (key, bytes) => plain(createHmac("sha256", key).update(bytes).digest());
 
 /**
- * Connections over TCP, TLS and WebSockets, by the scheme of the client's url. `tls` has options of Node's `tls.connect`, such as
- * `ca`, `cert` and `key`. `pins` are SHA-256 digests of certificates in hexadecimal: one certificate of the gateway's chain must
- * have one of them, in addition to the usual verification.
+ * Connections over TCP, TLS and WebSockets, by the scheme of the client's url. `tls` has options of Node's
+ * `tls.connect`, such as `ca`, `cert` and `key`. `pins` are SHA-256 digests of certificates in hexadecimal: one
+ * certificate of the gateway's chain must have one of them, in addition to the usual verification.
  */
 export class NodeTransport {
   constructor({tls: options = {}, pins = []} = {}) {
     for (const pin of pins) {
-      if (!/^[0-9a-f]{64}$/.test(pin)) throw new LongwireError("badConfiguration", `"${pin}" is no SHA-256 digest in lower-case hexadecimal`);
+      if (!/^[0-9a-f]{64}$/.test(pin)) {
+        throw new LongwireError("badConfiguration", `"${pin}" is no SHA-256 digest in lower-case hexadecimal`);
+      }
     }
     this.options = options;
     this.pins = pins;
@@ -46,7 +50,8 @@ export class NodeTransport {
     const socket = isSecure
       ? tls.connect(Object.assign({host, port, servername: net.isIP(host) ? "" : host}, this.options))
       : net.connect({host, port});
-    return new NodeConnection(socket, scheme === "ws" || scheme === "wss" ? url : null, isSecure ? this.pins : [], events);
+    const isWebSocket = scheme === "ws" || scheme === "wss";
+    return new NodeConnection(socket, isWebSocket ? url : null, isSecure ? this.pins : [], events);
   }
 }
 
@@ -70,10 +75,13 @@ class NodeConnection {
     socket.on("end", () => this.end("the gateway closed the connection"));
     socket.on(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => {
       if (this.isOver) return;
-      if (pins.length > 0 && !isPinned(socket, pins)) return this.fail("no certificate of the gateway's chain is pinned");
+      if (pins.length > 0 && !isPinned(socket, pins)) {
+        return this.fail("no certificate of the gateway's chain is pinned");
+      }
       if (!url) return events.opened();
       this.stream = new WebSocketStream(url, {
-        write: bytes => socket.write(bytes), opened: events.opened, received: events.received, failed: reason => this.fail(reason),
+        write: bytes => socket.write(bytes), opened: events.opened, received: events.received,
+        failed: reason => this.fail(reason),
         random: randomBytes,
       });
     });
@@ -86,7 +94,9 @@ class NodeConnection {
 
   send(bytes) {
     if (this.isOver) return;
-    if (this.socket.writableLength > OUTBOX_BYTES) throw new Error("the gateway does not read; too many bytes wait to be sent");
+    if (this.socket.writableLength > OUTBOX_BYTES) {
+      throw new Error("the gateway does not read; too many bytes wait to be sent");
+    }
     if (this.stream) this.stream.send(bytes);
     else this.socket.write(bytes);
   }
@@ -121,8 +131,9 @@ class NodeConnection {
 }
 
 /**
- * A state in one file, which is replaced as a whole: a crash leaves either the old state or the new one. The file holds the
- * device's secret and is readable by its owner only. One client uses it at a time: a save fails if another has written it.
+ * A state in one file, which is replaced as a whole: a crash leaves either the old state or the new one. The file holds
+ * the device's secret and is readable by its owner only. One client uses it at a time: a save fails if another has
+ * written it.
  */
 export class FileStore {
   /** The folder of `name` must exist. The store also creates files named `name` plus `.new` and a suffix. */
@@ -143,7 +154,9 @@ export class FileStore {
     }
     try {
       const stat = files.fstatSync(file, {bigint: true});
-      if (stat.size > STATE_BYTES) throw new LongwireError("stateDamaged", `${this.name} has ${stat.size} bytes and is no state; move it away`);
+      if (stat.size > STATE_BYTES) {
+        throw new LongwireError("stateDamaged", `${this.name} has ${stat.size} bytes and is no state; move it away`);
+      }
       return {text: files.readFileSync(file, "latin1"), mark: markOf(stat)};
     } catch (error) {
       if (error instanceof LongwireError) throw error;
@@ -166,7 +179,9 @@ export class FileStore {
     const folder = path.dirname(this.name), start = `${path.basename(this.name)}.new`;
     try {
       for (const entry of files.readdirSync(folder)) {
-        if (entry.startsWith(start) && /^[0-9a-f]{12}$/.test(entry.slice(start.length))) files.unlinkSync(path.join(folder, entry));
+        if (entry.startsWith(start) && /^[0-9a-f]{12}$/.test(entry.slice(start.length))) {
+          files.unlinkSync(path.join(folder, entry));
+        }
       }
     } catch {
       return;
@@ -174,8 +189,8 @@ export class FileStore {
   }
 
   /**
-   * Replaces the file. Calls that only change the system's memory block for microseconds and are synchronous; the two syncs wait
-   * for the disk and are not.
+   * Replaces the file. Calls that only change the system's memory block for microseconds and are synchronous; the two
+   * syncs wait for the disk and are not.
    */
   async save(text) {
     // If the file is gone, it was removed on purpose, and this state is written.
@@ -226,7 +241,10 @@ export class FileStore {
   }
 }
 
-/** Returns a client whose state is the file `state`. The other options are those of LongwireClient, `NodeTransport` included. */
+/**
+ * Returns a client whose state is the file `state`. The other options are those of LongwireClient, `NodeTransport`
+ * included.
+ */
 export function createClient(options) {
   const {state, tls: tlsOptions, pins, ...others} = options;
   if (!others.store && typeof state !== "string") {

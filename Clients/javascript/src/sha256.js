@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) in plain JavaScript, for pages without `crypto.subtle` and for mini programs.
-// A client computes one HMAC of a few hundred bytes a connection.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) in plain JavaScript, for pages without `crypto.subtle` and for mini
+// programs. A client computes one HMAC of a few hundred bytes a connection.
 
 import {concat} from "./bytes.js";
 
@@ -35,7 +35,8 @@ export function sha256(bytes) {
     for (let index = 0; index < 16; index += 1) words[index] = view.getUint32(offset + index * 4);
     for (let index = 16; index < 64; index += 1) {
       const early = words[index - 15], late = words[index - 2];
-      const first = turn(early, 7) ^ turn(early, 18) ^ early >>> 3, second = turn(late, 17) ^ turn(late, 19) ^ late >>> 10;
+      const first = turn(early, 7) ^ turn(early, 18) ^ early >>> 3;
+      const second = turn(late, 17) ^ turn(late, 19) ^ late >>> 10;
       words[index] = words[index - 16] + first + words[index - 7] + second >>> 0;
     }
     let [a, b, c, d, e, f, g, h] = sums;

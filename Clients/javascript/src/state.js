@@ -1,7 +1,8 @@
 // The state of a device that must survive a restart, and its stored form.
 //
-// The stored form equals that of the Swift client: lines of `name value…`, a version first, a check sum and an end mark last.
-// This client adds lines `received ID`. An unknown name is an error, so that a state of a newer version is refused.
+// The stored form equals that of the Swift client: lines of `name value…`, a version first, a check sum and an end mark
+// last. This client adds lines `received ID`. An unknown name is an error, so that a state of a newer version is
+// refused.
 
 import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 import {LongwireError} from "./errors.js";
@@ -17,7 +18,10 @@ const NUMBER = /^[0-9]{1,16}$/;
 export const isId = text => typeof text === "string" && ID.test(text);
 export const NO_ID = "0".repeat(32);
 
-/** Returns the FNV-1a hash of a text of ASCII in 64 bits. It detects disk errors, and is no protection against tampering. */
+/**
+ * Returns the FNV-1a hash of a text of ASCII in 64 bits. It detects disk errors, and is no protection against
+ * tampering.
+ */
 export function checkSum(text) {
   let high = 0xcbf29ce4, low = 0x84222325;
   for (let index = 0; index < text.length; index += 1) {
@@ -85,7 +89,8 @@ export class ClientState {
   }
 
   noteRejection(rejection) {
-    const others = this.rejections.filter(one => one.stream !== rejection.stream || one.sequence !== rejection.sequence);
+    const others = this.rejections.filter(one => one.stream !== rejection.stream
+      || one.sequence !== rejection.sequence);
     this.rejections = others.concat(rejection).slice(-LIMITS.rejections);
   }
 
@@ -154,7 +159,8 @@ export class ClientState {
   serialized() {
     const lines = [FIRST_LINE, `app ${hex(utf8(this.appId))}`];
     if (this.isRegistered) lines.push(`cid ${this.cid}`, `secret ${hex(this.secret)}`);
-    lines.push(`timestamp ${this.lastTimestamp} ${this.acceptedTimestamp}`, `offset ${this.offset}`, `epoch ${this.epoch}`);
+    lines.push(`timestamp ${this.lastTimestamp} ${this.acceptedTimestamp}`, `offset ${this.offset}`,
+      `epoch ${this.epoch}`);
     for (const stream of Array.from(this.streams.keys()).sort((one, other) => one - other)) {
       const {sequence, ranges} = this.streams.get(stream);
       lines.push(`stream ${stream} ${sequence}${ranges.map(([first, last]) => ` ${first}-${last}`).join("")}`);
@@ -164,12 +170,16 @@ export class ClientState {
     for (const {kind, msgId, action} of this.unreported) {
       lines.push(kind === "shown" ? `shown ${msgId}` : `action ${action} ${msgId}`);
     }
-    for (const {stream, sequence, reason} of this.rejections) lines.push(`rejected ${stream} ${sequence} ${hex(utf8(reason))}`);
+    for (const {stream, sequence, reason} of this.rejections) {
+      lines.push(`rejected ${stream} ${sequence} ${hex(utf8(reason))}`);
+    }
     for (const [network, {learnt, ceiling, failed}] of this.heartbeats) {
       lines.push(`heartbeat -${hex(utf8(network))} ${learnt || 0} ${ceiling} ${failed || 0}`);
     }
     if (this.lastOutgoing > 0) lines.push(`sent ${this.lastOutgoing}`);
-    for (const {number, payload, taskId} of this.outgoing) lines.push(`send ${number} ${taskId || NO_ID} ${hex(payload)}`);
+    for (const {number, payload, taskId} of this.outgoing) {
+      lines.push(`send ${number} ${taskId || NO_ID} ${hex(payload)}`);
+    }
     for (const id of this.received) lines.push(`received ${id}`);
     const text = `${lines.join("\n")}\n`;
     return `${text}check ${checkSum(text)}\nend\n`;
@@ -198,7 +208,8 @@ export class ClientState {
 
   readLine(name, values) {
     const [value] = values, bytes = name === "app" || name === "secret" ? bytesOfHex(value) : null;
-    const numbers = values.map(text => NUMBER.test(text) && Number(text) <= LIMITS.greatestSequence ? Number(text) : null);
+    const isNumber = text => NUMBER.test(text) && Number(text) <= LIMITS.greatestSequence;
+    const numbers = values.map(text => isNumber(text) ? Number(text) : null);
     switch (name) {
       case "app": {
         const text = bytes && textOfUTF8(bytes);

@@ -15,8 +15,8 @@ const SUBSCRIPTION = /^https:\/\/[^#]+#[A-Za-z0-9_-]{87}\.[A-Za-z0-9_-]{22}$/;
 const bad = message => new LongwireError("badConfiguration", message);
 
 /**
- * Returns the wire form of a token `{vendor, token, kind?, environment?, topic?, activity?}`, without blanks and angle brackets.
- * An empty token removes the tokens of its vendor and kind.
+ * Returns the wire form of a token `{vendor, token, kind?, environment?, topic?, activity?}`, without blanks and angle
+ * brackets. An empty token removes the tokens of its vendor and kind.
  */
 export function cleanToken({vendor, token, kind = "alert", environment = "production", topic = "", activity = ""}) {
   const channel = CHANNELS.indexOf(vendor), numbers = [KINDS.indexOf(kind), ENVIRONMENTS.indexOf(environment)];
@@ -27,12 +27,19 @@ export function cleanToken({vendor, token, kind = "alert", environment = "produc
     if (typeof text !== "string") throw bad(`a token's ${name} must be a text`);
   }
   if (channel !== 0 && numbers[0] !== 0) throw bad("only tokens of apns have another kind than alert");
-  const cleaned = token.replace(BLANKS, ""), cleanedTopic = PLAIN.test(topic) ? topic : topic.replace(/[\s\u0085]/g, "");
-  if (token !== "" && cleaned === "") throw bad("the token consists of blanks; an empty token removes the vendor's tokens");
-  if (!PLAIN.test(cleaned) || !PLAIN.test(cleanedTopic)) throw bad("a token or its topic has characters other than visible ASCII");
+  const cleaned = token.replace(BLANKS, "");
+  const cleanedTopic = PLAIN.test(topic) ? topic : topic.replace(/[\s\u0085]/g, "");
+  if (token !== "" && cleaned === "") {
+    throw bad("the token consists of blanks; an empty token removes the vendor's tokens");
+  }
+  if (!PLAIN.test(cleaned) || !PLAIN.test(cleanedTopic)) {
+    throw bad("a token or its topic has characters other than visible ASCII");
+  }
   if (cleaned.length > LIMITS.tokenBytes) throw bad(`the token has more than ${LIMITS.tokenBytes} bytes`);
   if (cleanedTopic.length > LIMITS.topicBytes) throw bad(`the token's topic has more than ${LIMITS.topicBytes} bytes`);
-  if (utf8(activity).length > LIMITS.activityBytes) throw bad(`the token's activity has more than ${LIMITS.activityBytes} bytes`);
+  if (utf8(activity).length > LIMITS.activityBytes) {
+    throw bad(`the token's activity has more than ${LIMITS.activityBytes} bytes`);
+  }
   if (vendor === "webPush" && cleaned !== "" && !SUBSCRIPTION.test(cleaned)) {
     throw bad("a webPush token is not ENDPOINT#P256DH.AUTH with an https endpoint; use tokenOfSubscription");
   }

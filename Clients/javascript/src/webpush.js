@@ -6,7 +6,10 @@ import {isId} from "./state.js";
 
 const INBOX_MOST = 256;
 
-const base64URL = buffer => btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+function base64URL(buffer) {
+  const text = btoa(String.fromCharCode(...new Uint8Array(buffer)));
+  return text.replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+}
 
 function bytesOfBase64URL(text) {
   const binary = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
@@ -19,7 +22,9 @@ export function tokenOfSubscription(subscription) {
   return `${endpoint}#${base64URL(subscription.getKey("p256dh"))}.${base64URL(subscription.getKey("auth"))}`;
 }
 
-/** Returns the id on the wire (32 hexadecimal digits) of a task's text, such as `RASS_1129_…`; null for any other text. */
+/**
+ * Returns the id on the wire (32 hexadecimal digits) of a task's text, such as `RASS_1129_…`; null for any other text.
+ */
 export function taskIdOfText(text) {
   const found = /^RAS([SLA])_([0-9]{2})([0-9]{2})_([0-9a-f]{24})$/.exec(text);
   if (!found) return null;
@@ -28,9 +33,9 @@ export function taskIdOfText(text) {
 }
 
 /**
- * Registers the service worker, subscribes with the gateway's public VAPID key, and gives the token to the client. Asks the user
- * for permission, so call it from a click; with `asks: false` it only renews a permitted subscription, for each start of the page.
- * Returns the token, or null without permission.
+ * Registers the service worker, subscribes with the gateway's public VAPID key, and gives the token to the client. Asks
+ * the user for permission, so call it from a click; with `asks: false` it only renews a permitted subscription, for
+ * each start of the page. Returns the token, or null without permission.
  */
 export async function registerWebPush(client, {vapidKey, serviceWorker = "/service-worker.js", scope, asks = true}) {
   if (!("serviceWorker" in navigator) || typeof PushManager === "undefined") {
@@ -38,7 +43,8 @@ export async function registerWebPush(client, {vapidKey, serviceWorker = "/servi
   }
   const key = bytesOfBase64URL(vapidKey);
   if (key.length !== 65 || key[0] !== 4) {
-    throw new LongwireError("badConfiguration", "vapidKey is no public key: 65 bytes in base64url (docs/use/Vendors.md, Web Push)");
+    throw new LongwireError("badConfiguration",
+      "vapidKey is no public key: 65 bytes in base64url (docs/use/Vendors.md, Web Push)");
   }
   const registration = await navigator.serviceWorker.register(serviceWorker, scope === undefined ? {} : {scope});
   let permission = Notification.permission;
@@ -52,7 +58,9 @@ export async function registerWebPush(client, {vapidKey, serviceWorker = "/servi
     await subscription.unsubscribe();
     subscription = null;
   }
-  if (!subscription) subscription = await registration.pushManager.subscribe({userVisibleOnly: true, applicationServerKey: key});
+  if (!subscription) {
+    subscription = await registration.pushManager.subscribe({userVisibleOnly: true, applicationServerKey: key});
+  }
   const token = tokenOfSubscription(subscription);
   client.setToken({vendor: "webPush", token});
   return token;
@@ -66,7 +74,10 @@ export async function unregisterWebPush(client, {scope} = {}) {
   client.setToken({vendor: "webPush", token: ""});
 }
 
-/** Gives the service worker's records of shown and opened notifications to the client, and removes them once they are stored. */
+/**
+ * Gives the service worker's records of shown and opened notifications to the client, and removes them once they are
+ * stored.
+ */
 export async function takeReports(client) {
   const database = await openDatabase();
   try {
@@ -89,8 +100,8 @@ export async function takeReports(client) {
 }
 
 /**
- * Takes the service worker's reports now and whenever it has more, and passes taps to `onTap({msgId, taskId, payload, url})`.
- * Returns a function that ends it.
+ * Takes the service worker's reports now and whenever it has more, and passes taps to `onTap({msgId, taskId, payload,
+ * url})`. Returns a function that ends it.
  */
 export function followNotifications(client, onTap = () => {}) {
   let last = Promise.resolve();
@@ -101,7 +112,8 @@ export function followNotifications(client, onTap = () => {}) {
     if (data.longwire === "opened") onTap(message);
     // A push without a notification holds the complete message.
     if (data.longwire === "data" && isId(message.msgId)) {
-      client.receiveVendorMessage({msgId: message.msgId, taskId: taskIdOfText(message.taskId) || "", payload: message.payload});
+      const {msgId, payload} = message;
+      client.receiveVendorMessage({msgId, taskId: taskIdOfText(message.taskId) || "", payload});
     }
     take();
   };
@@ -115,7 +127,8 @@ export function followNotifications(client, onTap = () => {}) {
 export async function closeNotifications(taskId, {scope} = {}) {
   const registration = await navigator.serviceWorker.getRegistration(scope);
   if (!registration) return 0;
-  const notifications = (await registration.getNotifications()).filter(({data}) => data && data.taskId && taskIdOfText(data.taskId) === taskId);
+  const isOfTask = ({data}) => data && typeof data.taskId === "string" && taskIdOfText(data.taskId) === taskId;
+  const notifications = (await registration.getNotifications()).filter(isOfTask);
   for (const notification of notifications) notification.close();
   return notifications.length;
 }

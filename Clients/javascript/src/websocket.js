@@ -1,5 +1,6 @@
-// A WebSocket client (RFC 6455) over a socket of Node, for versions without a global WebSocket and for certificates of one's own.
-// The payloads of its messages form one byte stream, so they are passed on as they arrive, without a buffer for a message.
+// A WebSocket client (RFC 6455) over a socket of Node, for versions without a global WebSocket and for certificates of
+// one's own. The payloads of its messages form one byte stream, so they are passed on as they arrive, without a buffer
+// for a message.
 
 import {createHash} from "node:crypto";
 
@@ -9,8 +10,8 @@ const CONTINUATION = 0, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10;
 
 export class WebSocketStream {
   /**
-   * Sends the request at once. `write` sends bytes, `opened`, `received` and `failed` report what the server does, `random`
-   * returns random bytes.
+   * Sends the request at once. `write` sends bytes, `opened`, `received` and `failed` report what the server does,
+   * `random` returns random bytes.
    */
   constructor(url, {write, opened, received, failed, random}) {
     Object.assign(this, {write, opened, received, failed, random});
@@ -23,7 +24,8 @@ export class WebSocketStream {
     this.remaining = 0;
     this.isFragmented = false;
     write(Buffer.from([
-      `GET ${target} HTTP/1.1`, `Host: ${host}`, "Upgrade: websocket", "Connection: Upgrade", `Sec-WebSocket-Key: ${this.key}`,
+      `GET ${target} HTTP/1.1`, `Host: ${host}`, "Upgrade: websocket", "Connection: Upgrade",
+      `Sec-WebSocket-Key: ${this.key}`,
       "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: longwire.v1", "", "",
     ].join("\r\n"), "latin1"));
   }
@@ -102,7 +104,7 @@ export class WebSocketStream {
     const proof = createHash("sha1").update(this.key + SUFFIX).digest("base64");
     const isUpgrade = (headers.get("upgrade") || "").toLowerCase() === "websocket";
     if (!isUpgrade || headers.get("sec-websocket-accept") !== proof || headers.has("sec-websocket-extensions")) {
-      this.fail("the answer to the WebSocket request does not belong to it; check the address for a proxy or another server");
+      this.fail("the answer does not belong to the WebSocket request; another server or a proxy may have the address");
       return null;
     }
     this.isOpen = true;

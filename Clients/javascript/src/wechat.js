@@ -1,5 +1,5 @@
-// The adapters for WeChat mini programs: `wx.connectSocket`, `wx.getStorageSync` and `wx.getRandomValues`. A mini program has no
-// WebSocket, localStorage, crypto, TextEncoder or URL of its own.
+// The adapters for WeChat mini programs: `wx.connectSocket`, `wx.getStorageSync` and `wx.getRandomValues`. A mini
+// program has no WebSocket, localStorage, crypto, TextEncoder or URL of its own.
 
 import {LongwireClient} from "./client.js";
 import {LongwireError} from "./errors.js";
@@ -14,7 +14,8 @@ export class WeChatTransport {
 
   connect({scheme, url}, events) {
     if (scheme !== "ws" && scheme !== "wss") {
-      throw new LongwireError("badConfiguration", `a mini program has no ${scheme}:// connections; use wss://HOST/v1/device`);
+      throw new LongwireError("badConfiguration",
+        `a mini program has no ${scheme}:// connections; use wss://HOST/v1/device`);
     }
     let isOver = false, isOpen = false;
     const end = reason => {
@@ -55,7 +56,9 @@ export class WeChatTransport {
   }
 }
 
-/** A state in one item of the mini program's storage, which is written at once. The storage has 10 MB; one item 1 MB. */
+/**
+ * A state in one item of the mini program's storage, which is written at once. The storage has 10 MB; one item 1 MB.
+ */
 export class WeChatStore {
   constructor(platform, name) { Object.assign(this, {wx: platform, name}); }
 
@@ -64,7 +67,8 @@ export class WeChatStore {
     try {
       text = this.wx.getStorageSync(this.name);
     } catch (error) {
-      throw new LongwireError("stateUnreadable", `cannot read the storage: ${describe(error, String(error))}`, {cause: error});
+      throw new LongwireError("stateUnreadable", `cannot read the storage: ${describe(error, String(error))}`,
+        {cause: error});
     }
     // A missing item reads as an empty text. An item that is empty is damaged.
     if (text === "" && !this.wx.getStorageInfoSync().keys.includes(this.name)) return null;
@@ -75,7 +79,8 @@ export class WeChatStore {
     try {
       this.wx.setStorageSync(this.name, text);
     } catch (error) {
-      throw new LongwireError("stateUnwritable", `cannot write the storage: ${describe(error, String(error))}`, {cause: error});
+      throw new LongwireError("stateUnwritable", `cannot write the storage: ${describe(error, String(error))}`,
+        {cause: error});
     }
   }
 
@@ -91,7 +96,8 @@ export class WeChatStore {
 export function weChatRandom(platform) {
   return count => new Promise((resolve, reject) => {
     if (typeof platform.getRandomValues !== "function") {
-      reject(new LongwireError("badConfiguration", "wx.getRandomValues is missing; require base library 2.19.0, or give the option random"));
+      reject(new LongwireError("badConfiguration",
+        "wx.getRandomValues is missing; require base library 2.19.0, or give the option random"));
       return;
     }
     platform.getRandomValues({
@@ -119,8 +125,8 @@ export function followApp(client, platform) {
 }
 
 /**
- * Returns a client of this mini program. Besides the options of LongwireClient: `name` (of the state), `wx` (for tests) and
- * `followsApp` (false: the app reports its state itself).
+ * Returns a client of this mini program. Besides the options of LongwireClient: `name` (of the state), `wx` (for tests)
+ * and `followsApp` (false: the app reports its state itself).
  */
 export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, wx: platform = wx, followsApp = true, ...others} = options;

@@ -1,4 +1,5 @@
-// The client against a gateway in memory: the order of storing and acking, verdicts, stores that fail, and the app's calls.
+// The client against a gateway in memory: the order of storing and acking, verdicts, stores that fail, and the app's
+// calls.
 
 import assert from "node:assert/strict";
 import {test} from "node:test";
@@ -21,7 +22,8 @@ async function ready(options, welcome) {
 }
 
 test("a registration is stored before its event", limit, async () => {
-  const store = new MemoryStore(), order = [], {gateway, client} = party({store, onEvent: event => order.push(event.type)});
+  const store = new MemoryStore(), order = [],
+    {gateway, client} = party({store, onEvent: event => order.push(event.type)});
   const save = store.save.bind(store);
   store.save = text => {
     order.push(ClientState.parse(text).isRegistered ? "stored" : "greeting stored");
@@ -44,7 +46,8 @@ test("a registration is stored before its event", limit, async () => {
 });
 
 test("a message is handled, then stored, then acked, once", limit, async () => {
-  const store = new MemoryStore(), order = [], one = await ready({store, onMessage: ({sequence}) => { order.push(`handled ${sequence}`); }});
+  const store = new MemoryStore(), order = [],
+    one = await ready({store, onMessage: ({sequence}) => { order.push(`handled ${sequence}`); }});
   const save = store.save.bind(store);
   store.save = text => {
     order.push(`stored ${ClientState.parse(text).processed(0).sequence}`);
@@ -66,7 +69,8 @@ test("a message is handled, then stored, then acked, once", limit, async () => {
   await one.client.stop();
 });
 
-test("an asynchronous handler gets one message at a time, and a store that takes time delays the ack", limit, async () => {
+test("an asynchronous handler gets one message at a time, and a store that takes time delays the ack", limit,
+  async () => {
   let saved = null, active = 0, most = 0;
   const store = {
     load: () => saved,
@@ -103,10 +107,12 @@ test("messages that finish out of order are acked with ranges", limit, async () 
   for (const sequence of [1, 2, 4, 5]) one.session.deliver(sequence);
   await until(() => held.size === 4);
   assert.equal(one.client.finish(held.get(4)), true);
-  assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 0, ranges: [{first: 3, last: 4}]}]);
+  assert.deepEqual((await one.session.expect("ack")).positions,
+    [{stream: 0, sequence: 0, ranges: [{first: 3, last: 4}]}]);
   assert.equal(one.client.finish(held.get(4)), false);
   one.client.finish(held.get(1));
-  assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 1, ranges: [{first: 3, last: 4}]}]);
+  assert.deepEqual((await one.session.expect("ack")).positions,
+    [{stream: 0, sequence: 1, ranges: [{first: 3, last: 4}]}]);
   one.client.finish(held.get(2));
   assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 4, ranges: []}]);
   await one.client.stop();
@@ -124,7 +130,8 @@ test("a handler that throws leaves its message un-acked, and the next session de
   assert.equal(message.sequence, 1);
   isBroken = false;
   one.session.deliver(2);
-  assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 0, ranges: [{first: 2, last: 2}]}]);
+  assert.deepEqual((await one.session.expect("ack")).positions,
+    [{stream: 0, sequence: 0, ranges: [{first: 2, last: 2}]}]);
   one.session.cut();
   const next = await one.gateway.next();
   const hello = await next.welcome();
@@ -143,7 +150,8 @@ test("a rejected message is not acked by a position before the Pong", limit, asy
   assert.deepEqual(rejected, [{stream: 0, sequence: 1, reason: "x".repeat(128)}]);
   const {nonce} = await one.session.expect("ping");
   one.session.deliver(2);
-  assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 0, ranges: [{first: 2, last: 2}]}]);
+  assert.deepEqual((await one.session.expect("ack")).positions,
+    [{stream: 0, sequence: 0, ranges: [{first: 2, last: 2}]}]);
   one.session.send("pong", {nonce});
   assert.deepEqual((await one.session.expect("ack")).positions, [{stream: 0, sequence: 2, ranges: []}]);
   assert.deepEqual(kept(one.store).rejections, []);
@@ -225,7 +233,9 @@ test("more streams, un-acked messages and bytes than a gateway sends are refused
   assert.equal((await second.expect("close")).code, 414);
   const third = await one.gateway.next();
   await third.welcome();
-  for (let sequence = 1; sequence <= 300; sequence += 1) third.deliver(sequence + 5000, {payload: new Uint8Array(16384)});
+  for (let sequence = 1; sequence <= 300; sequence += 1) {
+    third.deliver(sequence + 5000, {payload: new Uint8Array(16384)});
+  }
   assert.equal((await third.expect("close")).code, 414);
   await one.client.stop();
 });
@@ -257,10 +267,12 @@ test("calls without a running client go into the store", limit, async () => {
   await one.client.start({opened: [id(5)]});
   const session = await one.gateway.next();
   await session.welcome();
-  const feedback = [await session.expect("feedback"), await session.expect("feedback"), await session.expect("feedback")];
+  const feedback = [await session.expect("feedback"), await session.expect("feedback"),
+    await session.expect("feedback")];
   assert.deepEqual(feedback.map(({kind, msgId}) => [kind, msgId]), [[0, id(3)], [0, id(5)], [1, id(4)]]);
   const upstream = await session.expect("upstream");
-  assert.deepEqual([upstream.request, Buffer.from(upstream.payload).toString(), upstream.taskId], [1, "for the server", id(6)]);
+  assert.deepEqual([upstream.request, Buffer.from(upstream.payload).toString(), upstream.taskId],
+    [1, "for the server", id(6)]);
   const {nonce} = await session.expect("ping");
   session.send("pong", {nonce});
   session.send("upstreamResult", {request: 1, code: 0});
@@ -389,7 +401,8 @@ test("settings without a session are in the next Hello, and tokens are renewed a
   assert.deepEqual(update.tokens.map(({channel, token}) => [channel, token]), [[2, "two"]]);
   assert.equal((await session.expect("deviceUpdate")).pushModeOff, true);
   one.client.setToken({vendor: "fcm", token: ""});
-  assert.deepEqual((await session.expect("deviceUpdate")).tokens.map(({channel, token}) => [channel, token]), [[1, ""]]);
+  assert.deepEqual((await session.expect("deviceUpdate")).tokens.map(({channel, token}) => [channel, token]),
+    [[1, ""]]);
   await one.client.stop();
 });
 
@@ -429,7 +442,8 @@ test("an alternate serves one session, and an app may switch alternates off", li
     const one = await ready({usesAlternates});
     one.session.send("close", {code: 202, alternate: "other.example:7443"});
     const second = await one.gateway.next();
-    assert.equal(second.endpoint.url, usesAlternates ? "ws://other.example:7443/v1/device" : "ws://gateway.example:80/v1/device");
+    assert.equal(second.endpoint.url, usesAlternates ? "ws://other.example:7443/v1/device"
+      : "ws://gateway.example:80/v1/device");
     await second.welcome();
     second.cut();
     assert.equal((await one.gateway.next()).endpoint.host, "gateway.example");
@@ -446,21 +460,27 @@ test("a start that cannot succeed says what to do", limit, async () => {
   await assert.rejects(running.client.start(), error => error.code === "wrongState");
   await running.client.stop();
   for (const [change, words] of [
-    [{url: "http://h"}, "no address"], [{url: "ws://h:0"}, "port"], [{url: "tcp://h/path"}, "path"], [{appId: ""}, "appId"], [{window: -1}, "window"],
-    [{heartbeatSeconds: 5}, "heartbeatSeconds"], [{parallel: 0}, "parallel"], [{onMessage: 1}, "onMessage"], [{clientName: "x".repeat(65)}, "clientName"],
-    [{tokens: [{vendor: "nokia", token: "x"}]}, "nokia"], [{tokens: [{vendor: "webPush", token: "x"}]}, "webPush"], [{backoff: {first: 0}}, "backoff"],
+    [{url: "http://h"}, "no address"], [{url: "ws://h:0"}, "port"], [{url: "tcp://h/path"}, "path"],
+      [{appId: ""}, "appId"], [{window: -1}, "window"],
+    [{heartbeatSeconds: 5}, "heartbeatSeconds"], [{parallel: 0}, "parallel"], [{onMessage: 1}, "onMessage"],
+      [{clientName: "x".repeat(65)}, "clientName"],
+    [{tokens: [{vendor: "nokia", token: "x"}]}, "nokia"], [{tokens: [{vendor: "webPush", token: "x"}]}, "webPush"],
+      [{backoff: {first: 0}}, "backoff"],
   ]) {
-    assert.throws(() => new LongwireClient({...base, ...change}), error => error.code === "badConfiguration" && error.message.includes(words), words);
+    assert.throws(() => new LongwireClient({...base, ...change}), error => error.code === "badConfiguration"
+      && error.message.includes(words), words);
   }
 });
 
 test("addresses of gateways", () => {
   for (const [url, host, port, path] of [
-    ["tcp://127.0.0.1", "127.0.0.1", 7000, ""], ["tls://[::1]:7443", "::1", 7443, ""], ["wss://push.example.com", "push.example.com", 443, "/v1/device"],
+    ["tcp://127.0.0.1", "127.0.0.1", 7000, ""], ["tls://[::1]:7443", "::1", 7443, ""], ["wss://push.example.com",
+      "push.example.com", 443, "/v1/device"],
     ["ws://h:7000/console/device?x=1", "h", 7000, "/console/device?x=1"],
   ]) {
     const found = parseURL(url);
     assert.deepEqual([found.host, found.port, found.path], [host, port, path]);
   }
-  for (const url of ["", "wss://", "wss://a b", "wss://h:70000", "ftp://h", "wss://user@h", "wss://h#x", undefined]) assert.throws(() => parseURL(url), LongwireError);
+  for (const url of ["", "wss://", "wss://a b", "wss://h:70000", "ftp://h", "wss://user@h", "wss://h#x",
+      undefined]) assert.throws(() => parseURL(url), LongwireError);
 });

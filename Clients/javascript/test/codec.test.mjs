@@ -24,7 +24,8 @@ test("a Hello has the bytes of the page, with its proof", () => {
   const secret = Uint8Array.from({length: 32}, (_, index) => index);
   const token = {kind: 0, environment: 1, topic: "com.example.app", token: "a1b2c3d4", channel: 0, activity: ""};
   const frame = encodeHello({
-    appId: "demo", cid: CID, timestamp: 1764000000000, queueEpoch: "1", applicationState: 0, badge: 0, heartbeatSeconds: 300,
+    appId: "demo", cid: CID, timestamp: 1764000000000, queueEpoch: "1", applicationState: 0, badge: 0,
+      heartbeatSeconds: 300,
     positions: [{stream: 0, sequence: 41, ranges: [{first: 43, last: 43}]}], tokens: [token], client: "example/1.0",
   }, secret, hmacSHA256);
   assert.equal(hex(frame), hex(fence("Hello")));
@@ -37,7 +38,8 @@ test("a Deliver of the page is read", () => {
   assert.equal(name, "deliver");
   assert.deepEqual({...values, payload: textOfUTF8(values.payload)}, {
     stream: 0, sequence: 42, msgId: "0abc019ab697c0f07f3e2d1c0b5a4968", taskId: "010b1800d2c3b4a5968778695a4b3c2d",
-    payload: '{"order":7}', offline: true, acceptedAt: 1763999990000, alertedAt: 1763999991500, attempt: 1, collapseKey: "",
+    payload: '{"order":7}', offline: true, acceptedAt: 1763999990000, alertedAt: 1763999991500, attempt: 1,
+      collapseKey: "",
     alert: {title: "您好", body: ""}, carriedByVendor: false,
   });
 });
@@ -62,7 +64,8 @@ test("the frames of the page are read from every split", () => {
 
 test("numbers of 64 bits keep every bit as decimal text", () => {
   for (const [text, high, low] of [
-    ["0", 0, 0], ["127", 0, 127], ["4294967295", 0, 4294967295], ["4294967296", 1, 0], ["9007199254740991", 0x1fffff, 4294967295],
+    ["0", 0, 0], ["127", 0, 127], ["4294967295", 0, 4294967295], ["4294967296", 1, 0], ["9007199254740991", 0x1fffff,
+      4294967295],
     ["9007199254740993", 0x200000, 1], ["18446744073709551615", 4294967295, 4294967295],
   ]) {
     assert.equal(decimal(high, low), text);
@@ -71,7 +74,8 @@ test("numbers of 64 bits keep every bit as decimal text", () => {
     const frame = encode("ping", {nonce: text});
     assert.equal(decode("ping", frame.subarray(4)).nonce, text);
   }
-  for (const text of ["", "-1", "1.5", "18446744073709551616", "99999999999999999999", "123456789012345678901"]) assert.equal(halves(text), null);
+  for (const text of ["", "-1", "1.5", "18446744073709551616", "99999999999999999999",
+      "123456789012345678901"]) assert.equal(halves(text), null);
 });
 
 test("every frame type keeps its values through both directions", () => {
@@ -101,9 +105,12 @@ test("every frame type keeps its values through both directions", () => {
 
 test("bytes that are no frames are refused with the protocol's code", () => {
   for (const [bytes, code, words] of [
-    ["06000001ff", 412, "cut off"], ["060000021080", 412, "cut off"], ["060000032a0561", 412, "cut off"], ["0200000107", 412, "number"],
-    ["030000041202c328", 412, "UTF-8"], ["0600000c10ffffffffffffffffff7f00", 412, "64 bits"], ["060000031a0107", 412, "16"],
-    ["060000020b0c", 412, "wire type"], ["06000002" + "1500", 412, "wire type"], ["0600000100", 412, "number"], ["06010001", 411, "limit"], ["10000000", 410, "unknown"],
+    ["06000001ff", 412, "cut off"], ["060000021080", 412, "cut off"], ["060000032a0561", 412, "cut off"],
+      ["0200000107", 412, "number"],
+    ["030000041202c328", 412, "UTF-8"], ["0600000c10ffffffffffffffffff7f00", 412, "64 bits"], ["060000031a0107", 412,
+      "16"],
+    ["060000020b0c", 412, "wire type"], ["06000002" + "1500", 412, "wire type"], ["0600000100", 412, "number"],
+      ["06010001", 411, "limit"], ["10000000", 410, "unknown"],
     ["00000000", 410, "unknown"], ["ff000000", 410, "unknown"],
   ]) {
     assert.throws(() => new FrameReader().take(bytesOfHex(bytes)), error => {
@@ -120,7 +127,8 @@ test("lists and texts of a peer are bounded", () => {
   const frame = (type, body) => bytesOfHex(type + (body.length / 2).toString(16).padStart(6, "0") + body);
   assert.equal(new FrameReader().take(frame("02", repeated(0x3a, [], 16)))[0].values.dropped.length, 16);
   assert.throws(() => new FrameReader().take(frame("02", repeated(0x3a, [], 17))), /more than 16/);
-  assert.throws(() => encode("close", {reason: "x".repeat(513)}) && decode("close", encode("close", {reason: "x".repeat(513)}).subarray(4)), /512/);
+  assert.throws(() => encode("close", {reason: "x".repeat(513)})
+    && decode("close", encode("close", {reason: "x".repeat(513)}).subarray(4)), /512/);
   assert.throws(() => decode("close", encode("close", {alternate: "x".repeat(265)}).subarray(4)), /264/);
   assert.throws(() => decode("welcome", encode("welcome", {deviceSecret: new Uint8Array(65)}).subarray(4)), /64/);
 });
@@ -128,7 +136,8 @@ test("lists and texts of a peer are bounded", () => {
 test("random bytes are read or refused, never anything else, and the reader stays bounded", () => {
   const draw = random(11), types = Object.keys(NAMES).map(Number);
   for (let round = 0; round < 20000; round += 1) {
-    const body = Uint8Array.from({length: Math.floor(draw() * 40)}, () => draw() < 0.5 ? Math.floor(draw() * 32) : Math.floor(draw() * 256));
+    const body = Uint8Array.from({length: Math.floor(draw() * 40)}, () => draw() < 0.5 ? Math.floor(draw() * 32)
+      : Math.floor(draw() * 256));
     const frame = Uint8Array.from([types[round % types.length], 0, 0, body.length, ...body]);
     try {
       new FrameReader().take(frame);
@@ -155,7 +164,8 @@ test("the plain UTF-8 agrees with the platform's", () => {
     assert.equal(plainTextOfUTF8(new TextEncoder().encode(text)), text);
   }
   assert.deepEqual(Array.from(utf8("a\ud800b")), Array.from(new TextEncoder().encode("a\ud800b")));
-  const leads = [0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xc2, 0xdf, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xa0, 0x9f, 0x90, 0x8f];
+  const leads = [0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xc2, 0xdf, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xa0, 0x9f, 0x90,
+    0x8f];
   for (let round = 0; round < 20000; round += 1) {
     const bytes = Uint8Array.from({length: Math.floor(draw() * 6)}, () => leads[Math.floor(draw() * leads.length)]);
     let expected = null;

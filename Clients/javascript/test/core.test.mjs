@@ -13,13 +13,16 @@ import {SECRET, id} from "./support.mjs";
 class Bench {
   constructor(changes = {}) {
     const configuration = {
-      host: "home", port: 1, appId: "demo", appSecret: "s", clientName: "t", heartbeatSeconds: 0, window: 0, badge: null, applicationState: 0,
-      keepsRunning: false, tokens: [], replaysOpened: false, reconnects: true, usesAlternates: true, vendorDuplicates: false, pushModeOff: null,
+      host: "home", port: 1, appId: "demo", appSecret: "s", clientName: "t", heartbeatSeconds: 0, window: 0,
+        badge: null, applicationState: 0,
+      keepsRunning: false, tokens: [], replaysOpened: false, reconnects: true, usesAlternates: true,
+        vendorDuplicates: false, pushModeOff: null,
       backoff: {first: 1000, most: 120000}, ...changes,
     };
     this.time = 0;
     this.wall = 1764000000000;
-    this.core = new ClientCore({configuration, state: null, random: new Random(new Uint8Array(32).fill(changes.seed || 1), hmacSHA256), hmac: hmacSHA256});
+    this.core = new ClientCore({configuration, state: null, random: new Random(new Uint8Array(32).fill(changes.seed
+      || 1), hmacSHA256), hmac: hmacSHA256});
     this.events = [];
     this.frames = [];
     this.connects = [];
@@ -137,7 +140,8 @@ test("delays are random below a ceiling that doubles to 120 s, and a session of 
   }
   seen.forEach((delays, attempt) => {
     const ceiling = Math.min(1000 * 2 ** attempt, 120000);
-    assert.ok(Math.max(...delays) <= ceiling && Math.max(...delays) > ceiling * 0.8, `attempt ${attempt}: ${Math.max(...delays)}`);
+    assert.ok(Math.max(...delays) <= ceiling && Math.max(...delays) > ceiling * 0.8,
+      `attempt ${attempt}: ${Math.max(...delays)}`);
     assert.ok(Math.min(...delays) < ceiling * 0.2, `attempt ${attempt}: ${Math.min(...delays)}`);
   });
   const bench = new Bench();
@@ -243,5 +247,6 @@ test("alternates that redirect in a circle are followed with backoff", () => {
 test("only an address of host and port is an alternate", () => {
   assert.deepEqual(endpointOf("[2001:db8::1]:7000"), {host: "2001:db8::1", port: 7000});
   assert.deepEqual(endpointOf("a_b-c.example:65535"), {host: "a_b-c.example", port: 65535});
-  for (const text of ["", "h", "h:", "h:0", "h:65536", ":1", "a:b:1", "h/p:1", "u@h:1", "h:1 ", "h:+1", "h?x:1", "[]:1", "\u0661:1", "h:\u0661"]) assert.equal(endpointOf(text), null, text);
+  for (const text of ["", "h", "h:", "h:0", "h:65536", ":1", "a:b:1", "h/p:1", "u@h:1", "h:1 ", "h:+1", "h?x:1",
+      "[]:1", "\u0661:1", "h:\u0661"]) assert.equal(endpointOf(text), null, text);
 });

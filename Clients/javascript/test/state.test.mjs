@@ -23,7 +23,8 @@ async function inFolder(work) {
 
 function full() {
   const state = new ClientState("演示");
-  Object.assign(state, {cid: id(1), secret: SECRET, lastTimestamp: 1764000000001, acceptedTimestamp: 1764000000000, offset: -86400000});
+  Object.assign(state, {cid: id(1), secret: SECRET, lastTimestamp: 1764000000001, acceptedTimestamp: 1764000000000,
+    offset: -86400000});
   state.epoch = "14720107717333583193";
   state.processed(0).insert(41, []);
   state.processed(0).insertAlone(43);
@@ -54,12 +55,15 @@ test("the check sum is FNV-1a in 64 bits", () => {
     for (const byte of Buffer.from(text, "latin1")) sum = (sum ^ BigInt(byte)) * 0x100000001b3n & 0xffffffffffffffffn;
     return sum.toString(16).padStart(16, "0");
   };
-  for (const text of ["", "a", "foobar", full().serialized(), "z".repeat(5000)]) assert.equal(checkSum(text), reference(text));
+  for (const text of ["", "a", "foobar", full().serialized(), "z".repeat(5000)]) {
+    assert.equal(checkSum(text), reference(text));
+  }
 });
 
 test("every cut and every changed byte of a state is damage", () => {
   const text = new ClientState("demo").serialized();
-  const isDamage = changed => assert.throws(() => ClientState.parse(changed), error => error.code === "stateDamaged", JSON.stringify(changed));
+  const isDamage = changed => assert.throws(() => ClientState.parse(changed), error => error.code === "stateDamaged",
+    JSON.stringify(changed));
   for (let cut = 0; cut < text.length; cut += 1) isDamage(text.slice(0, cut));
   for (let index = 0; index < text.length; index += 1) {
     isDamage(text.slice(0, index) + String.fromCharCode(text.charCodeAt(index) ^ 1) + text.slice(index + 1));
@@ -71,9 +75,12 @@ test("lines that no client writes are refused even with a right check sum", () =
     const body = `longwire state 1\napp 64\n${line}\n`;
     return `${body}check ${checkSum(body)}\nend\n`;
   };
-  for (const line of ["", "future 1", "app", "app 6", "app c3", "cid 12", "secret ", "secret 0", "timestamp 1", "timestamp 1 -1", "timestamp 1 99999999999999999",
-    "offset x", "epoch -1", "epoch 18446744073709551616", "stream 0", "stream 0 1 5", "stream 0 1 5-x", "stream 0 9007199254740993", "opened 1",
-    "shown 1", "action 1", `action x ${id(1)}`, "rejected 0 1", "rejected 0 x 00", "send 1", `send 1 ${id(0)} 0`, "sent 4294967296",
+  for (const line of ["", "future 1", "app", "app 6", "app c3", "cid 12", "secret ", "secret 0", "timestamp 1",
+      "timestamp 1 -1", "timestamp 1 99999999999999999",
+    "offset x", "epoch -1", "epoch 18446744073709551616", "stream 0", "stream 0 1 5", "stream 0 1 5-x",
+      "stream 0 9007199254740993", "opened 1",
+    "shown 1", "action 1", `action x ${id(1)}`, "rejected 0 1", "rejected 0 x 00", "send 1", `send 1 ${id(0)} 0`,
+      "sent 4294967296",
     "heartbeat 00 1 1 1", "heartbeat -00 1 1", "received xyz", "__proto__ 1", "constructor 1"]) {
     assert.throws(() => ClientState.parse(withLine(line)), error => error.code === "stateDamaged", line);
   }
@@ -87,7 +94,9 @@ test("the processed set agrees with a model of losses, gaps and restarts", () =>
     for (let session = 0; session < 4; session += 1) {
       // A session begins with the oldest un-acked message, in ascending order.
       const exists = [];
-      for (let sequence = 1; sequence < next + 20; sequence += 1) if ((sequence * 7 + seed) % 5 !== 0) exists.push(sequence);
+      for (let sequence = 1; sequence < next + 20; sequence += 1) {
+        if ((sequence * 7 + seed) % 5 !== 0) exists.push(sequence);
+      }
       next += 10;
       const holes = [];
       for (const sequence of exists.filter(one => !set.contains(one))) {
@@ -102,7 +111,8 @@ test("the processed set agrees with a model of losses, gaps and restarts", () =>
         for (const one of done) assert.ok(set.contains(one), `seed ${seed}: ${one} would be repeated`);
       }
       const ranges = set.ranges.map(range => range.slice());
-      assert.ok(ranges.every(([first, last], index) => first <= last && first > (index ? ranges[index - 1][1] + 1 : set.sequence + 1)));
+      assert.ok(ranges.every(([first, last], index) => first <= last && first > (index ? ranges[index - 1][1] + 1
+        : set.sequence + 1)));
       set = new ProcessedSet(set.sequence, ranges);
     }
   }
@@ -144,7 +154,8 @@ test("a file that another client wrote is not overwritten", () => inFolder(async
   await one.save(new ClientState("one").serialized());
   await other.load();
   await other.save(new ClientState("other").serialized());
-  await assert.rejects(one.save(new ClientState("one").serialized()), error => error.code === "stateUnwritable" && /another client/.test(error.message));
+  await assert.rejects(one.save(new ClientState("one").serialized()), error => error.code === "stateUnwritable"
+    && /another client/.test(error.message));
   await rm(name);
   await one.save(new ClientState("one").serialized());
 }));

@@ -55,13 +55,15 @@ export class Session {
   send(name, values) { this.events.received(encode(name, values)); }
   sendBytes(bytes) { this.events.received(bytes); }
   deliver(sequence, values = {}) {
-    this.send("deliver", {stream: 0, sequence, msgId: id(sequence), taskId: id(9), payload: Uint8Array.of(sequence & 255), attempt: 1, ...values});
+    this.send("deliver", {stream: 0, sequence, msgId: id(sequence), taskId: id(9),
+      payload: Uint8Array.of(sequence & 255), attempt: 1, ...values});
   }
 
   async welcome(values = {}) {
     const hello = await this.expect("hello");
     const registered = hello.registration ? {cid: id(1), deviceSecret: SECRET} : {};
-    this.send("welcome", {generation: "1", queueEpoch: "5", heartbeatSeconds: 300, window: 32, serverTime: 1, ...registered, ...values});
+    this.send("welcome", {generation: "1", queueEpoch: "5", heartbeatSeconds: 300, window: 32, serverTime: 1,
+      ...registered, ...values});
     return hello;
   }
 
@@ -94,7 +96,8 @@ export function party(options = {}) {
   const gateway = options.transport || new FakeGateway(), messages = [], events = [];
   const store = options.store || new MemoryStore();
   const client = new LongwireClient({
-    url: "ws://gateway.example", appId: "demo", appSecret: "secret", store, transport: gateway, backoff: {first: 1, most: 4},
+    url: "ws://gateway.example", appId: "demo", appSecret: "secret", store, transport: gateway,
+      backoff: {first: 1, most: 4},
     random: count => new Uint8Array(randomBytes(count)),
     onMessage: message => { messages.push(message); }, onEvent: event => events.push(event), ...options,
   });

@@ -1,4 +1,5 @@
-// The declarations: the same names as the modules, and, where a TypeScript compiler is installed, a program that uses them.
+// The declarations: the same names as the modules, and, where a TypeScript compiler is installed, a program that uses
+// them.
 
 import assert from "node:assert/strict";
 import {spawnSync} from "node:child_process";
@@ -14,7 +15,8 @@ const contents = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"
 function declared(name) {
   const text = readFileSync(path.join(root, name), "utf8");
   const names = Array.from(text.matchAll(/^export (?:function|class|const) (\w+)/gm), found => found[1]);
-  return names.concat(/^export \* from "\.\/index\.js";$/m.test(text) && name !== "index.d.ts" ? declared("index.d.ts") : []);
+  return names.concat(/^export \* from "\.\/index\.js";$/m.test(text) && name !== "index.d.ts" ? declared("index.d.ts")
+    : []);
 }
 
 for (const [entry, files] of Object.entries(contents.exports)) {
@@ -27,12 +29,16 @@ for (const [entry, files] of Object.entries(contents.exports)) {
 
 test("the declared methods of a client exist, and the other way round", async () => {
   const {LongwireClient} = await import("../src/index.js");
-  const body = /export class LongwireClient \{\n([^]*?)\n\}/.exec(readFileSync(path.join(root, "index.d.ts"), "utf8"))[1];
+  const body = /export class LongwireClient \{\n([^]*?)\n\}/.exec(readFileSync(path.join(root, "index.d.ts"),
+    "utf8"))[1];
   const methods = Array.from(body.matchAll(/^ {2}(\w+)\(/gm), found => found[1]);
   for (const name of methods) assert.ok(name in LongwireClient.prototype, `${name} is a method`);
-  const inner = ["reserve", "run", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept", "storeNow", "now", "schedule", "fail", "pump",
-    "finishStop", "setTimer", "feed", "persist", "perform", "emit", "connect", "arrived", "received", "handOver", "handlerFailed", "decide", "cid"];
-  assert.deepEqual(Object.getOwnPropertyNames(LongwireClient.prototype).filter(name => !inner.includes(name)).sort(), methods.sort());
+  const inner = ["reserve", "run", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept", "storeNow", "now",
+    "schedule", "fail", "pump",
+    "finishStop", "setTimer", "feed", "persist", "perform", "emit", "connect", "arrived", "received", "handOver",
+      "handlerFailed", "decide", "cid"];
+  assert.deepEqual(Object.getOwnPropertyNames(LongwireClient.prototype).filter(name => !inner.includes(name)).sort(),
+    methods.sort());
 });
 
 test("every module is in the package, and imports only modules of the package or of Node", () => {
@@ -47,7 +53,8 @@ test("every module is in the package, and imports only modules of the package or
 });
 
 const compiler = spawnSync("tsc", ["--version"]);
-test("a program that uses the declarations compiles", {skip: compiler.error ? "no TypeScript compiler is installed" : false}, () => {
+test("a program that uses the declarations compiles", {skip: compiler.error ? "no TypeScript compiler is installed"
+  : false}, () => {
   const folder = mkdtempSync(path.join(tmpdir(), "longwire-types-"));
   try {
     mkdirSync(path.join(folder, "node_modules/@longwire"), {recursive: true});
@@ -55,7 +62,8 @@ test("a program that uses the declarations compiles", {skip: compiler.error ? "n
     // The types of Node may be missing; the declarations need one of them.
     const tls = path.join(root, "test/node-tls.d.ts");
     const compilerOptions = {
-      noEmit: true, strict: true, module: "node16", moduleResolution: "node16", target: "es2020", lib: ["es2020", "dom"], types: [], preserveSymlinks: true,
+      noEmit: true, strict: true, module: "node16", moduleResolution: "node16", target: "es2020",
+        lib: ["es2020", "dom"], types: [], preserveSymlinks: true,
     };
     symlinkSync(path.join(root, "test/types.ts"), path.join(folder, "types.mts"));
     writeFileSync(path.join(folder, "tsconfig.json"), JSON.stringify({compilerOptions, files: ["types.mts", tls]}));

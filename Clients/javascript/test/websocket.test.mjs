@@ -10,7 +10,8 @@ import {WebSocketStream} from "../src/websocket.js";
 import {random} from "./support.mjs";
 
 const answerTo = key => Buffer.from(["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade",
-  `Sec-WebSocket-Accept: ${createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64")}`, "", ""].join("\r\n"));
+  `Sec-WebSocket-Accept: ${createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64")}`,
+    "", ""].join("\r\n"));
 
 function open(url = "ws://h:1/v1/device") {
   const one = {written: [], received: [], failures: [], opened: 0};
@@ -62,9 +63,12 @@ test("sent frames are masked and have the shortest length", () => {
 
 test("a server that breaks the protocol ends the stream with a reason", () => {
   for (const [bytes, words] of [
-    [frame(0xc2, [1]), "reserved"], [Buffer.from([0x82, 0x81, 0, 0, 0, 0, 1]), "mask"], [frame(0x81, [65]), "not binary"], [frame(0x80, [1]), "mixed"],
-    [Buffer.concat([frame(2, [1]), frame(2, [1])]), "mixed"], [frame(0x09, []), "fragmented"], [Buffer.from([0x89, 126, 0, 200]), "too long"],
-    [frame(0x8b, []), "does not exist"], [Buffer.from([0x82, 127, 255, 255, 255, 255, 255, 255, 255, 255]), "longer"], [frame(0x88, [3, 232]), "1000"],
+    [frame(0xc2, [1]), "reserved"], [Buffer.from([0x82, 0x81, 0, 0, 0, 0, 1]), "mask"],
+      [frame(0x81, [65]), "not binary"], [frame(0x80, [1]), "mixed"],
+    [Buffer.concat([frame(2, [1]), frame(2, [1])]), "mixed"], [frame(0x09, []), "fragmented"],
+      [Buffer.from([0x89, 126, 0, 200]), "too long"],
+    [frame(0x8b, []), "does not exist"], [Buffer.from([0x82, 127, 255, 255, 255, 255, 255, 255, 255, 255]), "longer"],
+      [frame(0x88, [3, 232]), "1000"],
     [frame(0x88, []), "1005"],
   ]) {
     const one = open();
@@ -77,8 +81,10 @@ test("a server that breaks the protocol ends the stream with a reason", () => {
 
 test("an answer that refuses, or is not to this request, is reported with its text", () => {
   for (const [answer, words] of [
-    ["HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\n\r\nthis origin is not listed\n", "403 Forbidden: this origin"], ["HTTP/1.1 200 OK\r\n\r\n", "200 OK"],
-    ["HTTP/1.1 101 x\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: AAAA\r\n\r\n", "does not belong"], ["\0".repeat(20000), "no end"], ["garbage\r\n\r\n", "refused"],
+    ["HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\n\r\nthis origin is not listed\n", "403 Forbidden: this origin"],
+      ["HTTP/1.1 200 OK\r\n\r\n", "200 OK"],
+    ["HTTP/1.1 101 x\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: AAAA\r\n\r\n", "does not belong"],
+      ["\0".repeat(20000), "no end"], ["garbage\r\n\r\n", "refused"],
   ]) {
     const one = open();
     one.stream.take(new Uint8Array(Buffer.from(answer)));
@@ -96,7 +102,10 @@ test("random bytes after the answer never throw, and hold no more than a header 
   for (let round = 0; round < 2000; round += 1) {
     const one = open();
     one.stream.take(new Uint8Array(answerTo(one.key)));
-    for (let part = 0; part < 5; part += 1) one.stream.take(Uint8Array.from({length: 50}, () => draw() < 0.5 ? [0x82, 0x02, 0x80, 0x89, 0x00, 0x7e][Math.floor(draw() * 6)] : Math.floor(draw() * 256)));
+    for (let part = 0; part < 5; part += 1) {
+      one.stream.take(Uint8Array.from({length: 50}, () => draw() < 0.5 ? [0x82, 0x02, 0x80, 0x89, 0x00,
+        0x7e][Math.floor(draw() * 6)] : Math.floor(draw() * 256)));
+    }
     assert.ok(one.stream.kept.length <= 135);
   }
 });
@@ -105,7 +114,8 @@ test("a port without a listener, and a server that is none, are reasons of an en
   const server = createServer(socket => socket.on("error", () => {}).resume().end("HTTP/1.0 400 Bad Request\r\n\r\n"));
   await new Promise(resolve => server.listen(0, "127.0.0.1", resolve));
   const {port} = server.address(), connect = scheme => new Promise(resolve => {
-    new NodeTransport().connect({scheme, host: "127.0.0.1", port, url: `${scheme}://127.0.0.1:${port}/v1/device`}, {opened() {}, received() {}, ended: resolve});
+    new NodeTransport().connect({scheme, host: "127.0.0.1", port, url: `${scheme}://127.0.0.1:${port}/v1/device`},
+      {opened() {}, received() {}, ended: resolve});
   });
   assert.match(await connect("ws"), /refused the WebSocket/);
   assert.match(await connect("tls"), /.+/);

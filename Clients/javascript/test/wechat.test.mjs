@@ -7,7 +7,8 @@ import * as path from "node:path";
 import {test} from "node:test";
 import {fileURLToPath, pathToFileURL} from "node:url";
 
-const MISSING = ["crypto", "WebSocket", "localStorage", "indexedDB", "TextEncoder", "TextDecoder", "BigInt", "URL", "performance", "fetch", "navigator",
+const MISSING = ["crypto", "WebSocket", "localStorage", "indexedDB", "TextEncoder", "TextDecoder", "BigInt", "URL",
+  "performance", "fetch", "navigator",
   "AbortController", "structuredClone", "queueMicrotask", "Buffer", "process"];
 const saved = new Map(MISSING.map(name => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
 /** Runs work without these globals; the test runner has them otherwise. */
@@ -57,7 +58,8 @@ class FakeWX {
       },
       close(close) { socket.closed = close; },
     };
-    for (const name of ["Open", "Message", "Error", "Close"]) task[`on${name}`] = handler => { handlers[name] = handler; };
+    for (const name of ["Open", "Message", "Error", "Close"]) task[`on${name}`] = handler => {
+        handlers[name] = handler; };
     this.sockets.push(socket);
     setTimeout(() => handlers.Open({}));
     return task;
@@ -74,7 +76,8 @@ const send = (socket, name, values) => socket.handlers.Message({data: encode(nam
 async function welcome(wx, index) {
   await until(() => wx.sockets.length > index);
   const socket = wx.sockets[index], hello = await expect(socket, "hello");
-  send(socket, "welcome", {queueEpoch: "2", heartbeatSeconds: 300, window: 32, ...hello.registration ? {cid: id(1), deviceSecret: SECRET} : {}});
+  send(socket, "welcome", {queueEpoch: "2", heartbeatSeconds: 300, window: 32, ...hello.registration
+    ? {cid: id(1), deviceSecret: SECRET} : {}});
   return {socket, hello};
 }
 
@@ -83,9 +86,11 @@ const make = (wx, options = {}) => createClient({
 });
 const limit = {timeout: 20000};
 
-test("a mini program registers, receives, stores and acks without the globals of a browser", limit, () => without(async () => {
+test("a mini program registers, receives, stores and acks without the globals of a browser", limit,
+  () => without(async () => {
   const wx = new FakeWX(), seen = [], events = [];
-  const client = make(wx, {onMessage: message => { seen.push(message.text); }, onEvent: event => events.push(event.type)});
+  const client = make(wx, {onMessage: message => { seen.push(message.text); },
+    onEvent: event => events.push(event.type)});
   await client.start();
   const {socket, hello} = await welcome(wx, 0);
   assert.equal(socket.options.url, "wss://push.example.com:443/v1/device");
@@ -94,7 +99,8 @@ test("a mini program registers, receives, stores and acks without the globals of
   assert.equal((await expect(socket, "ack")).positions[0].sequence, 1);
   assert.deepEqual(seen, ["您好"]);
   assert.match(wx.items.get("longwire.state.demo"), /\nstream 0 1\n/);
-  assert.equal(hex(hmacSHA256(new Uint8Array(0), new Uint8Array(0))), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+  assert.equal(hex(hmacSHA256(new Uint8Array(0), new Uint8Array(0))),
+    "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
   await client.stop();
   assert.equal(codes(events).pop(), "stopped");
 }));
@@ -142,7 +148,8 @@ test("a full storage means no ack, and a damaged one stops the start", limit, as
     await assert.rejects(client.start(), error => error.code === "stateDamaged");
   }
   wx.getStorageSync = () => { throw {errMsg: "getStorageSync:fail"}; };
-  await assert.rejects(client.start(), error => error.code === "stateUnreadable" && /getStorageSync:fail/.test(error.message));
+  await assert.rejects(client.start(), error => error.code === "stateUnreadable"
+    && /getStorageSync:fail/.test(error.message));
 });
 
 test("text on the socket, an error and a close end the session once", limit, async () => {
@@ -183,5 +190,6 @@ test("the README's program for mini programs runs", limit, async () => {
 test("a base library without random values is named", limit, async () => {
   const wx = new FakeWX();
   wx.getRandomValues = undefined;
-  await assert.rejects(make(wx, {onMessage() {}}).start(), error => error.code === "badConfiguration" && /2\.19\.0/.test(error.message));
+  await assert.rejects(make(wx, {onMessage() {}}).start(), error => error.code === "badConfiguration"
+    && /2\.19\.0/.test(error.message));
 });

@@ -1,4 +1,5 @@
-// A device of an app in this browser: a client of the package in Clients/javascript, and the messages that it has received.
+// A device of an app in this browser: a client of the package in Clients/javascript, and the messages that it has
+// received.
 
 import {LocalStorageStore, createClient} from "./client/browser.js";
 import {ClientState} from "./client/state.js";
@@ -74,7 +75,8 @@ export class DeviceClient {
       url: this.url, appId: this.app, appSecret, heartbeatSeconds: HEARTBEAT_SECONDS, clientName: "longwire-console",
       applicationState: this.applicationState, usesAlternates: false, vendorDuplicates: false, followsPage: false,
       store: new LocalStorageStore(storageKey(this.app), {takesOver: true, storage: this.storage}),
-      onMessage: message => this.#message(message), onEvent: event => { if (client === this.client) this.#happened(event); },
+      onMessage: message => this.#message(message),
+        onEvent: event => { if (client === this.client) this.#happened(event); },
     });
     this.client = client;
     client.start().catch(error => { if (client === this.client) this.#show("stopped", error.message); });
@@ -109,7 +111,8 @@ export class DeviceClient {
   #message({stream, sequence, msgId, taskId, text, payload, offline, acceptedAt, alertedAt, attempt}) {
     if (this.messages.some(message => message.msgId === msgId)) return;
     const shown = text ?? new TextDecoder().decode(payload);
-    const message = {stream, sequence, msgId, taskId, payload: shown, offline, acceptedAt, alertedAt, attempt, at: Date.now()};
+    const message = {stream, sequence, msgId, taskId, payload: shown, offline, acceptedAt, alertedAt, attempt,
+      at: Date.now()};
     this.#keep([message, ...this.messages].slice(0, KEPT_MESSAGES));
   }
 

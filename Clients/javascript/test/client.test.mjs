@@ -190,7 +190,7 @@ for (const kind of ["at once", "later"]) {
 }
 
 test("another epoch discards the positions", limit, async () => {
-  const one = await ready();
+  const one = await ready({vendorDuplicates: true});
   one.session.deliver(1);
   await one.session.expect("ack");
   one.session.cut();
@@ -418,7 +418,7 @@ test("a fetch ends when the gateway is silent, and at a stop", limit, async () =
 });
 
 test("a stop and a start keep the messages that the app has", limit, async () => {
-  const held = [], one = await ready({onMessage(message) {
+  const held = [], one = await ready({parallel: 4, onMessage(message) {
     held.push(message);
     return "later";
   }});

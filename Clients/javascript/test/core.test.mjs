@@ -224,12 +224,15 @@ test("alternates that redirect in a circle are followed with backoff", () => {
   bench.connect();
   bench.receive("close", {code: 202, alternate: "b:2"});
   assert.equal(bench.delay, 0);
+  const delays = [];
   for (const [host, next] of [["b", "c:3"], ["c", "b:2"], ["b", "home:1"]]) {
     bench.pass();
     assert.equal(bench.connects[bench.connects.length - 1], host);
     bench.connect();
     bench.receive("close", {code: 202, alternate: next});
+    delays.push(bench.delay);
   }
+  assert.ok(delays.every(delay => delay > 0), String(delays));
   bench.pass();
   bench.core.disconnected("refused", bench.now);
   bench.pass();

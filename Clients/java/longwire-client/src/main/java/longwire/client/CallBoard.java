@@ -1,0 +1,103 @@
+package longwire.client;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * The route of the app's calls: to the client's thread while it runs, otherwise taps, reports, messages and verdicts go into the
+ * store.
+ *
+ * <p>A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay in memory,
+ * up to {@code Limits.KEPT_CALL_COUNT}. One monitor guards everything, also while the store is used: no holder waits for the
+ * client's thread.
+ */
+final class CallBoard {
+    private final StateStore store;
+    private final String appId;
+    /** The mailbox of the running client, or {@code null}. */
+    private Mailbox mailbox;
+    private List<Command> kept = new ArrayList<>();
+
+    CallBoard(StateStore store, String appId) {
+        this.store = store;
+        this.appId = appId;
+    }
+
+    synchronized boolean isRunning() {
+        return mailbox != null;
+    }
+
+    /** Returns false when the client does not run, or when its mailbox is full. */
+    synchronized boolean post(Command command) {
+        return mailbox != null && mailbox.post(command);
+    }
+
+    synchronized void wake() {
+        if (mailbox != null) {
+            mailbox.wake();
+        }
+    }
+
+    /** Returns false when the call can be neither posted nor kept. */
+    synchronized boolean postOrKeep(Command command) {
+        if (post(command)) {
+            return true;
+        }
+        if (kept.size() >= Limits.KEPT_CALL_COUNT) {
+            return false;
+        }
+        kept.add(command);
+        if (mailbox == null) {
+            flush();
+        }
+        return true;
+    }
+
+    /** Writes the kept calls into the store; if that fails, they stay in memory. */
+    synchronized void flush() {
+        if (kept.isEmpty()) {
+            return;
+        }
+        try {
+            byte[] old = store.load();
+            ClientState state = old == null ? new ClientState(appId) : ClientState.parse(old);
+            if (!state.appId.equals(appId)) {
+                return;
+            }
+            for (Command command : kept) {
+                command.keep(state);
+            }
+            byte[] changed = state.serialize();
+            if (!Arrays.equals(changed, old)) {
+                store.save(changed);
+            }
+            kept = new ArrayList<>();
+        } catch (LongwireException error) {
+            // The next call, start or stop tries again.
+            return;
+        }
+    }
+
+    /** Switches to the running client and posts the calls that the store did not accept. */
+    synchronized void run(Mailbox running) {
+        mailbox = running;
+        for (Command command : kept) {
+            running.post(command);
+        }
+        kept = new ArrayList<>();
+    }
+
+    /** Marks that no client runs, and stores the calls that arrived too late for the client's thread. */
+    synchronized void release() {
+        if (mailbox != null) {
+            for (Command command : mailbox.shut()) {
+                if (command.isKept()) {
+                    kept.add(command);
+                }
+            }
+        }
+        mailbox = null;
+        flush();
+    }
+}

@@ -1,0 +1,159 @@
+package longwire.client;
+
+/** A call of the app, performed on the client's thread. */
+abstract class Command {
+    abstract void perform(ClientCore core, long now);
+
+    /** Whether the call outlives a session, in the stored state. */
+    boolean isKept() {
+        return false;
+    }
+
+    /** Whether the call is exempt from the mailbox's limit; the messages in the app's hands bound the number of verdicts. */
+    boolean alwaysFindsRoom() {
+        return false;
+    }
+
+    /** Applies the call to the stored state while the client does not run. */
+    void keep(ClientState state) {}
+
+    static final class Stop extends Command {
+        @Override
+        void perform(ClientCore core, long now) {
+            core.performStop(now);
+        }
+
+        @Override
+        boolean alwaysFindsRoom() {
+            return true;
+        }
+    }
+
+    static final class Open extends Command {
+        private final Identifier id;
+
+        Open(Identifier id) {
+            this.id = id;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.open(id, now);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            state.noteOpened(id);
+        }
+    }
+
+    static final class Report extends Command {
+        private final MessageReport report;
+
+        Report(MessageReport report) {
+            this.report = report;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.note(report, now);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            state.note(report);
+        }
+    }
+
+    static final class Send extends Command {
+        private final byte[] payload;
+        private final Identifier task;
+
+        Send(byte[] payload, Identifier task) {
+            this.payload = payload;
+            this.task = task;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.send(payload, task, now);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            state.keep(payload, task);
+        }
+    }
+
+    static final class Finish extends Command {
+        private final ReceivedMessage message;
+        private final ReceivedMessage.Verdict verdict;
+        private final String reason;
+
+        Finish(ReceivedMessage message, ReceivedMessage.Verdict verdict, String reason) {
+            this.message = message;
+            this.verdict = verdict;
+            this.reason = reason;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.finish(message, verdict, reason);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        boolean alwaysFindsRoom() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            if (!state.isOrigin(message)) {
+                return;
+            }
+            if (verdict == ReceivedMessage.Verdict.PROCESSED) {
+                state.stream(message.stream).insertAlone(message.sequence);
+            } else if (verdict == ReceivedMessage.Verdict.REJECTED) {
+                state.note(new Rejection(message.stream, message.sequence, reason));
+            }
+        }
+    }
+
+    static final class FinishRevoke extends Command {
+        private final long sequence;
+
+        FinishRevoke(long sequence) {
+            this.sequence = sequence;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.finishRevoke(sequence);
+        }
+
+        @Override
+        boolean alwaysFindsRoom() {
+            return true;
+        }
+    }
+}

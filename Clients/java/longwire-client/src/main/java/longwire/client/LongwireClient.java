@@ -1,0 +1,360 @@
+package longwire.client;
+
+import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A device of a Longwire gateway.
+ *
+ * <p>It registers, stays connected, and hands each message to the app exactly once. The app ends each message; the client then
+ * stores the message's sequence durably, and acks it after that.
+ *
+ * <p>The client has one thread. It reconnects with exponential backoff and full jitter, or as the gateway's Close requests. Methods
+ * do not wait for the network, except {@link #awaitStop}. All may be called from any thread, also from a callback.
+ */
+public final class LongwireClient {
+    private final Object lock = new Object();
+    /** The configuration with all later changes by the app, which also apply to the next start; guarded by {@code lock}. */
+    private final ClientConfiguration configuration;
+    private final StateStore store;
+    private final Listener listener;
+    private final CallBoard calls;
+    private final FetchBoard fetches = new FetchBoard();
+    /** Opens when the running client has ended; guarded by {@code lock}. */
+    private CountDownLatch ended = new CountDownLatch(0);
+    private volatile Identifier cid = Identifier.NONE;
+
+    /**
+     * Creates a client, which is idle until {@link #start}.
+     *
+     * @param configuration the settings, checked by {@code start}
+     * @param store the store of the device's state. No other client may use it.
+     * @param listener the app's callbacks
+     */
+    public LongwireClient(ClientConfiguration configuration, StateStore store, Listener listener) {
+        this.configuration = configuration.copy();
+        this.store = store;
+        this.listener = listener;
+        calls = new CallBoard(store, configuration.appId());
+    }
+
+    /**
+     * Reads the state and starts to connect.
+     *
+     * @throws LongwireException {@code BAD_CONFIGURATION}, {@code STATE_UNREADABLE}, {@code STATE_DAMAGED},
+     *     {@code SYSTEM_RESOURCE}, or {@code WRONG_STATE} when the client already runs. The client can be started again after any of
+     *     them.
+     */
+    public void start() throws LongwireException {
+        start(Collections.emptyList());
+    }
+
+    /**
+     * Reads the state and starts to connect, after taps that started the app.
+     *
+     * @param opened messages opened from a notification that started the app. The first Hello reports them to the gateway, so
+     *     that the gateway does not deliver them again.
+     * @throws LongwireException as {@link #start()} does
+     */
+    public void start(List<Identifier> opened) throws LongwireException {
+        synchronized (lock) {
+            if (calls.isRunning()) {
+                throw new LongwireException(
+                    LongwireException.Code.WRONG_STATE, "the client runs already; stop it first and await its end");
+            }
+            configuration.validate();
+            for (Identifier id : opened) {
+                calls.postOrKeep(new Command.Open(id));
+            }
+            calls.flush();
+            ClientState state = loadState();
+            cid = state == null ? Identifier.NONE : state.cid;
+            long seed = new SecureRandom().nextLong();
+            ClientCore core = new ClientCore(configuration.copy(), state, seed);
+            Mailbox mailbox = new Mailbox();
+            CountDownLatch latch = new CountDownLatch(1);
+            ClientRunner runner = new ClientRunner(
+                core, mailbox, store, new Watcher(), fetches,
+                (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
+                () -> {
+                    calls.release();
+                    latch.countDown();
+                });
+            calls.run(mailbox);
+            ended = latch;
+            try {
+                new Thread(runner, "longwire").start();
+            } catch (OutOfMemoryError error) {
+                calls.release();
+                latch.countDown();
+                throw new LongwireException(
+                    LongwireException.Code.SYSTEM_RESOURCE, "the system could not start a thread", error);
+            }
+        }
+    }
+
+    private ClientState loadState() throws LongwireException {
+        byte[] bytes = store.load();
+        ClientState state = bytes == null ? null : ClientState.parse(bytes);
+        if (state != null && state.isRegistered() && !state.appId.equals(configuration.appId())) {
+            throw new LongwireException(
+                LongwireException.Code.STATE_UNREADABLE,
+                "the state belongs to the app " + state.appId + ", not to " + configuration.appId() + "; use another one");
+        }
+        if ((state == null || !state.isRegistered()) && configuration.appSecret().isEmpty()) {
+            throw new LongwireException(
+                LongwireException.Code.BAD_CONFIGURATION, "this device is not registered yet, and no appSecret is given");
+        }
+        if (store instanceof FileStateStore) {
+            ((FileStateStore) store).removeDrafts();
+        }
+        return state;
+    }
+
+    /**
+     * Disconnects and stops the client. {@code onStopped} is the last event. Does nothing when the client does not run.
+     */
+    public void stop() {
+        calls.post(new Command.Stop());
+    }
+
+    /**
+     * Waits until the client has stopped, through {@link #stop} or because the gateway refused it.
+     *
+     * <p>Do not call this from a callback: it would wait for itself.
+     *
+     * @param milliseconds the longest time to wait
+     * @return false when the client still runs
+     * @throws InterruptedException when the thread is interrupted
+     */
+    public boolean awaitStop(long milliseconds) throws InterruptedException {
+        CountDownLatch latch;
+        synchronized (lock) {
+            latch = ended;
+        }
+        return latch.await(milliseconds, TimeUnit.MILLISECONDS);
+    }
+
+    /**
+     * Returns whether the client runs, connected or not.
+     *
+     * @return true between a start and the end
+     */
+    public boolean isRunning() {
+        return calls.isRunning();
+    }
+
+    /**
+     * Returns the id of this device.
+     *
+     * @return the cid, or {@link Identifier#NONE} before the first start has read it, or without a registration
+     */
+    public Identifier cid() {
+        return cid;
+    }
+
+    /** Looks at the clock and the connection now, for example when an alarm of {@link Wakeups} has fired. */
+    public void wake() {
+        calls.wake();
+    }
+
+    // The changes below also apply to the next start, even when they return false because the client does not run.
+
+    /**
+     * Reports the app's state to the gateway.
+     *
+     * <p>Call this with {@code BACKGROUND} before the system suspends the app, and with {@code FOREGROUND} as soon as the app runs
+     * again. Messages read in between stay un-acked, and the gateway delivers them again with a new offline flag. The app therefore
+     * does not present a message as new after its notification was shown.
+     *
+     * @param state the app's state
+     * @param keepsRunning whether the app keeps its socket open in the background
+     * @return false when the client does not run
+     */
+    public boolean setApplicationState(ApplicationState state, boolean keepsRunning) {
+        synchronized (lock) {
+            configuration.setApplicationState(state, keepsRunning);
+            return post((core, now) -> core.setApplicationState(state, keepsRunning, now));
+        }
+    }
+
+    /**
+     * Sets the badge number that the gateway continues from.
+     *
+     * @param badge the number
+     * @return false when the client does not run
+     */
+    public boolean setBadge(int badge) {
+        synchronized (lock) {
+            configuration.setBadge(badge);
+            return post((core, now) -> core.setBadge(badge, now));
+        }
+    }
+
+    /**
+     * Adds or replaces a vendor token. An empty token removes the tokens of its channel.
+     *
+     * @param token the token
+     * @return false when the client does not run
+     */
+    public boolean setToken(VendorToken token) {
+        synchronized (lock) {
+            configuration.setToken(token);
+            return post((core, now) -> core.setToken(token, now));
+        }
+    }
+
+    /**
+     * Turns all pushes to this device off or on, both over the connection and through the vendor.
+     *
+     * @param isOff whether pushes are off
+     * @return false when the client does not run
+     */
+    public boolean setPushModeOff(boolean isOff) {
+        synchronized (lock) {
+            configuration.setPushModeOff(isOff);
+            return post((core, now) -> core.setPushModeOff(isOff, now));
+        }
+    }
+
+    /**
+     * Requests another heartbeat.
+     *
+     * @param seconds 30 to 1800
+     * @return false for other values, or when the client does not run
+     */
+    public boolean setHeartbeatSeconds(long seconds) {
+        if (!ClientConfiguration.isHeartbeat(seconds)) {
+            return false;
+        }
+        synchronized (lock) {
+            configuration.setHeartbeatSeconds(seconds);
+            return post((core, now) -> core.setHeartbeat(seconds, now));
+        }
+    }
+
+    /**
+     * Reports that the network is usable again or has changed. The client shortens its backoff, or tests its connection.
+     *
+     * @param name the app's name for the network, of which 64 bytes are used. The client keeps the heartbeat learnt on a network
+     *     under its name, also across starts. {@code null} stands for an unknown network.
+     * @return false when the client does not run
+     */
+    public boolean networkChanged(String name) {
+        String cut = name == null ? null : cut(name);
+        return post((core, now) -> core.networkChanged(cut, now));
+    }
+
+    private static String cut(String name) {
+        byte[] bytes = name.getBytes(StandardCharsets.UTF_8);
+        if (bytes.length <= Limits.NETWORK_NAME_BYTE_COUNT) {
+            return name;
+        }
+        return new String(Arrays.copyOf(bytes, Limits.NETWORK_NAME_BYTE_COUNT), StandardCharsets.UTF_8);
+    }
+
+    // Notifications, reports and messages to the server.
+
+    /**
+     * Records that the user opened this message from its notification.
+     *
+     * <p>The message is not shown again, and the gateway is informed now or with the next Hello. Before {@code start} and after
+     * {@code stop} the record goes into the state store at once.
+     *
+     * @param messageId the message
+     * @return false when the record could not be kept: 512 calls already wait for a store that cannot be written
+     */
+    public boolean markOpened(Identifier messageId) {
+        return calls.postOrKeep(new Command.Open(messageId));
+    }
+
+    /**
+     * Reports a shown message or an action to the publisher's statistics.
+     *
+     * <p>The report is kept across restarts until the gateway has confirmed it. Before {@code start} and after {@code stop} it goes
+     * into the state store at once.
+     *
+     * @param report the report
+     * @return false when the report could not be kept
+     */
+    public boolean report(MessageReport report) {
+        return calls.postOrKeep(new Command.Report(report));
+    }
+
+    /**
+     * Sends a message to the app's server, through the gateway.
+     *
+     * <p>The client keeps messages across restarts until the gateway has them on disk, and sends them in the order of the calls.
+     * {@code onMessageTaken} confirms a message. Before {@code start} and after {@code stop} a message goes into the state store at
+     * once. At most 128 messages and 512 KiB are kept; a running client reports {@code onMessageRefused} beyond these limits.
+     *
+     * @param payload 1 byte to 16 KiB of any content
+     * @param task the id of the task that this message answers, or {@link Identifier#NONE}
+     * @return false for a payload of another size, or when the message can be neither sent nor kept
+     */
+    public boolean send(byte[] payload, Identifier task) {
+        if (payload.length == 0 || payload.length > Limits.OUTGOING_PAYLOAD_BYTE_COUNT) {
+            return false;
+        }
+        return calls.postOrKeep(new Command.Send(payload.clone(), task));
+    }
+
+    /**
+     * Receives the queued messages, for example after a vendor's silent push.
+     *
+     * <p>A client that backs off reconnects at once, unless the gateway requested the delay. A device in the background counts as
+     * running until the fetch ends.
+     *
+     * @param milliseconds the longest duration, at most one hour
+     * @param callback receives the end
+     * @return false when the client does not run or 64 fetches wait; the callback is not called then
+     */
+    public boolean fetch(long milliseconds, FetchCallback callback) {
+        long time = Math.max(0, Math.min(milliseconds, Limits.FETCH_TIME));
+        if (!fetches.add(callback)) {
+            return false;
+        }
+        if (post((core, now) -> core.beginFetch(time, now))) {
+            return true;
+        }
+        fetches.remove(callback);
+        return false;
+    }
+
+    private interface Change {
+        void apply(ClientCore core, long now);
+    }
+
+    private boolean post(Change change) {
+        return calls.post(new Command() {
+            @Override
+            void perform(ClientCore core, long now) {
+                change.apply(core, now);
+            }
+        });
+    }
+
+    /** The app's listener, with the cid noted before its callbacks. */
+    private final class Watcher extends ForwardingListener {
+        Watcher() {
+            super(listener);
+        }
+
+        @Override
+        public void onRegistered(Identifier id) {
+            cid = id;
+            super.onRegistered(id);
+        }
+
+        @Override
+        public void onRegistrationLost(Identifier id) {
+            cid = Identifier.NONE;
+            super.onRegistrationLost(id);
+        }
+    }
+}

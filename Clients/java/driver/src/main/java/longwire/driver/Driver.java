@@ -167,6 +167,15 @@ public final class Driver implements Listener {
             case "badge": client.setBadge(((Long) command.get("value")).intValue()); break;
             case "push-mode": client.setPushModeOff((Boolean) command.get("off")); break;
             case "heartbeat": client.setHeartbeatSeconds((Long) command.get("seconds")); break;
+            case "vendor-message":
+                if (client.receivedFromVendor(id(command.get("msgId")))) {
+                    Object payload = command.get("payload");
+                    Object task = command.get("taskId");
+                    print(
+                        "message", "msgId", command.get("msgId"), "taskId", task == null ? "" : task, "sequence", 0, "payload",
+                        payload == null ? "" : payload, "offline", true, "kind", "message");
+                }
+                break;
             case "stop": client.stop(); break;
             default: print("unsupported", "do", name);
         }

@@ -347,6 +347,11 @@ final class ClientCore {
         lastSentAt = now;
     }
 
+    /** Notes that a frame has left: storing the state before it may have taken a while. */
+    void sent(long now) {
+        lastSentAt = Math.max(lastSentAt, now);
+    }
+
     long sendPing(long now) {
         long nonce = nextNonce++;
         send(Frames.nonce(FrameType.PING, nonce), now);
@@ -746,6 +751,12 @@ final class ClientCore {
         // Stored at once, because the system may end the app at any moment.
         persist();
         sendReports(now);
+    }
+
+    /** Notes a message that came through a vendor, so that its copy on the connection is not shown. */
+    void see(Identifier id) {
+        state.noteSeen(id);
+        persist();
     }
 
     /** Keeps the report, across sessions and restarts, until the gateway has confirmed it. */

@@ -32,7 +32,7 @@ final class ClientRunner implements Runnable {
 
     ClientRunner(
         ClientCore core, Mailbox mailbox, StateStore store, Listener listener, FetchBoard fetches,
-        ReceivedMessage.VerdictSink later, Runnable whenEnded
+        RecentMessages recent, ReceivedMessage.VerdictSink later, Runnable whenEnded
     ) throws LongwireException {
         this.core = core;
         this.mailbox = mailbox;
@@ -52,6 +52,9 @@ final class ClientRunner implements Runnable {
         mailbox.setWake(selector::wakeup);
         maker = this::connect;
         sink = (message, verdict, reason) -> {
+            if (verdict == ReceivedMessage.Verdict.PROCESSED) {
+                recent.add(message.messageId);
+            }
             // A verdict within the callback needs no queue.
             if (Thread.currentThread() == thread) {
                 core.finish(message, verdict, reason);
@@ -257,6 +260,7 @@ final class ClientRunner implements Runnable {
         }
         try {
             transport.write(frame);
+            core.sent(now());
         } catch (TransportException error) {
             closeTransport();
             core.disconnected(error.getMessage(), now());

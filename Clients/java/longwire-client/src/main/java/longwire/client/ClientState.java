@@ -38,6 +38,11 @@ final class ClientState {
     final List<Identifier> opened = new ArrayList<>();
     /** The opened messages that the gateway has not confirmed yet. */
     final List<Identifier> unreportedOpened = new ArrayList<>();
+    /**
+     * The last 256 messages that came through a vendor, or for which a vendor accepted an alert, oldest first. The Swift client has
+     * no such list, and refuses a state that has one.
+     */
+    final List<Identifier> seen = new ArrayList<>();
     /** Reports of shown messages and actions that the gateway has not confirmed yet: the last 256, oldest first. */
     final List<MessageReport> unreported = new ArrayList<>();
     /** Messages that the app rejected, until the gateway has confirmed the rejection; no position covers them until then. */
@@ -74,6 +79,15 @@ final class ClientState {
             if (list.size() > Limits.OPENED_COUNT) {
                 list.remove(0);
             }
+        }
+    }
+
+    /** Records that this message came through a vendor, or may come through one. */
+    void noteSeen(Identifier id) {
+        seen.remove(id);
+        seen.add(id);
+        if (seen.size() > Limits.SEEN_COUNT) {
+            seen.remove(0);
         }
     }
 
@@ -161,6 +175,7 @@ final class ClientState {
         streams.clear();
         opened.clear();
         unreportedOpened.clear();
+        seen.clear();
         unreported.clear();
         rejections.clear();
     }
@@ -185,6 +200,9 @@ final class ClientState {
         }
         for (Identifier id : unreportedOpened) {
             text.append("unreported ").append(id).append('\n');
+        }
+        for (Identifier id : seen) {
+            text.append("seen ").append(id).append('\n');
         }
         for (MessageReport report : unreported) {
             text.append(report.line()).append('\n');
@@ -277,6 +295,7 @@ final class ClientState {
                 case "stream": return readStream(words);
                 case "opened": return add(opened, Identifier.parse(words[1]));
                 case "unreported": return add(unreportedOpened, Identifier.parse(words[1]));
+                case "seen": return add(seen, Identifier.parse(words[1]));
                 case "shown":
                 case "action": return add(unreported, MessageReport.parse(words));
                 case "rejected": return add(rejections, Rejection.parse(words));

@@ -52,6 +52,29 @@ abstract class Command {
         }
     }
 
+    static final class Seen extends Command {
+        private final Identifier id;
+
+        Seen(Identifier id) {
+            this.id = id;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.see(id);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            state.noteSeen(id);
+        }
+    }
+
     static final class Report extends Command {
         private final MessageReport report;
 

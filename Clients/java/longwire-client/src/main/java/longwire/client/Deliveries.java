@@ -143,6 +143,11 @@ final class Deliveries {
             reportSuppressed(message, true);
             return;
         }
+        if (message.isCarriedByVendor && core.state.seen.contains(message.messageId)) {
+            settle(sequence, stream);
+            reportSuppressed(message, wasOpened);
+            return;
+        }
         boolean wasReceived = holes(stream).contains(sequence);
         if (!addHole(sequence, stream, now)) {
             return;
@@ -244,6 +249,10 @@ final class Deliveries {
         switch (verdict) {
             case PROCESSED:
                 core.countFetched();
+                if (message.alertedAt != 0) {
+                    // The vendor's copy may still arrive.
+                    core.state.noteSeen(message.messageId);
+                }
                 if (place.isOfEarlierSession) {
                     // The current session has not redelivered this message, so nothing is known about neighboring sequences.
                     core.state.stream(message.stream).insertAlone(message.sequence);

@@ -25,6 +25,9 @@ public final class LongwireClient {
     private final Listener listener;
     private final CallBoard calls;
     private final FetchBoard fetches = new FetchBoard();
+    private final RecentMessages recent = new RecentMessages();
+    /** Whether {@code recent} has the messages of earlier runs; guarded by {@code lock}. */
+    private boolean isRecentKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
     private volatile Identifier cid = Identifier.NONE;
@@ -74,12 +77,16 @@ public final class LongwireClient {
             calls.flush();
             ClientState state = loadState();
             cid = state == null ? Identifier.NONE : state.cid;
+            if (state != null) {
+                recent.addAll(state.seen);
+            }
+            isRecentKnown = true;
             long seed = new SecureRandom().nextLong();
             ClientCore core = new ClientCore(configuration.copy(), state, seed);
             Mailbox mailbox = new Mailbox();
             CountDownLatch latch = new CountDownLatch(1);
             ClientRunner runner = new ClientRunner(
-                core, mailbox, store, new Watcher(), fetches,
+                core, mailbox, store, new Watcher(), fetches, recent,
                 (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
                 () -> {
                     calls.release();
@@ -271,6 +278,44 @@ public final class LongwireClient {
      */
     public boolean markOpened(Identifier messageId) {
         return calls.postOrKeep(new Command.Open(messageId));
+    }
+
+    /**
+     * Records that a message came through a vendor's channel, and returns whether the app processes this copy.
+     *
+     * <p>The copy on the connection is then acked and not handed to the app, if the vendor's copy carried all of it. A copy that comes
+     * through the vendor after the one on the connection gives false. The last 256 messages are compared.
+     *
+     * @param messageId the msgId, the second part of the vendor's {@code _gmid_}
+     * @return false when the app has this message already
+     */
+    public boolean receivedFromVendor(Identifier messageId) {
+        loadRecent();
+        if (!recent.add(messageId)) {
+            return false;
+        }
+        // Without room for the record the copy on the connection is handed over as well: twice is better than never.
+        calls.postOrKeep(new Command.Seen(messageId));
+        return true;
+    }
+
+    /** Reads the messages of earlier runs, if no start has done so. */
+    private void loadRecent() {
+        synchronized (lock) {
+            if (isRecentKnown) {
+                return;
+            }
+            try {
+                byte[] bytes = store.load();
+                if (bytes != null) {
+                    recent.addAll(ClientState.parse(bytes).seen);
+                }
+                isRecentKnown = true;
+            } catch (LongwireException error) {
+                // The next call tries again, and the next start reports the fault.
+                return;
+            }
+        }
     }
 
     /**

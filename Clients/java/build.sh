@@ -28,6 +28,12 @@ package() {
 
 compile longwire-client . longwire-client/src/main/java
 package longwire-client
+# The Android library is compiled against stubs of the classes that it uses; README.md has the reason.
+compile android-stubs . longwire-android/src/stubs/java
+compile longwire-android "$build/longwire-client.jar:$build/android-stubs" longwire-android/src/main/java
+package longwire-android
+compile longwire-getui "$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-getui/src/main/java
+package longwire-getui
 compile longwire-driver "$build/longwire-client.jar" driver/src/main/java
 package longwire-driver
 if [ "${1:-}" = --jars ]; then exit 0; fi
@@ -45,3 +51,6 @@ run_tests() {
     java -ea -cp "$build/$1-tests:$2:$junit" org.junit.runner.JUnitCore $names
 }
 run_tests longwire-client "$build/longwire-client.jar" longwire-client/src/test/java
+run_tests longwire-android "$build/longwire-client-tests:$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-android/src/test/java
+run_tests longwire-getui \
+    "$build/longwire-client-tests:$build/longwire-android-tests:$build/longwire-getui.jar:$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-getui/src/test/java

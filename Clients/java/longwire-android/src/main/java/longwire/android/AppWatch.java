@@ -1,0 +1,55 @@
+package longwire.android;
+
+import android.app.Activity;
+import android.app.Application;
+import android.os.Bundle;
+
+/** Follows the app's activities: visible ones make the app a foreground app, and their intents may be taps. */
+final class AppWatch implements Application.ActivityLifecycleCallbacks {
+    private final LongwireDevice device;
+    private int startedCount;
+
+    AppWatch(LongwireDevice device) {
+        this.device = device;
+    }
+
+    void begin(Application application) {
+        application.registerActivityLifecycleCallbacks(this);
+    }
+
+    @Override
+    public void onActivityCreated(Activity activity, Bundle state) {
+        device.handleTap(activity.getIntent());
+    }
+
+    @Override
+    public void onActivityStarted(Activity activity) {
+        startedCount++;
+        if (startedCount == 1) {
+            device.setVisible(true);
+        }
+    }
+
+    @Override
+    public void onActivityResumed(Activity activity) {
+        // After `setIntent` in `onNewIntent`.
+        device.handleTap(activity.getIntent());
+    }
+
+    @Override
+    public void onActivityPaused(Activity activity) {}
+
+    @Override
+    public void onActivityStopped(Activity activity) {
+        startedCount--;
+        if (startedCount == 0) {
+            device.setVisible(false);
+        }
+    }
+
+    @Override
+    public void onActivitySaveInstanceState(Activity activity, Bundle state) {}
+
+    @Override
+    public void onActivityDestroyed(Activity activity) {}
+}

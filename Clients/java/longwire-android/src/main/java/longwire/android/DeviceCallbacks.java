@@ -1,0 +1,34 @@
+package longwire.android;
+
+import longwire.client.ForwardingListener;
+import longwire.client.Identifier;
+import longwire.client.ReceivedMessage;
+
+/** The app's listener, with notifications shown and withdrawn on the way. */
+final class DeviceCallbacks extends ForwardingListener {
+    private final DeviceListener listener;
+    private final MessageNotifications notifications;
+    private final LongwireDevice device;
+
+    DeviceCallbacks(DeviceListener listener, MessageNotifications notifications, LongwireDevice device) {
+        super(listener);
+        this.listener = listener;
+        this.notifications = notifications;
+        this.device = device;
+    }
+
+    @Override
+    public void onMessage(ReceivedMessage message) {
+        if (message.hasAlert() && listener.showsNotification(message) && notifications.show(message)) {
+            device.reportShown(message.messageId());
+            listener.onNotificationShown(message);
+        }
+        super.onMessage(message);
+    }
+
+    @Override
+    public void onRevoked(Identifier taskId) {
+        notifications.remove(taskId);
+        super.onRevoked(taskId);
+    }
+}

@@ -1,0 +1,39 @@
+package longwire.android;
+
+import longwire.client.Listener;
+import longwire.client.ReceivedMessage;
+import longwire.client.VendorPush;
+
+/** The app's callbacks on Android: those of the client, and those of notifications. They run on the main thread. */
+public interface DeviceListener extends Listener {
+    /**
+     * Decides whether a message with an alert is shown as a notification, before {@link #onMessage}.
+     *
+     * @param message a message with an alert
+     * @return by default true, unless a vendor has shown it already
+     */
+    default boolean showsNotification(ReceivedMessage message) {
+        return message.alertedAt() == 0 && !message.wasOpened();
+    }
+
+    /**
+     * Reports that a notification was shown.
+     *
+     * @param message its message
+     */
+    default void onNotificationShown(ReceivedMessage message) {}
+
+    /**
+     * Reports that the user tapped a notification, of this client or of a vendor.
+     *
+     * @param push the ids, and the payload if the notification has it
+     */
+    default void onNotificationTapped(VendorPush push) {}
+
+    /**
+     * Receives a data message that came through a vendor and not over the connection before.
+     *
+     * @param push the ids and the payload
+     */
+    default void onVendorMessage(VendorPush push) {}
+}

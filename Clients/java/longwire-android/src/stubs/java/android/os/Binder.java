@@ -1,0 +1,5 @@
+package android.os;
+
+public class Binder implements IBinder {
+    public Binder() {}
+}

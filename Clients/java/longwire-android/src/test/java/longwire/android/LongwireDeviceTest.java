@@ -1,0 +1,179 @@
+package longwire.android;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNotNull;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertTrue;
+
+import android.app.Activity;
+import android.app.Notification;
+import android.content.Context;
+import android.content.Intent;
+import android.net.Network;
+import android.net.NetworkCapabilities;
+import android.os.Handler;
+import android.os.Looper;
+import java.io.File;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import longwire.client.ClientConfiguration;
+import longwire.client.FakeGateway;
+import longwire.client.ReceivedMessage;
+import longwire.client.VendorPush;
+import longwire.client.VendorToken;
+import org.junit.ClassRule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** A device on the stubs of Android and a gateway on the loopback address. A process has one device, so this is one story. */
+public class LongwireDeviceTest implements DeviceListener {
+    @ClassRule
+    public static final TemporaryFolder FOLDER = new TemporaryFolder();
+    private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
+
+    @Override
+    public void onMessage(ReceivedMessage message) {
+        events.add("message " + message.text());
+        message.processed();
+    }
+
+    @Override
+    public void onNotificationShown(ReceivedMessage message) {
+        events.add("shown " + message.title());
+    }
+
+    @Override
+    public void onNotificationTapped(VendorPush push) {
+        events.add("tapped " + push.payload());
+    }
+
+    @Override
+    public void onVendorMessage(VendorPush push) {
+        events.add("vendor " + push.payload());
+    }
+
+    private String next() throws Exception {
+        return events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+    }
+
+    /** A vendor whose first request fails. */
+    private static final class Fcm implements VendorAdapter {
+        private int requestCount;
+
+        @Override
+        public VendorToken.Channel channel() {
+            return VendorToken.Channel.FCM;
+        }
+
+        @Override
+        public boolean isAvailable(Context context) {
+            return true;
+        }
+
+        @Override
+        public void requestToken(Context context, TokenReceiver receiver) {
+            if (requestCount++ == 0) {
+                receiver.onFailure("SERVICE_NOT_AVAILABLE");
+            } else {
+                receiver.onToken("token-1");
+            }
+        }
+    }
+
+    @Test
+    public void aDeviceFollowsItsPhone() throws Exception {
+        FakePhone phone = new FakePhone(FOLDER.getRoot());
+        try (FakeGateway gateway = new FakeGateway()) {
+            ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
+                .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
+            LongwireDevice device =
+                LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
+            assertEquals(device, LongwireDevice.current());
+            gateway.awaitSession();
+            assertTrue(new File(FOLDER.getRoot(), "longwire/state").exists());
+
+            // Visible activities make a foreground app.
+            Activity activity = new Activity();
+            phone.app.callbacks.onActivityCreated(activity, null);
+            phone.app.callbacks.onActivityStarted(activity);
+            assertEquals("state 0 runs false", gateway.awaitUpdate());
+            phone.app.callbacks.onActivityStarted(new Activity());
+            phone.app.callbacks.onActivityStopped(activity);
+
+            // Deliveries before the answer would be dropped. An alert is shown in a channel, reported, and handed to the app.
+            gateway.answerUpdate(1);
+            gateway.deliver(1, "order 7", "Order");
+            assertEquals("shown Order", next());
+            assertEquals("message order 7", next());
+            assertEquals("1 0 " + FakeGateway.message(1), gateway.awaitFeedback());
+            Notification shown = phone.notifications.shown.get(FakeGateway.task(1) + "#1");
+            assertEquals("body of Order", shown.text);
+            assertTrue(phone.notifications.channels.contains(shown.channel));
+
+            // Its tap is reported once, although the activity is created again.
+            activity.setIntent(shown.tap.intent);
+            phone.app.callbacks.onActivityCreated(activity, null);
+            phone.app.callbacks.onActivityResumed(activity);
+            assertEquals("tapped order 7", next());
+            assertEquals("0 0 " + FakeGateway.message(1), gateway.awaitFeedback());
+            assertNull(events.poll());
+            assertNull(phone.notifications.shown.get(FakeGateway.task(1) + "#1"));
+
+            // A revoke removes the notification of its task.
+            gateway.deliver(2, "two", "Two");
+            assertEquals("shown Two", next());
+            assertEquals("message two", next());
+            gateway.revoke(3, 2);
+            gateway.awaitAck(3);
+            assertTrue(phone.notifications.shown.isEmpty());
+
+            // A vendor's copy counts once, also after the message itself.
+            String ids = FakeGateway.task(2).taskText() + ":" + FakeGateway.message(2);
+            assertTrue(device.onVendorMessage("{\"_gmid_\": \"" + ids + "\", \"payload\": \"two\"}"));
+            assertNull(events.poll());
+            String other = FakeGateway.task(9).taskText() + ":" + FakeGateway.message(9);
+            assertTrue(device.onVendorMessage("{\"_gmid_\": \"" + other + "\", \"payload\": \"nine\"}"));
+            assertEquals("vendor nine", next());
+            assertFalse(device.onVendorMessage("{\"from\": \"someone else\"}"));
+
+            // The alarm, the network and Doze wake the client.
+            BlockingQueue<String> wakes = new LinkedBlockingQueue<>();
+            assertTrue(phone.alarms.count > 0);
+            phone.receivers.get(HeartbeatAlarm.ACTION).onReceive(phone, new Intent(HeartbeatAlarm.ACTION));
+            assertEquals(HeartbeatAlarm.AWAKE_MILLIS, phone.power.lockedFor);
+            phone.connectivity.callback.onCapabilitiesChanged(
+                new Network(), new NetworkCapabilities(NetworkCapabilities.TRANSPORT_WIFI));
+            gateway.await(4);
+            DozeWatch doze = new DozeWatch(phone, () -> wakes.add("awake"));
+            phone.power.isIdle = true;
+            doze.onReceive(phone, new Intent());
+            assertTrue(wakes.isEmpty());
+            phone.power.isIdle = false;
+            doze.onReceive(phone, new Intent());
+            assertEquals("awake", wakes.poll());
+
+            // Badges and tokens go to the gateway; a failed request for a token is repeated.
+            List<Integer> icons = new ArrayList<>();
+            device.setBadge(4, (context, number) -> icons.add(number));
+            assertEquals("badge 4", gateway.awaitUpdate());
+            assertEquals(4, (int) icons.get(0));
+            Handler handler = new Handler(Looper.getMainLooper());
+            VendorTokens tokens = new VendorTokens(handler, device.client()::setToken);
+            tokens.request(phone, new Fcm());
+            assertNotNull("a repeated request is planned", handler.delayed);
+            handler.delayed.run();
+            assertEquals("token 1:token-1", gateway.awaitUpdate());
+            tokens.received(new Fcm(), "");
+
+            assertFalse("the system does not allow it now", LongwireService.startForeground(phone));
+            device.stop();
+            assertTrue(device.client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+            assertNull(phone.connectivity.callback);
+            assertTrue("the alarm is cancelled", phone.alarms.at == -1 && phone.receivers.isEmpty());
+        }
+    }
+}

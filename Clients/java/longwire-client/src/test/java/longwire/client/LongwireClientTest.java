@@ -1,0 +1,220 @@
+package longwire.client;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertTrue;
+import static org.junit.Assert.fail;
+
+import java.io.File;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import org.junit.After;
+import org.junit.Before;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** A whole client over TCP: threads, executors, calls before the start and after the stop. */
+public class LongwireClientTest implements Listener {
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
+    private FakeGateway gateway;
+    private final BlockingQueue<ReceivedMessage> messages = new LinkedBlockingQueue<>();
+    private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
+    private LongwireClient client;
+
+    @Before
+    public void open() throws Exception {
+        gateway = new FakeGateway();
+    }
+
+    @After
+    public void close() throws Exception {
+        if (client != null) {
+            client.stop();
+            assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        }
+        gateway.close();
+    }
+
+    @Override
+    public void onMessage(ReceivedMessage message) {
+        messages.add(message);
+        if (message.text().equals("throw")) {
+            throw new IllegalStateException("the app's fault");
+        }
+    }
+
+    @Override
+    public void onCallbackFailed(RuntimeException error) {
+        events.add(error.getMessage());
+    }
+
+    @Override
+    public void onStopped(LongwireException error) {
+        events.add("stopped " + error);
+    }
+
+    @Override
+    public void onRevoked(Identifier taskId) {
+        events.add("revoked " + taskId);
+    }
+
+    private ClientConfiguration configuration() {
+        return new ClientConfiguration("127.0.0.1", gateway.port(), "demo").setAppSecret("secret").setTls(false)
+            .setReconnectDelays(1, 10);
+    }
+
+    private LongwireClient start(ClientConfiguration configuration) throws Exception {
+        client = new LongwireClient(configuration, new FileStateStore(new File(folder.getRoot(), "state")), this);
+        client.start();
+        gateway.awaitSession();
+        return client;
+    }
+
+    private ReceivedMessage next() throws Exception {
+        ReceivedMessage message = messages.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+        assertTrue("a message came", message != null);
+        return message;
+    }
+
+    @Test
+    public void messagesEndInAnyOrderFromAnyThread() throws Exception {
+        start(configuration());
+        for (int sequence = 1; sequence <= 3; sequence++) {
+            gateway.deliver(sequence, "message " + sequence, null);
+        }
+        ReceivedMessage first = next();
+        ReceivedMessage second = next();
+        ReceivedMessage third = next();
+        assertTrue(third.processed());
+        assertFalse("a verdict counts once", third.rejected("no"));
+        gateway.await(FrameType.ACK);
+        assertTrue(first.processed());
+        gateway.awaitAck(1);
+        assertTrue(second.processed());
+        gateway.awaitAck(3);
+        assertEquals(FakeGateway.CID, client.cid());
+    }
+
+    @Test
+    public void aCallbackThatThrowsDefersItsMessage() throws Exception {
+        start(configuration());
+        gateway.deliver(1, "throw", null);
+        next();
+        assertEquals("the app's fault", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        gateway.deliver(2, "next", null);
+        next().processed();
+        gateway.await(FrameType.ACK);
+        gateway.cut();
+        gateway.awaitSession();
+        gateway.deliver(1, "again", null);
+        assertEquals("again", next().text());
+    }
+
+    @Test
+    public void messagesThatWaitForTheExecutorAreWithdrawn() throws Exception {
+        ExecutorService executor = Executors.newSingleThreadExecutor();
+        try {
+            Semaphore gate = new Semaphore(0);
+            executor.execute(gate::acquireUninterruptibly);
+            start(configuration().setExecutor(executor));
+            gateway.deliver(1, "early", null);
+            // An answered update shows that the message before it was read.
+            client.setApplicationState(ApplicationState.BACKGROUND, false);
+            gateway.await(FrameType.DEVICE_UPDATE);
+            gate.release();
+            executor.submit(() -> {}).get(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            assertTrue("the callback of a withdrawn message is not made", messages.isEmpty());
+        } finally {
+            executor.shutdown();
+        }
+    }
+
+    @Test
+    public void callsBeforeTheStartAndAfterTheStopAreKept() throws Exception {
+        FileStateStore store = new FileStateStore(new File(folder.getRoot(), "state"));
+        client = new LongwireClient(configuration(), store, this);
+        assertTrue(client.report(MessageReport.shown(FakeGateway.message(5))));
+        assertFalse("no client runs", client.setBadge(3));
+        client.start();
+        gateway.awaitSession();
+        assertEquals("1 0 " + FakeGateway.message(5), gateway.awaitFeedback());
+        try {
+            client.start();
+            fail("a second start was accepted");
+        } catch (LongwireException error) {
+            assertEquals(LongwireException.Code.WRONG_STATE, error.code());
+        }
+        gateway.deliver(1, "late", null);
+        ReceivedMessage late = next();
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertEquals("stopped null", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertTrue("the verdict goes into the store", late.processed());
+        assertTrue(ClientState.parse(store.load()).stream(0).contains(1));
+        assertTrue(client.send(new byte[] {1}, Identifier.NONE));
+        client.start();
+        gateway.awaitSession();
+        gateway.await(FrameType.UPSTREAM);
+    }
+
+    @Test
+    public void aRevokeIsAckedAfterItsCallback() throws Exception {
+        start(configuration());
+        gateway.revoke(1, 9);
+        assertEquals("revoked " + FakeGateway.task(9), events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        gateway.awaitAck(1);
+    }
+
+    @Test
+    public void aFetchEnds() throws Exception {
+        start(configuration());
+        gateway.deliver(1, "one", null);
+        next().processed();
+        BlockingQueue<FetchResult> results = new LinkedBlockingQueue<>();
+        assertTrue(client.fetch(1, results::add));
+        assertFalse(results.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS).isComplete());
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertFalse("no client runs", client.fetch(1, results::add));
+    }
+
+    @Test
+    public void aVendorsCopyCountsOnce() throws Exception {
+        start(configuration());
+        gateway.deliver(1, "one", null);
+        next().processed();
+        gateway.awaitAck(1);
+        assertFalse("the connection was first", client.receivedFromVendor(FakeGateway.message(1)));
+        assertTrue(client.receivedFromVendor(FakeGateway.message(2)));
+        assertFalse(client.receivedFromVendor(FakeGateway.message(2)));
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        LongwireClient later = new LongwireClient(
+            configuration(), new FileStateStore(new File(folder.getRoot(), "state")), this);
+        assertFalse("also before the next start", later.receivedFromVendor(FakeGateway.message(2)));
+    }
+
+    @Test
+    public void badSettingsAreNamed() {
+        ClientConfiguration[] all = {
+            new ClientConfiguration("", 1, "demo"), new ClientConfiguration("h", 0, "demo"), new ClientConfiguration("h", 1, ""),
+            configuration().setHeartbeatSeconds(29), configuration().setWindow(-1), configuration().setReconnectDelays(5, 4),
+            configuration().setPinnedCertificates(new byte[31]), configuration().setPinnedCertificates(new byte[32]),
+            configuration().setAppSecret(""), configuration().setTrustedCertificates(new File("x")),
+        };
+        for (ClientConfiguration bad : all) {
+            try {
+                new LongwireClient(bad, new MemoryStateStore(), this).start();
+                fail(bad + " was accepted");
+            } catch (LongwireException error) {
+                assertEquals(LongwireException.Code.BAD_CONFIGURATION, error.code());
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+package longwire.getui;
+
+/** The numbers of commands and of their failures, as apps compare them. */
+public final class PushConsts {
+    /** The action of a result of {@code setTag}. */
+    public static final int SET_TAG_RESULT = 10009;
+    /** The action of a result of {@code bindAlias}. */
+    public static final int BIND_ALIAS_RESULT = 10010;
+    /** The action of a result of {@code unBindAlias}. */
+    public static final int UNBIND_ALIAS_RESULT = 10011;
+    /** The action of a result of {@code queryTag}. */
+    public static final int QUERY_TAG_RESULT = 10012;
+
+    /** The code of a command that succeeded. */
+    public static final int SUCCESS = 0;
+    /** More than 100 tags. */
+    public static final int SETTAG_ERROR_COUNT = 20001;
+    /** The tags were not set, for a reason without a code, such as a gateway that does not offer the command. */
+    public static final int SETTAG_ERROR_EXCEPTION = 20005;
+    /** The list of tags is empty. */
+    public static final int SETTAG_ERROR_NULL = 20006;
+    /** The sn is empty. */
+    public static final int SETTAG_SN_NULL = 20007;
+    /** The device has no session. */
+    public static final int SETTAG_NOTONLINE = 20008;
+    /** A tag has characters that are not allowed. */
+    public static final int SETTAG_TAG_ILLEGAL = 20011;
+    /** The alias was not changed, for a reason without a code, such as a gateway that does not offer the command. */
+    public static final int ALIAS_UNKNOWN_EXCEPTION = 30004;
+    /** The device has no cid yet. */
+    public static final int ALIAS_CID_LOST = 30005;
+    /** The device has no session. */
+    public static final int ALIAS_CONNECT_LOST = 30006;
+    /** The alias is empty. */
+    public static final int ALIAS_INVALID = 30007;
+    /** The sn is empty. */
+    public static final int ALIAS_SN_INVALID = 30008;
+
+    private PushConsts() {}
+}

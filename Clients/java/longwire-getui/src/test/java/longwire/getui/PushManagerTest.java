@@ -1,0 +1,150 @@
+package longwire.getui;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertTrue;
+import static org.junit.Assert.fail;
+
+import android.app.Activity;
+import android.content.Context;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import longwire.android.FakePhone;
+import longwire.android.LongwireDevice;
+import longwire.client.FakeGateway;
+import org.junit.ClassRule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** An app of Getui's on this layer. A process has one manager, so this is one story. */
+public class PushManagerTest {
+    @ClassRule
+    public static final TemporaryFolder FOLDER = new TemporaryFolder();
+    private static final BlockingQueue<String> EVENTS = new LinkedBlockingQueue<>();
+
+    /** The service as an app of Getui's has it. */
+    public static final class DemoIntentService extends GTIntentService {
+        @Override
+        public void onReceiveClientId(Context context, String clientid) {
+            EVENTS.add("cid " + clientid);
+        }
+
+        @Override
+        public void onReceiveMessageData(Context context, GTTransmitMessage message) {
+            EVENTS.add("message " + new String(message.getPayload(), StandardCharsets.UTF_8) + " " + message.getTaskId());
+        }
+
+        @Override
+        public void onReceiveOnlineState(Context context, boolean online) {
+            EVENTS.add("online " + online);
+        }
+
+        @Override
+        public void onReceiveCommandResult(Context context, GTCmdMessage message) {
+            EVENTS.add("command " + message.getAction() + " " + message.getSn() + " " + message.getCode());
+        }
+
+        @Override
+        public void onNotificationMessageArrived(Context context, GTNotificationMessage message) {
+            EVENTS.add("arrived " + message.getTitle() + ": " + message.getContent());
+        }
+
+        @Override
+        public void onNotificationMessageClicked(Context context, GTNotificationMessage message) {
+            EVENTS.add("clicked " + message.getMessageId());
+        }
+    }
+
+    private static String next() throws Exception {
+        return EVENTS.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+    }
+
+    private static Tag[] tags(String... names) {
+        Tag[] tags = new Tag[names.length];
+        for (int index = 0; index < names.length; index++) {
+            tags[index] = new Tag().setName(names[index]);
+        }
+        return tags;
+    }
+
+    @Test
+    public void anAppMovesByItsImports() throws Exception {
+        FakePhone phone = new FakePhone(FOLDER.getRoot());
+        PushManager manager = PushManager.getInstance();
+        try {
+            manager.initialize(phone);
+            fail("a manifest without an address was accepted");
+        } catch (IllegalArgumentException error) {
+            assertTrue(error.getMessage().contains("LONGWIRE_ADDRESS"));
+        }
+        assertNull("not registered yet", manager.getClientid(phone));
+        assertFalse(manager.bindAlias(phone, "user7", "sn0"));
+        try (FakeGateway gateway = new FakeGateway()) {
+            phone.metaData.putString("LONGWIRE_ADDRESS", "127.0.0.1:" + gateway.port());
+            phone.metaData.putString("LONGWIRE_TLS", "false");
+            phone.metaData.putString("GETUI_APPID", "demo");
+            phone.metaData.putString("PUSH_APPSECRET", "secret");
+            phone.metaData.putString("LONGWIRE_INTENT_SERVICE", ".DemoIntentService");
+            manager.initialize(phone);
+            assertEquals("com.example.app.DemoIntentService", phone.bound.target());
+            gateway.awaitSession();
+
+            // Callbacks wait until the system has created the app's service.
+            Activity activity = new Activity();
+            phone.app.callbacks.onActivityStarted(activity);
+            gateway.awaitUpdate();
+            gateway.answerUpdate(1);
+            gateway.deliver(1, "seven", "Order");
+            gateway.awaitFeedback();
+            assertNull(EVENTS.poll());
+            DemoIntentService service = new DemoIntentService();
+            service.onCreate();
+            assertEquals("command 10010 sn0 30005", next());
+            assertEquals("cid " + FakeGateway.CID, next());
+            assertEquals("online true", next());
+            assertEquals("arrived Order: body of Order", next());
+            assertEquals("message seven RASS_1129_000000000000000000000001", next());
+            gateway.awaitAck(1);
+
+            activity.setIntent(phone.notifications.shown.get(FakeGateway.task(1) + "#1").tap.intent);
+            phone.app.callbacks.onActivityResumed(activity);
+            assertEquals("clicked " + FakeGateway.message(1), next());
+
+            // Aliases and tags: faults of the call first, then "not offered by this gateway".
+            assertEquals(FakeGateway.CID.toString(), manager.getClientid(phone));
+            assertTrue(manager.bindAlias(phone, "user7", "sn1"));
+            assertEquals("command 10010 sn1 30004", next());
+            assertTrue(manager.unBindAlias(phone, "user7", true, "sn2"));
+            assertEquals("command 10011 sn2 30004", next());
+            assertFalse(manager.bindAlias(phone, "", "sn3"));
+            assertEquals("command 10010 sn3 30007", next());
+            assertEquals(PushConsts.SETTAG_ERROR_NULL, manager.setTag(phone, tags(), "sn4"));
+            assertEquals(PushConsts.SETTAG_ERROR_COUNT, manager.setTag(phone, tags(new String[101]), "sn4"));
+            assertEquals(PushConsts.SETTAG_TAG_ILLEGAL, manager.setTag(phone, tags("a b"), "sn4"));
+            assertEquals(PushConsts.SUCCESS, manager.setTag(phone, tags("vip", "会员"), "sn5"));
+            assertEquals("command 10009 sn5 20005", next());
+            assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn6"));
+            assertEquals("command 10012 sn6 20005", next());
+
+            manager.turnOffPush(phone);
+            assertEquals("off true", gateway.awaitUpdate());
+            assertFalse(manager.isPushTurnedOn(phone));
+            String task = FakeGateway.task(1).taskText();
+            String message = FakeGateway.message(1).toString();
+            assertFalse(manager.sendFeedbackMessage(phone, task, message, 90_000));
+            assertFalse(manager.sendFeedbackMessage(phone, "x", message, 90_001));
+            assertTrue(manager.sendFeedbackMessage(phone, task, message, 90_001));
+            while (!gateway.awaitFeedback().equals("2 90001 " + message)) {
+                continue;
+            }
+
+            LongwireDevice.current().stop();
+            assertEquals("online false", next());
+            assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+            service.onDestroy();
+        }
+    }
+}

@@ -18,7 +18,7 @@ python := .build/python/bin/python
 release := swift build -c release -debug-info-format none
 programs := LONGWIRE_PROGRAMS=1 $(release)
 shell_scripts := .ci/run deploy/install-dependencies.sh Tests/Checks/check-client.sh Tests/Checks/check-clocks.sh Tests/Checks/check-documentation.sh Tests/Checks/check-imports.sh Tests/Checks/check-strategies.sh \
-	Tests/Fuzz/fuzz.sh Tests/Checks/Sanitizers/sanitize.sh Tests/Checks/swift-tests.sh deploy/debian/build.sh
+	Tests/Fuzz/fuzz.sh Tests/Checks/Sanitizers/sanitize.sh Tests/Checks/swift-tests.sh deploy/debian/build.sh Clients/java/build.sh Clients/java/benchmark.sh Clients/java/driver/driver.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -235,9 +235,14 @@ peers: dependencies-build ## Measures Longwire beside nginx, mosquitto, redis-se
 	Tests/Benchmarks/peers.py --runs $(RUNS) $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) \
 		--json $(if $(JSON),$(JSON),.build/proof/peers.json) --markdown .build/proof/peers.md
 
+.PHONY: client-java
+client-java: ## Builds and tests the clients in Java and for Android with a JDK and JUnit (Clients/java/README.md).
+	deploy/install-dependencies.sh java
+	Clients/java/build.sh
+
 .PHONY: clean
 clean: ## Removes everything that was built; the data folder stays.
-	rm -rf .build
+	rm -rf .build Clients/java/build
 
 .PHONY: dependencies-build dependencies-test
 dependencies-build:

@@ -13,6 +13,7 @@
 #   deploy/install-dependencies.sh lint       what `make check` reads deploy/ with
 #   deploy/install-dependencies.sh accessibility  axe-core, which the tests judge the console's pages with
 #   deploy/install-dependencies.sh javascript  Node and a TypeScript compiler, for the tests of Clients/javascript
+#   deploy/install-dependencies.sh java       what `make client-java` needs
 #   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
@@ -143,6 +144,12 @@ javascript_packages=(
     "node-typescript|compiles a program that uses its declarations"
 )
 
+# Only when asked for by name: they build and test the clients in Java.
+java_packages=(
+    "default-jdk-headless|compiles and runs the clients in Java"
+    "junit4|runs their tests"
+)
+
 # Only when asked for by name: they make the Debian packages.
 package_packages=(
     "dpkg-dev|finds the packages' dependencies and makes them"
@@ -155,7 +162,7 @@ dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | demo | cluster | bench | counting | api | screenshots | lint | accessibility | javascript | package) groups+=("$argument") ;;
+    build | test | demo | cluster | bench | counting | api | screenshots | lint | accessibility | javascript | java | package) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;

@@ -29,7 +29,7 @@ package() {
 compile longwire-client . longwire-client/src/main/java
 package longwire-client
 # The Android library is compiled against stubs of the classes that it uses; README.md has the reason.
-compile android-stubs . longwire-android/src/stubs/java
+compile android-stubs . android-stubs/src/main/java
 compile longwire-android "$build/longwire-client.jar:$build/android-stubs" longwire-android/src/main/java
 package longwire-android
 compile longwire-getui "$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-getui/src/main/java
@@ -37,6 +37,15 @@ package longwire-getui
 compile longwire-driver "$build/longwire-client.jar" driver/src/main/java
 package longwire-driver
 if [ "${1:-}" = --jars ]; then exit 0; fi
+
+# The examples are compiled as they are, and the program of README.md is the one of Examples.
+compile example-java "$build/longwire-client.jar" ../../Examples/JavaDevice
+compile example-android "$build/longwire-client.jar:$build/longwire-android.jar:$build/android-stubs" ../../Examples/AndroidDevice
+awk '/^```java Device.java$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$build/Device.java"
+if ! diff -u ../../Examples/JavaDevice/Device.java "$build/Device.java"; then
+    echo "README.md and Examples/JavaDevice/Device.java differ" >&2
+    exit 1
+fi
 
 if [ ! -e /usr/share/java/junit4.jar ]; then
     echo "JUnit 4 is missing; run: apt-get install junit4" >&2
@@ -54,3 +63,12 @@ run_tests longwire-client "$build/longwire-client.jar" longwire-client/src/test/
 run_tests longwire-android "$build/longwire-client-tests:$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-android/src/test/java
 run_tests longwire-getui \
     "$build/longwire-client-tests:$build/longwire-android-tests:$build/longwire-getui.jar:$build/longwire-android.jar:$build/longwire-client.jar:$build/android-stubs" longwire-getui/src/test/java
+
+# The Javadoc of the three libraries, with each warning as an error.
+for name in longwire-client longwire-android longwire-getui; do
+    mkdir -p "$build/javadoc/$name"
+    javadoc -quiet -public -Xdoclint:all -Xwerror -encoding UTF-8 --release 8 \
+        -cp "$build/longwire-client.jar:$build/longwire-android.jar:$build/android-stubs" -d "$build/javadoc/$name" \
+        "@$build/$name.sources"
+done
+echo "Clients/java: built, tested, documented"

@@ -32,7 +32,9 @@ public final class LongwireException extends Exception {
         WRONG_STATE
     }
 
+    /** The kind of the error. */
     private final Code code;
+    /** The code of the Close that caused the error, or 0. */
     private final long closeCode;
 
     LongwireException(Code code, String message, long closeCode, Throwable cause) {

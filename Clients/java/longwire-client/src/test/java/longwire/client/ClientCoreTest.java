@@ -357,7 +357,7 @@ public class ClientCoreTest {
     public void hostileBytesOnlyEndTheSession() {
         Random random = new Random(11);
         int ended = 0;
-        for (int round = 0; round < 20_000; round++) {
+        for (int round = 0; round < 5_000; round++) {
             Bench bench = new Bench();
             bench.connect();
             ProtoWriter out = new ProtoWriter();
@@ -378,7 +378,7 @@ public class ClientCoreTest {
                 ended++;
             }
         }
-        assertTrue("some bytes end the session, and some do not", ended > 1_000 && ended < 20_000);
+        assertTrue("some bytes end the session, and some do not", ended > 300 && ended < 5_000);
     }
 
     @Test

@@ -185,7 +185,7 @@ public class FramesTest {
         Random random = new Random(7);
         byte[] frame = frameOfPage("Deliver");
         int decoded = 0;
-        for (int round = 0; round < 200_000; round++) {
+        for (int round = 0; round < 40_000; round++) {
             byte[] body = body(frame);
             for (int change = random.nextInt(4); change >= 0; change--) {
                 body[random.nextInt(body.length)] = (byte) random.nextInt(256);

@@ -15,6 +15,8 @@ public class Activity extends ContextWrapper {
 
     protected void onNewIntent(Intent newIntent) {}
 
+    public void setTitle(CharSequence title) {}
+
     public Intent getIntent() {
         return intent;
     }

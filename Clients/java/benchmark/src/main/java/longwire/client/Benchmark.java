@@ -16,10 +16,11 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * The speed of the client against a sender on the same machine, and its cost when idle: {@code Clients/java/benchmark.sh}.
+ * The speed of the client against a sender on the same machine, and its cost when idle: {@code
+ * Clients/java/benchmark.sh}.
  *
- * <p>The sender is a gateway for one device that has any number of messages. It respects the window, so that each message is received,
- * recorded and acked as with a real gateway.
+ * <p>The sender is a gateway for one device that has any number of messages. It respects the window, so that each
+ * message is received, recorded and acked as with a real gateway.
  */
 public final class Benchmark {
     private static final Identifier CID = new Identifier(1, 2);
@@ -251,7 +252,8 @@ public final class Benchmark {
     private static long wakeups() throws IOException {
         File[] tasks = new File("/proc/self/task").listFiles();
         for (File task : tasks) {
-            String name = new String(Files.readAllBytes(new File(task, "comm").toPath()), StandardCharsets.UTF_8).trim();
+            byte[] comm = Files.readAllBytes(new File(task, "comm").toPath());
+            String name = new String(comm, StandardCharsets.UTF_8).trim();
             if (name.equals("longwire")) {
                 for (String line : Files.readAllLines(new File(task, "status").toPath())) {
                     if (line.startsWith("voluntary_ctxt_switches:")) {

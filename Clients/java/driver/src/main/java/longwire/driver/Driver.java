@@ -26,7 +26,8 @@ import longwire.client.VendorToken;
 import longwire.client.WelcomeDetails;
 
 /**
- * A device for the conformance suite: commands come from standard input and events go to standard output, one JSON object a line.
+ * A device for the conformance suite: commands come from standard input and events go to standard output, one JSON
+ * object a line.
  */
 public final class Driver implements Listener {
     private static final int USAGE = 64;
@@ -158,11 +159,13 @@ public final class Driver implements Listener {
             case "report": report(command); break;
             case "foreground": client.setApplicationState(ApplicationState.FOREGROUND, false); break;
             case "background":
-                client.setApplicationState(ApplicationState.BACKGROUND, Boolean.TRUE.equals(command.get("keepsRunning")));
+                client.setApplicationState(
+                    ApplicationState.BACKGROUND, Boolean.TRUE.equals(command.get("keepsRunning")));
                 break;
             case "network": client.networkChanged((String) command.get("name")); break;
             case "token":
-                client.setToken(new VendorToken(channel((String) command.get("vendor")), (String) command.get("token")));
+                client.setToken(
+                    new VendorToken(channel((String) command.get("vendor")), (String) command.get("token")));
                 break;
             case "badge": client.setBadge(((Long) command.get("value")).intValue()); break;
             case "push-mode": client.setPushModeOff((Boolean) command.get("off")); break;
@@ -172,7 +175,8 @@ public final class Driver implements Listener {
                     Object payload = command.get("payload");
                     Object task = command.get("taskId");
                     print(
-                        "message", "msgId", command.get("msgId"), "taskId", task == null ? "" : task, "sequence", 0, "payload",
+                        "message", "msgId", command.get("msgId"), "taskId", task == null ? "" : task, "sequence", 0,
+                        "payload",
                         payload == null ? "" : payload, "offline", true, "kind", "message");
                 }
                 break;

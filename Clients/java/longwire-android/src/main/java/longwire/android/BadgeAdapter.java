@@ -2,7 +2,10 @@ package longwire.android;
 
 import android.content.Context;
 
-/** A phone's launcher that shows a number on the app's icon. Android itself has no call for that; each vendor has its own. */
+/**
+ * A phone's launcher that shows a number on the app's icon. Android itself has no call for that; each vendor has its
+ * own.
+ */
 public interface BadgeAdapter {
     /**
      * Shows the number.

@@ -13,8 +13,8 @@ import longwire.client.Wakeups;
 /**
  * An alarm for the client's next deadline, since a sleeping processor runs no thread.
  *
- * <p>The alarm is inexact and fires in Doze, where the system allows one in about nine minutes. A wake lock of ten seconds covers the
- * Ping and its Pong.
+ * <p>The alarm is inexact and fires in Doze, where the system allows one in about nine minutes. A wake lock of ten
+ * seconds covers the Ping and its Pong.
  */
 final class HeartbeatAlarm extends BroadcastReceiver implements Wakeups {
     static final String ACTION = "longwire.android.HEARTBEAT";

@@ -19,11 +19,11 @@ import longwire.client.MessageReport;
 import longwire.client.VendorPush;
 
 /**
- * The device of an Android app: a {@link LongwireClient} with its state in the app's folder, which follows the app's activities, the
- * network, Doze and the vendors' tokens.
+ * The device of an Android app: a {@link LongwireClient} with its state in the app's folder, which follows the app's
+ * activities, the network, Doze and the vendors' tokens.
  *
- * <p>One device exists in a process. {@code Application.onCreate} starts it; {@link LongwireService} keeps the process running if the
- * app wants that. Callbacks run on the main thread.
+ * <p>One device exists in a process. {@code Application.onCreate} starts it; {@link LongwireService} keeps the process
+ * running if the app wants that. Callbacks run on the main thread.
  */
 public final class LongwireDevice {
     private static volatile LongwireDevice current;
@@ -40,7 +40,9 @@ public final class LongwireDevice {
     private final VendorTokens tokens;
     private final boolean keepsRunning;
 
-    private LongwireDevice(Application application, ClientConfiguration configuration, Options options, DeviceListener listener) {
+    private LongwireDevice(
+        Application application, ClientConfiguration configuration, Options options, DeviceListener listener
+    ) {
         this.application = application;
         this.listener = listener;
         keepsRunning = options.keepsRunning;
@@ -111,8 +113,9 @@ public final class LongwireDevice {
      * @param options the other settings
      * @param listener the app's callbacks
      * @return the device
-     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code STATE_UNREADABLE}, such as on a phone that was
-     *     not unlocked yet, call this again later. After {@code STATE_DAMAGED} the app decides about {@link #setStateAside}.
+     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code STATE_UNREADABLE}, such as on a
+     *     phone that was not unlocked yet, call this again later. After {@code STATE_DAMAGED} the app decides about
+     *     {@link #setStateAside}.
      */
     public static synchronized LongwireDevice start(
         Application application, ClientConfiguration configuration, Options options, DeviceListener listener
@@ -189,7 +192,8 @@ public final class LongwireDevice {
     }
 
     void setVisible(boolean isVisible) {
-        client.setApplicationState(isVisible ? ApplicationState.FOREGROUND : ApplicationState.BACKGROUND, !isVisible && keepsRunning);
+        client.setApplicationState(
+            isVisible ? ApplicationState.FOREGROUND : ApplicationState.BACKGROUND, !isVisible && keepsRunning);
     }
 
     // Vendors.
@@ -248,8 +252,8 @@ public final class LongwireDevice {
     /**
      * Reads a tapped notification, of this client or of a vendor, from an activity's intent.
      *
-     * <p>The device calls this itself for each created and resumed activity. An activity that is not created anew gets its tap in
-     * {@code onNewIntent}: call {@code setIntent(intent)} there. A tap is reported once.
+     * <p>The device calls this itself for each created and resumed activity. An activity that is not created anew gets
+     * its tap in {@code onNewIntent}: call {@code setIntent(intent)} there. A tap is reported once.
      *
      * @param intent the activity's intent
      * @return the push, or {@code null} if the intent is no tap of the gateway's

@@ -12,9 +12,9 @@ import android.os.IBinder;
 /**
  * A service that keeps the app's process and its connection in the background.
  *
- * <p>Started with {@link #startForeground(Context)} it is a foreground service with a quiet notification. Bound by another component of
- * the app, it lives as long as the binding. The device itself is started by the app's {@code Application}, which exists before any
- * service.
+ * <p>Started with {@link #startForeground(Context)} it is a foreground service with a quiet notification. Bound by
+ * another component of the app, it lives as long as the binding. The device itself is started by the app's {@code
+ * Application}, which exists before any service.
  */
 public class LongwireService extends Service {
     private static final String CHANNEL = "longwire.connection";
@@ -40,7 +40,8 @@ public class LongwireService extends Service {
     }
 
     /**
-     * Starts the service in the foreground. Android 12 and later allow this only while the app is visible, and in a few other cases.
+     * Starts the service in the foreground. Android 12 and later allow this only while the app is visible, and in a few
+     * other cases.
      *
      * @param context the app
      * @return false when the system does not allow the start now
@@ -63,7 +64,8 @@ public class LongwireService extends Service {
     @Override
     public int onStartCommand(Intent intent, int flags, int startId) {
         NotificationManager manager = (NotificationManager) getSystemService(Context.NOTIFICATION_SERVICE);
-        manager.createNotificationChannel(new NotificationChannel(CHANNEL, channelName(), NotificationManager.IMPORTANCE_LOW));
+        manager.createNotificationChannel(
+            new NotificationChannel(CHANNEL, channelName(), NotificationManager.IMPORTANCE_LOW));
         startForeground(ID, notification(new Notification.Builder(this, CHANNEL)));
         return START_STICKY;
     }
@@ -85,6 +87,7 @@ public class LongwireService extends Service {
      */
     protected Notification notification(Notification.Builder builder) {
         // android.R.drawable.stat_notify_sync_noanim
-        return builder.setSmallIcon(0x01080078).setContentTitle("Connected").setContentText("Receiving messages").build();
+        return builder.setSmallIcon(0x01080078).setContentTitle("Connected").setContentText("Receiving messages")
+            .build();
     }
 }

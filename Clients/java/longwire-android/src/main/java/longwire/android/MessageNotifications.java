@@ -13,8 +13,8 @@ import longwire.client.VendorPush;
 /**
  * The display of messages as notifications of one channel.
  *
- * <p>A notification is tagged with its task, so that a revoke of the task removes it. A tap opens the app's launcher activity, with
- * the message's ids in the intent.
+ * <p>A notification is tagged with its task, so that a revoke of the task removes it. A tap opens the app's launcher
+ * activity, with the message's ids in the intent.
  */
 public final class MessageNotifications {
     private static final int ID = 1;
@@ -39,7 +39,8 @@ public final class MessageNotifications {
         // The system refuses a notification without an icon. This is android.R.drawable.ic_dialog_info.
         this.icon = icon == 0 ? 0x0108009b : icon;
         manager = (NotificationManager) context.getSystemService(Context.NOTIFICATION_SERVICE);
-        manager.createNotificationChannel(new NotificationChannel(channel, name, NotificationManager.IMPORTANCE_DEFAULT));
+        manager.createNotificationChannel(
+            new NotificationChannel(channel, name, NotificationManager.IMPORTANCE_DEFAULT));
     }
 
     /**
@@ -68,7 +69,8 @@ public final class MessageNotifications {
             tap.putExtra(VendorPush.PAYLOAD_KEY, message.text());
             // The request distinguishes the intents of two messages, whose extras the system does not compare.
             builder.setContentIntent(PendingIntent.getActivity(
-                context, message.messageId().hashCode(), tap, PendingIntent.FLAG_UPDATE_CURRENT | PendingIntent.FLAG_IMMUTABLE));
+                context, message.messageId().hashCode(), tap,
+                PendingIntent.FLAG_UPDATE_CURRENT | PendingIntent.FLAG_IMMUTABLE));
         }
         manager.notify(message.taskId().toString(), ID, builder.build());
         return true;

@@ -5,7 +5,9 @@ import android.net.ConnectivityManager;
 import android.net.Network;
 import android.net.NetworkCapabilities;
 
-/** Reports the default network by its kind, so that the client reconnects at once and learns a heartbeat for each kind. */
+/**
+ * Reports the default network by its kind, so that the client reconnects at once and learns a heartbeat for each kind.
+ */
 final class NetworkWatch extends ConnectivityManager.NetworkCallback {
     /** A receiver of the network's name. */
     interface Receiver {
@@ -38,7 +40,10 @@ final class NetworkWatch extends ConnectivityManager.NetworkCallback {
         }
     }
 
-    /** Called after each {@code onAvailable}, and for each change of a network, most of which do not concern the connection. */
+    /**
+     * Called after each {@code onAvailable}, and for each change of a network, most of which do not concern the
+     * connection.
+     */
     @Override
     public void onCapabilitiesChanged(Network changed, NetworkCapabilities capabilities) {
         String name = kind(capabilities);

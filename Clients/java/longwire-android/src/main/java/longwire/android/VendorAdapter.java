@@ -25,8 +25,8 @@ public interface VendorAdapter {
     boolean isAvailable(Context context);
 
     /**
-     * Requests a token. The SDK's answer goes to {@code receiver}, from any thread, or to {@link LongwireDevice#onVendorToken} if the
-     * SDK answers in a service of the app.
+     * Requests a token. The SDK's answer goes to {@code receiver}, from any thread, or to {@link
+     * LongwireDevice#onVendorToken} if the SDK answers in a service of the app.
      *
      * @param context the app
      * @param receiver the receiver of the token or the failure

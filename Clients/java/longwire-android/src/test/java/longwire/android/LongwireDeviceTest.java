@@ -29,7 +29,10 @@ import org.junit.ClassRule;
 import org.junit.Test;
 import org.junit.rules.TemporaryFolder;
 
-/** A device on the stubs of Android and a gateway on the loopback address. A process has one device, so this is one story. */
+/**
+ * A device on the stubs of Android and a gateway on the loopback address. A process has one device, so this is one
+ * story.
+ */
 public class LongwireDeviceTest implements DeviceListener {
     @ClassRule
     public static final TemporaryFolder FOLDER = new TemporaryFolder();
@@ -104,7 +107,8 @@ public class LongwireDeviceTest implements DeviceListener {
             phone.app.callbacks.onActivityStarted(new Activity());
             phone.app.callbacks.onActivityStopped(activity);
 
-            // Deliveries before the answer would be dropped. An alert is shown in a channel, reported, and handed to the app.
+            // Deliveries before the answer would be dropped. An alert is shown in a channel, reported, and handed to
+            // the app.
             gateway.answerUpdate(1);
             gateway.deliver(1, "order 7", "Order");
             assertEquals("shown Order", next());

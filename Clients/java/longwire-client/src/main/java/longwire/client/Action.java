@@ -7,7 +7,9 @@ final class Action {
         CONNECT,
         /** Send the bytes. */
         SEND,
-        /** Flush and close the connection; the core already left the session and does not expect {@code disconnected}. */
+        /**
+         * Flush and close the connection; the core already left the session and does not expect {@code disconnected}.
+         */
         DISCONNECT,
         /** Store the core's state; if that fails, skip the actions behind it. */
         PERSIST,

@@ -5,12 +5,12 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The route of the app's calls: to the client's thread while it runs, otherwise taps, reports, messages and verdicts go into the
- * store.
+ * The route of the app's calls: to the client's thread while it runs, otherwise taps, reports, messages and verdicts go
+ * into the store.
  *
- * <p>A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay in memory,
- * up to {@code Limits.KEPT_CALL_COUNT}. One monitor guards everything, also while the store is used: no holder waits for the
- * client's thread.
+ * <p>A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay
+ * in memory, up to {@code Limits.KEPT_CALL_COUNT}. One monitor guards everything, also while the store is used: no
+ * holder waits for the client's thread.
  */
 final class CallBoard {
     private final StateStore store;

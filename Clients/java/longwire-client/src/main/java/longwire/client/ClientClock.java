@@ -18,8 +18,8 @@ public interface ClientClock {
     /**
      * Returns a time that never goes back.
      *
-     * <p>It should include the time that the machine sleeps. Otherwise a device that slept through its heartbeat relies on a dead
-     * connection until its next Ping. On Android that is {@code SystemClock.elapsedRealtime()}.
+     * <p>It should include the time that the machine sleeps. Otherwise a device that slept through its heartbeat relies
+     * on a dead connection until its next Ping. On Android that is {@code SystemClock.elapsedRealtime()}.
      *
      * @return milliseconds since any moment
      */

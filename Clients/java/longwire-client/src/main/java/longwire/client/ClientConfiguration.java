@@ -114,8 +114,9 @@ public final class ClientConfiguration {
     /**
      * Sets the SHA-256 digests of pinned certificates (DER).
      *
-     * <p>The usual verification still applies. In addition, one certificate of the verified chain must have one of these digests.
-     * Pin the authority's certificate and a spare one: the gateway's own certificate is renewed more often than apps are updated.
+     * <p>The usual verification still applies. In addition, one certificate of the verified chain must have one of
+     * these digests. Pin the authority's certificate and a spare one: the gateway's own certificate is renewed more
+     * often than apps are updated.
      *
      * @param digests 32 bytes each; none disables pinning
      * @return this
@@ -204,7 +205,8 @@ public final class ClientConfiguration {
     }
 
     /**
-     * Sets whether messages that the user opened from a notification are delivered over the connection as well, as Getui does.
+     * Sets whether messages that the user opened from a notification are delivered over the connection as well, as
+     * Getui does.
      *
      * @param isReplayed false by default
      * @return this
@@ -228,8 +230,9 @@ public final class ClientConfiguration {
     /**
      * Sets the executor of the callbacks.
      *
-     * @param serial an executor that runs one task at a time and in order, such as {@code Executors.newSingleThreadExecutor()} or an
-     *     Android {@code Handler::post}; {@code null}, the default, stands for the client's own thread
+     * @param serial an executor that runs one task at a time and in order, such as {@code
+     *     Executors.newSingleThreadExecutor()} or an Android {@code Handler::post}; {@code null}, the default, stands
+     *     for the client's own thread
      * @return this
      */
     public ClientConfiguration setExecutor(Executor serial) {

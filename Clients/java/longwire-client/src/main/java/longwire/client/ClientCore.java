@@ -20,9 +20,9 @@ import java.util.Map;
  *   STOPPED    → CONNECTING (start)
  * </pre>
  *
- * <p>Required order: the app's verdict, the state is stored, the ack is sent. Actions run in their order, so {@code endTurn} queues
- * {@code PERSIST} before the Ack. If storing fails, the remaining actions are discarded and the connection is closed. Times named
- * {@code now} are monotonic milliseconds.
+ * <p>Required order: the app's verdict, the state is stored, the ack is sent. Actions run in their order, so {@code
+ * endTurn} queues {@code PERSIST} before the Ack. If storing fails, the remaining actions are discarded and the
+ * connection is closed. Times named {@code now} are monotonic milliseconds.
  */
 final class ClientCore {
     enum Phase { IDLE, CONNECTING, GREETING, READY, WAITING, STOPPED }
@@ -275,8 +275,8 @@ final class ClientCore {
     /**
      * Handles a failed store of the state: nothing is acked, and the client reconnects later.
      *
-     * <p>The state stays in memory, and the next Hello stores it first. {@code skipped} are the actions after the one that failed;
-     * they are not performed.
+     * <p>The state stays in memory, and the next Hello stores it first. {@code skipped} are the actions after the one
+     * that failed; they are not performed.
      */
     void persistFailed(LongwireException error, List<Action> skipped, long now) {
         List<Action> rest = new ArrayList<>(skipped);
@@ -396,8 +396,8 @@ final class ClientCore {
         } else {
             key = configuration.appSecret().getBytes(StandardCharsets.UTF_8);
             hello.isRegistration = true;
-            // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
-            // millisecond would be refused as a replay.
+            // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of
+            // one millisecond would be refused as a replay.
             hello.nonce = Handshake.randomBytes(16);
         }
         hello.applicationState = applicationState;
@@ -497,8 +497,8 @@ final class ClientCore {
                 changes.add(new VendorToken(old.channel(), ""));
             }
         }
-        // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are therefore
-        // sent again: the vendor has just reissued them.
+        // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are
+        // therefore sent again: the vendor has just reissued them.
         for (VendorToken token : configuration.tokens()) {
             if (!greeted.tokens.contains(token) || renewedTokens.contains(token)) {
                 changes.add(token);
@@ -619,7 +619,8 @@ final class ClientCore {
         // This update starts the suspension. Deliveries are dropped until the gateway confirms the update that ends it.
         if (isSuspended()) {
             dropRule = DropRule.UNTIL_NEXT_UPDATE;
-            // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered again.
+            // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered
+            // again.
             if (!deliveries.isEmpty()) {
                 act(Action.WITHDRAW);
             }
@@ -702,7 +703,8 @@ final class ClientCore {
         if (phase != Phase.READY) {
             return;
         }
-        // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other flags.
+        // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other
+        // flags.
         endTurn(now);
         update.request = nextRequest;
         nextRequest = nextRequest == 0xFFFF_FFFFL ? 1 : nextRequest + 1;
@@ -882,16 +884,18 @@ final class ClientCore {
         act(Action.fetched(new FetchResult(ended.messageCount, isComplete)));
     }
 
-    // Reconnecting after a Close. The hundreds digit of the code selects the rule, so codes of newer gateways work, too.
+    // Reconnecting after a Close. The hundreds digit of the code selects the rule, so codes of newer gateways work,
+    // too.
     //
-    // The client connects to the configured address, unless a Close of 2xx names an alternate. It uses an alternate for one
-    // connection. After that it returns to the configured address, which may name an alternate again.
+    // The client connects to the configured address, unless a Close of 2xx names an alternate. It uses an alternate for
+    // one connection. After that it returns to the configured address, which may name an alternate again.
 
     private void receive(Frames.Close close, long now) {
         report(listener -> listener.onClosed(close.code, close.reason));
         act(Action.DISCONNECT);
         LongwireException error = new LongwireException(
-            LongwireException.Code.REFUSED, "the gateway closed with code " + close.code + ": " + close.reason, close.code,
+            LongwireException.Code.REFUSED, "the gateway closed with code " + close.code + ": " + close.reason,
+            close.code,
             null);
         boolean wasWelcomed = phase == Phase.READY;
         boolean wasSteady = forgiveFailures(now);
@@ -909,8 +913,8 @@ final class ClientCore {
         }
         long rule = close.code / 100;
         if (rule == 2 && next != null) {
-            // The first redirect is immediate. Later ones back off, so that gateways that redirect in a circle cannot cause a
-            // busy loop.
+            // The first redirect is immediate. Later ones back off, so that gateways that redirect in a circle cannot
+            // cause a busy loop.
             long pause = isHome || wasSteady ? 0 : backoff.next();
             long window = window(close);
             await(Math.max(Math.max(window, 0), pause), window >= 0, next, now);
@@ -920,8 +924,8 @@ final class ClientCore {
         } else if (rule == 3) {
             correct(close, error, now);
         } else if (rule == 4) {
-            // The client reconnects only after `replaced`, and after a long delay. Otherwise two processes with the same cid
-            // would replace each other continuously.
+            // The client reconnects only after `replaced`, and after a long delay. Otherwise two processes with the
+            // same cid would replace each other continuously.
             if (close.code == CloseCode.REPLACED) {
                 await(Limits.REPLACED_TIME + backoff.next(), true, home(), now);
             } else {
@@ -938,17 +942,18 @@ final class ClientCore {
             await(backoff.next(), false, home(), now);
             return;
         }
-        // A delay below the first backoff is raised to the backoff, so that repeated short delays do not flood the gateway with
-        // connections.
+        // A delay below the first backoff is raised to the backoff, so that repeated short delays do not flood the
+        // gateway with connections.
         boolean isShort = window < backoff.base();
         await(isShort ? Math.max(window, backoff.next()) : window, true, home(), now);
     }
 
     /**
-     * Handles a network that became usable: loads the heartbeat learnt on it, and shortens a backoff or tests the connection.
+     * Handles a network that became usable: loads the heartbeat learnt on it, and shortens a backoff or tests the
+     * connection.
      *
-     * <p>A delay that the gateway requested is kept. The shortened backoff still has jitter, because a network returns for many
-     * devices at once.
+     * <p>A delay that the gateway requested is kept. The shortened backoff still has jitter, because a network returns
+     * for many devices at once.
      */
     void networkChanged(String name, long now) {
         if (name != null) {
@@ -974,12 +979,17 @@ final class ClientCore {
         }
     }
 
-    /** Records the heartbeat of the current network in the state; it is stored with the next change, at the latest with a Hello. */
+    /**
+     * Records the heartbeat of the current network in the state; it is stored with the next change, at the latest with
+     * a Hello.
+     */
     private void keepHeartbeat() {
         state.keep(heartbeat, network);
     }
 
-    /** Resets the backoff if the session lasted at least a minute; returns false if it did not, or without a session. */
+    /**
+     * Resets the backoff if the session lasted at least a minute; returns false if it did not, or without a session.
+     */
     private boolean forgiveFailures(long now) {
         if (phase != Phase.READY || now - welcomedAt < Limits.STEADY_TIME) {
             return false;
@@ -1009,14 +1019,17 @@ final class ClientCore {
         report(listener -> listener.onRetrying(milliseconds));
     }
 
-    /** Handles a Close of 3xx: corrects the named problem and reconnects once; a second such Close in a row stops the client. */
+    /**
+     * Handles a Close of 3xx: corrects the named problem and reconnects once; a second such Close in a row stops the
+     * client.
+     */
     private void correct(Frames.Close close, LongwireException error, long now) {
         if (close.code == CloseCode.CLOCK_SKEW) {
             if (close.serverTime > 0) {
                 state.clockOffset = close.serverTime - clock.wallMillis();
             }
-            // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once far
-            // ahead would be locked out until then.
+            // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was
+            // once far ahead would be locked out until then.
             state.lastTimestamp = state.acceptedTimestamp;
             isDirty = true;
             skewRetryCount++;
@@ -1032,7 +1045,8 @@ final class ClientCore {
             state.forgetRegistration();
             isDirty = true;
             lossCount++;
-            // The first lost registration reconnects at once. Later ones back off, in case a gateway loses every registration.
+            // The first lost registration reconnects at once. Later ones back off, in case a gateway loses every
+            // registration.
             await(lossCount == 1 ? 0 : backoff.next(), false, home(), now);
         } else {
             correctionCount++;
@@ -1044,7 +1058,9 @@ final class ClientCore {
         }
     }
 
-    /** Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect. */
+    /**
+     * Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect.
+     */
     private boolean isCorrection(long code) {
         return code == CloseCode.CLOCK_SKEW && skewRetryCount == 0
             || code == CloseCode.UNKNOWN_DEVICE && correctionCount == 0;

@@ -144,7 +144,12 @@ final class ClientRunner implements Runnable {
     }
 
     private void announceWakeup(long deadline) {
-        if (wakeups != null && deadline != lastWakeup) {
+        if (wakeups == null || deadline == lastWakeup) {
+            return;
+        }
+        // Each ack moves the deadline a little. An alarm that fires some seconds early costs less than a new one for each.
+        boolean isNear = deadline > lastWakeup && deadline - lastWakeup < Limits.WAKEUP_SLACK && lastWakeup > now();
+        if (!isNear) {
             lastWakeup = deadline;
             wakeups.nextWakeup(deadline);
         }
@@ -234,7 +239,8 @@ final class ClientRunner implements Runnable {
         } catch (LongwireException error) {
             return error;
         } catch (RuntimeException error) {
-            return new LongwireException(LongwireException.Code.STATE_UNWRITABLE, "the state store failed: " + error, error);
+            return new LongwireException(
+                LongwireException.Code.STATE_UNWRITABLE, "the state store failed: " + error, error);
         }
     }
 

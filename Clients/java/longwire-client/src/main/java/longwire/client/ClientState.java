@@ -13,9 +13,9 @@ import java.util.TreeMap;
 /**
  * The state of a device that must survive a restart of its app.
  *
- * <p>The stored form is that of the Swift client: lines of {@code name value…}, readable in a support case. A version comes first
- * and an end mark last, so that a truncated file is detected. Unknown names are an error, so that a file of a newer version is
- * refused.
+ * <p>The stored form is that of the Swift client: lines of {@code name value…}, readable in a support case. A version
+ * comes first and an end mark last, so that a truncated file is detected. Unknown names are an error, so that a file of
+ * a newer version is refused.
  */
 final class ClientState {
     static final String FIRST_LINE = "longwire state 1";
@@ -39,13 +39,16 @@ final class ClientState {
     /** The opened messages that the gateway has not confirmed yet. */
     final List<Identifier> unreportedOpened = new ArrayList<>();
     /**
-     * The last 256 messages that came through a vendor, or for which a vendor accepted an alert, oldest first. The Swift client has
-     * no such list, and refuses a state that has one.
+     * The last 256 messages that came through a vendor, or for which a vendor accepted an alert, oldest first. The
+     * Swift client has no such list, and refuses a state that has one.
      */
     final List<Identifier> seen = new ArrayList<>();
     /** Reports of shown messages and actions that the gateway has not confirmed yet: the last 256, oldest first. */
     final List<MessageReport> unreported = new ArrayList<>();
-    /** Messages that the app rejected, until the gateway has confirmed the rejection; no position covers them until then. */
+    /**
+     * Messages that the app rejected, until the gateway has confirmed the rejection; no position covers them until
+     * then.
+     */
     final List<Rejection> rejections = new ArrayList<>();
     /** Messages to the app's server that the gateway has not confirmed yet, in order. */
     final List<OutgoingMessage> outgoing = new ArrayList<>();
@@ -164,7 +167,8 @@ final class ClientState {
     /**
      * Removes the registration and its data.
      *
-     * <p>The clock offset and heartbeats belong to this machine and stay, as do messages that the app's server does not have yet.
+     * <p>The clock offset and heartbeats belong to this machine and stay, as do messages that the app's server does not
+     * have yet.
      */
     void forgetRegistration() {
         cid = Identifier.NONE;

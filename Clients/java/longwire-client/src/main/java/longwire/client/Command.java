@@ -9,7 +9,10 @@ abstract class Command {
         return false;
     }
 
-    /** Whether the call is exempt from the mailbox's limit; the messages in the app's hands bound the number of verdicts. */
+    /**
+     * Whether the call is exempt from the mailbox's limit; the messages in the app's hands bound the number of
+     * verdicts.
+     */
     boolean alwaysFindsRoom() {
         return false;
     }

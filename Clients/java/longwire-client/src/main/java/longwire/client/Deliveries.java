@@ -52,7 +52,9 @@ final class Deliveries {
     private int earlierCount;
     /** Rejections to send at the end of this turn. */
     private List<Rejection> pendingRejections = new ArrayList<>();
-    /** Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order. */
+    /**
+     * Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order.
+     */
     private final List<SentRejections> sentRejections = new ArrayList<>();
     private boolean owesAck;
 
@@ -136,8 +138,8 @@ final class Deliveries {
             return;
         }
         boolean wasOpened = !core.state.opened.isEmpty() && core.state.opened.contains(message.messageId);
-        // `isCarriedByVendor` means that the notification held the complete message. Otherwise this copy is still needed, even
-        // after the user opened the notification.
+        // `isCarriedByVendor` means that the notification held the complete message. Otherwise this copy is still
+        // needed, even after the user opened the notification.
         if (wasOpened && message.isCarriedByVendor && !core.configuration.replaysOpened()) {
             settle(sequence, stream);
             reportSuppressed(message, true);
@@ -173,8 +175,8 @@ final class Deliveries {
             owesAck = true;
             return;
         }
-        // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway sends
-        // the revoke again.
+        // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway
+        // sends the revoke again.
         boolean wasReceived = holes(0).contains(revoke.sequence);
         if (!addHole(revoke.sequence, 0, now) || core.isDropping()) {
             return;
@@ -254,7 +256,8 @@ final class Deliveries {
                     core.state.noteSeen(message.messageId);
                 }
                 if (place.isOfEarlierSession) {
-                    // The current session has not redelivered this message, so nothing is known about neighboring sequences.
+                    // The current session has not redelivered this message, so nothing is known about neighboring
+                    // sequences.
                     core.state.stream(message.stream).insertAlone(message.sequence);
                     core.markDirty();
                 } else {
@@ -262,12 +265,13 @@ final class Deliveries {
                 }
                 break;
             case REJECTED:
-                // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it
-                // as delivered.
+                // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would
+                // report it as delivered.
                 Rejection rejection = new Rejection(message.stream, message.sequence, reason);
                 core.state.note(rejection);
                 core.markDirty();
-                // A gateway accepts a rejection only for messages of the same session. Another message will be redelivered.
+                // A gateway accepts a rejection only for messages of the same session. Another message will be
+                // redelivered.
                 if (!place.isOfEarlierSession) {
                     pendingRejections.add(rejection);
                 }

@@ -34,13 +34,14 @@ final class Endpoint {
         if (port == 0 || port > 65_535) {
             return null;
         }
-        // The host reaches the system's resolver and the certificate check, so only letters, digits, `.`, `-`, `_` and IPv6
-        // colons are accepted.
+        // The host reaches the system's resolver and the certificate check, so only letters, digits, `.`, `-`, `_` and
+        // IPv6 colons are accepted.
         for (int index = 0; index < host.length(); index++) {
             char character = host.charAt(index);
             boolean isLetter = character >= 'a' && character <= 'z' || character >= 'A' && character <= 'Z';
             boolean isDigit = character >= '0' && character <= '9';
-            boolean isMark = character == '.' || character == '-' || character == '_' || character == ':' && isBracketed;
+            boolean isMark = character == '.' || character == '-' || character == '_' || character == ':'
+                && isBracketed;
             if (!isLetter && !isDigit && !isMark) {
                 return null;
             }

@@ -19,9 +19,9 @@ import java.security.SecureRandom;
 /**
  * A store that keeps the state in one file and replaces the file as a whole.
  *
- * <p>A save writes and syncs a new file, renames it over the old one, and syncs the folder. A crash leaves either the old state
- * or the new one. The file holds the device's secret and is readable by its owner only. One client uses it at a time: a save
- * fails if another store has written the file since the last load or save.
+ * <p>A save writes and syncs a new file, renames it over the old one, and syncs the folder. A crash leaves either the
+ * old state or the new one. The file holds the device's secret and is readable by its owner only. One client uses it at
+ * a time: a save fails if another store has written the file since the last load or save.
  */
 public final class FileStateStore implements StateStore {
     private static final String DRAFT = ".new";
@@ -34,7 +34,8 @@ public final class FileStateStore implements StateStore {
     /**
      * Creates a store.
      *
-     * @param file the file. Its folder must exist. The store also creates files with this name plus {@code .new} and a suffix.
+     * @param file the file. Its folder must exist. The store also creates files with this name plus {@code .new} and a
+     *     suffix.
      */
     public FileStateStore(File file) {
         path = file.toPath().toAbsolutePath();
@@ -43,8 +44,8 @@ public final class FileStateStore implements StateStore {
     }
 
     /**
-     * Renames a damaged file ({@link LongwireException.Code#STATE_DAMAGED}) to its name plus {@code .damaged}, replacing an
-     * earlier one.
+     * Renames a damaged file ({@link LongwireException.Code#STATE_DAMAGED}) to its name plus {@code .damaged},
+     * replacing an earlier one.
      *
      * <p>The next start registers a new device, and messages queued for the old one expire. Do not use this after
      * {@code STATE_UNREADABLE}: the file may be readable later.
@@ -97,7 +98,8 @@ public final class FileStateStore implements StateStore {
             byte[] current = read();
             if (current != null && !Arrays.equals(current, seen)) {
                 throw new LongwireException(
-                    LongwireException.Code.STATE_UNWRITABLE, "another client has written " + path + "; run one at a time");
+                    LongwireException.Code.STATE_UNWRITABLE, "another client has written " + path
+                        + "; run one at a time");
             }
         }
         try {
@@ -148,7 +150,10 @@ public final class FileStateStore implements StateStore {
         }
     }
 
-    /** Removes the drafts of clients that were killed while they wrote; only the client that uses the file may call this. */
+    /**
+     * Removes the drafts of clients that were killed while they wrote; only the client that uses the file may call
+     * this.
+     */
     void removeDrafts() {
         String name = path.getFileName() + DRAFT;
         File[] found = path.getParent().toFile().listFiles((folder, file) -> {
@@ -170,7 +175,8 @@ public final class FileStateStore implements StateStore {
     }
 
     private static String reason(IOException error) {
-        String reason = error instanceof FileSystemException ? ((FileSystemException) error).getReason() : error.getMessage();
+        String reason = error instanceof FileSystemException
+            ? ((FileSystemException) error).getReason() : error.getMessage();
         return reason == null ? error.getClass().getSimpleName() : reason;
     }
 }

@@ -19,7 +19,8 @@ final class FrameType {
     static final int PUBLISH_RESULT = 15;
 
     private static final String[] NAMES = {
-        "", "hello", "welcome", "close", "ping", "pong", "deliver", "ack", "deviceUpdate", "updateResult", "feedback", "revoke",
+        "", "hello", "welcome", "close", "ping", "pong", "deliver", "ack", "deviceUpdate", "updateResult", "feedback",
+        "revoke",
         "upstream", "upstreamResult", "publish", "publishResult",
     };
 

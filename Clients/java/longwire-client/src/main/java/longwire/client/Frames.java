@@ -40,7 +40,8 @@ final class Frames {
 
         private void addDropped(ProtoReader in) throws WireException {
             if (dropped.size() >= Limits.DROPPED_COUNT) {
-                throw WireException.malformed("a Welcome has more than " + Limits.DROPPED_COUNT + " counts of dropped messages");
+                throw WireException.malformed("a Welcome has more than " + Limits.DROPPED_COUNT
+                    + " counts of dropped messages");
             }
             String reason = "";
             long count = 0;

@@ -3,9 +3,10 @@ package longwire.client;
 /**
  * The longest silence that one network tolerates, as learnt from its connections.
  *
- * <p>A router drops the state of a silent connection without a notice to either side. A Ping after a silence that gets no answer
- * therefore halves the heartbeat, down to 30 s. Answered Pings raise it by half, in steps, up to the app's or the gateway's
- * heartbeat. A length that failed is tried again only after 32 answers. All numbers are seconds, and 0 stands for none.
+ * <p>A router drops the state of a silent connection without a notice to either side. A Ping after a silence that gets
+ * no answer therefore halves the heartbeat, down to 30 s. Answered Pings raise it by half, in steps, up to the app's or
+ * the gateway's heartbeat. A length that failed is tried again only after 32 answers. All numbers are seconds, and 0
+ * stands for none.
  */
 final class HeartbeatPlan {
     /** The learnt heartbeat, or 0 if the usual one works. */

@@ -5,7 +5,8 @@ import java.util.Arrays;
 /** Sequences of one stream, ascending: those that a session received and the app has not processed. */
 final class Holes {
     private long[] sequences = new long[8];
-    // The used ones are [start, end). Streams are in order, so additions are at the end and removals mostly at the start.
+    // The used ones are [start, end). Streams are in order, so additions are at the end and removals mostly at the
+    // start.
     private int start;
     private int end;
 

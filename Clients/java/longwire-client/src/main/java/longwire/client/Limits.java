@@ -40,8 +40,8 @@ final class Limits {
     /** Ranges in one position (Protocol.md, "Limits"). */
     static final int RANGE_COUNT = 32;
     /**
-     * Messages of one session that were received and not processed. A gateway's window is far below, so a peer beyond this
-     * limit is not a Longwire gateway.
+     * Messages of one session that were received and not processed. A gateway's window is far below, so a peer beyond
+     * this limit is not a Longwire gateway.
      */
     static final int HOLE_COUNT = 1_024;
     /** Remembered ranges of one stream: one more than the maximum number of holes. */
@@ -53,7 +53,9 @@ final class Limits {
     static final long WELCOME_TIME = 10_000;
     /** The timeout of one address before the next one is tried, within {@code CONNECT_TIME}. */
     static final long ADDRESS_TIME = 2_500;
-    /** The time before a slow name lookup is replaced by the addresses of an earlier one, within {@code CONNECT_TIME}. */
+    /**
+     * The time before a slow name lookup is replaced by the addresses of an earlier one, within {@code CONNECT_TIME}.
+     */
     static final long LOOK_UP_TIME = 2_500;
     /** Names whose last addresses are remembered: the gateway's and those of its alternates. */
     static final int KNOWN_NAME_COUNT = 16;
@@ -90,7 +92,9 @@ final class Limits {
     static final int OUTGOING_COUNT = 128;
     static final int OUTGOING_BYTE_COUNT = 512 << 10;
     static final int OUTGOING_PAYLOAD_BYTE_COUNT = 16 << 10;
-    /** Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md). */
+    /**
+     * Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md).
+     */
     static final long FIRST_RETRIED_CODE = 100;
     static final long BUSY_CODE = 102;
     static final long BUSY_RETRY_TIME = 3_000;
@@ -109,10 +113,12 @@ final class Limits {
     /** Unsent bytes of a connection; Acks and Pings are small, so this many mean a dead connection. */
     static final int OUTBOX_BYTE_COUNT = 1 << 20;
     /**
-     * The time that the gateway has to read the last bytes and close its side. An immediate close with unread bytes would
-     * reset the connection, and the last ack could be lost.
+     * The time that the gateway has to read the last bytes and close its side. An immediate close with unread bytes
+     * would reset the connection, and the last ack could be lost.
      */
     static final long LINGER_TIME = 500;
+    /** The time by which an announced wake-up may be early. */
+    static final long WAKEUP_SLACK = 5_000;
     /** Calls that the store does not accept, kept in memory. */
     static final int KEPT_CALL_COUNT = 512;
     /** Calls of the app in the client's mailbox. */
@@ -120,7 +126,9 @@ final class Limits {
     /** Bytes of one read from the socket, and of all reads in one turn. */
     static final int READ_BYTE_COUNT = 64 << 10;
     static final int TURN_BYTE_COUNT = 4 * READ_BYTE_COUNT;
-    /** A state file beyond this size is damaged: the largest state has about 1.2 MB, most of it messages to the server. */
+    /**
+     * A state file beyond this size is damaged: the largest state has about 1.2 MB, most of it messages to the server.
+     */
     static final int STATE_FILE_BYTE_COUNT = 4 << 20;
     /** A PEM file of certificates beyond this size is refused; all public authorities together have about 250 KB. */
     static final int CERTIFICATE_FILE_BYTE_COUNT = 4 << 20;

@@ -3,17 +3,18 @@ package longwire.client;
 /**
  * The app's callbacks.
  *
- * <p>They run one at a time and in order, on the executor of {@link ClientConfiguration#setExecutor} or on the client's own thread.
- * Only {@link #onMessage} has no default, so that a lambda is a listener. An exception that a callback throws goes to
- * {@link #onCallbackFailed}; a message without a verdict is then deferred.
+ * <p>They run one at a time and in order, on the executor of {@link ClientConfiguration#setExecutor} or on the client's
+ * own thread. Only {@link #onMessage} has no default, so that a lambda is a listener. An exception that a callback
+ * throws goes to {@link #onCallbackFailed}; a message without a verdict is then deferred.
  */
 public interface Listener {
     /**
-     * Receives a message, which the app ends with {@link ReceivedMessage#processed}, {@link ReceivedMessage#rejected} or
-     * {@link ReceivedMessage#deferred}, now or later.
+     * Receives a message, which the app ends with {@link ReceivedMessage#processed}, {@link ReceivedMessage#rejected}
+     * or {@link ReceivedMessage#deferred}, now or later.
      *
-     * <p>If the app dies between its effect and the durable record, the message is delivered again. There is no other source of
-     * repeats. To exclude these repeats, store the message's id in the same transaction as the message's effect.
+     * <p>If the app dies between its effect and the durable record, the message is delivered again. There is no other
+     * source of repeats. To exclude these repeats, store the message's id in the same transaction as the message's
+     * effect.
      *
      * @param message the message
      */
@@ -88,7 +89,8 @@ public interface Listener {
     default void onUpdated(long request, long code, String reason) {}
 
     /**
-     * Reports a message that was not handed to the app: it was processed or rejected before, or opened from its notification.
+     * Reports a message that was not handed to the app: it was processed or rejected before, or opened from its
+     * notification.
      *
      * @param messageId the message
      * @param sequence its number
@@ -97,7 +99,8 @@ public interface Listener {
     default void onSuppressed(Identifier messageId, long sequence, boolean wasOpened) {}
 
     /**
-     * Reports a message that arrived while the app was suspended; it is not acked, and the gateway sends it again with new flags.
+     * Reports a message that arrived while the app was suspended; it is not acked, and the gateway sends it again with
+     * new flags.
      *
      * @param messageId the message
      * @param sequence its number
@@ -142,8 +145,8 @@ public interface Listener {
     default void onStopped(LongwireException error) {}
 
     /**
-     * Reports an exception of another callback. The default passes it to the thread's handler of uncaught exceptions, which
-     * ends an Android app.
+     * Reports an exception of another callback. The default passes it to the thread's handler of uncaught exceptions,
+     * which ends an Android app.
      *
      * @param error the exception
      */

@@ -11,15 +11,18 @@ import java.util.concurrent.TimeUnit;
 /**
  * A device of a Longwire gateway.
  *
- * <p>It registers, stays connected, and hands each message to the app exactly once. The app ends each message; the client then
- * stores the message's sequence durably, and acks it after that.
+ * <p>It registers, stays connected, and hands each message to the app exactly once. The app ends each message; the
+ * client then stores the message's sequence durably, and acks it after that.
  *
- * <p>The client has one thread. It reconnects with exponential backoff and full jitter, or as the gateway's Close requests. Methods
- * do not wait for the network, except {@link #awaitStop}. All may be called from any thread, also from a callback.
+ * <p>The client has one thread. It reconnects with exponential backoff and full jitter, or as the gateway's Close
+ * requests. Methods do not wait for the network, except {@link #awaitStop}. All may be called from any thread, also
+ * from a callback.
  */
 public final class LongwireClient {
     private final Object lock = new Object();
-    /** The configuration with all later changes by the app, which also apply to the next start; guarded by {@code lock}. */
+    /**
+     * The configuration with all later changes by the app, which also apply to the next start; guarded by {@code lock}.
+     */
     private final ClientConfiguration configuration;
     private final StateStore store;
     private final Listener listener;
@@ -49,9 +52,9 @@ public final class LongwireClient {
     /**
      * Reads the state and starts to connect.
      *
-     * @throws LongwireException {@code BAD_CONFIGURATION}, {@code STATE_UNREADABLE}, {@code STATE_DAMAGED},
-     *     {@code SYSTEM_RESOURCE}, or {@code WRONG_STATE} when the client already runs. The client can be started again after any of
-     *     them.
+     * @throws LongwireException {@code BAD_CONFIGURATION}, {@code STATE_UNREADABLE}, {@code STATE_DAMAGED}, {@code
+     *     SYSTEM_RESOURCE}, or {@code WRONG_STATE} when the client already runs. The client can be started again after
+     *     any of them.
      */
     public void start() throws LongwireException {
         start(Collections.emptyList());
@@ -60,8 +63,8 @@ public final class LongwireClient {
     /**
      * Reads the state and starts to connect, after taps that started the app.
      *
-     * @param opened messages opened from a notification that started the app. The first Hello reports them to the gateway, so
-     *     that the gateway does not deliver them again.
+     * @param opened messages opened from a notification that started the app. The first Hello reports them to the
+     *     gateway, so that the gateway does not deliver them again.
      * @throws LongwireException as {@link #start()} does
      */
     public void start(List<Identifier> opened) throws LongwireException {
@@ -111,11 +114,13 @@ public final class LongwireClient {
         if (state != null && state.isRegistered() && !state.appId.equals(configuration.appId())) {
             throw new LongwireException(
                 LongwireException.Code.STATE_UNREADABLE,
-                "the state belongs to the app " + state.appId + ", not to " + configuration.appId() + "; use another one");
+                "the state belongs to the app " + state.appId + ", not to " + configuration.appId()
+                    + "; use another one");
         }
         if ((state == null || !state.isRegistered()) && configuration.appSecret().isEmpty()) {
             throw new LongwireException(
-                LongwireException.Code.BAD_CONFIGURATION, "this device is not registered yet, and no appSecret is given");
+                LongwireException.Code.BAD_CONFIGURATION,
+                "this device is not registered yet, and no appSecret is given");
         }
         if (store instanceof FileStateStore) {
             ((FileStateStore) store).removeDrafts();
@@ -175,9 +180,9 @@ public final class LongwireClient {
     /**
      * Reports the app's state to the gateway.
      *
-     * <p>Call this with {@code BACKGROUND} before the system suspends the app, and with {@code FOREGROUND} as soon as the app runs
-     * again. Messages read in between stay un-acked, and the gateway delivers them again with a new offline flag. The app therefore
-     * does not present a message as new after its notification was shown.
+     * <p>Call this with {@code BACKGROUND} before the system suspends the app, and with {@code FOREGROUND} as soon as
+     * the app runs again. Messages read in between stay un-acked, and the gateway delivers them again with a new
+     * offline flag. The app therefore does not present a message as new after its notification was shown.
      *
      * @param state the app's state
      * @param keepsRunning whether the app keeps its socket open in the background
@@ -246,10 +251,11 @@ public final class LongwireClient {
     }
 
     /**
-     * Reports that the network is usable again or has changed. The client shortens its backoff, or tests its connection.
+     * Reports that the network is usable again or has changed. The client shortens its backoff, or tests its
+     * connection.
      *
-     * @param name the app's name for the network, of which 64 bytes are used. The client keeps the heartbeat learnt on a network
-     *     under its name, also across starts. {@code null} stands for an unknown network.
+     * @param name the app's name for the network, of which 64 bytes are used. The client keeps the heartbeat learnt on
+     *     a network under its name, also across starts. {@code null} stands for an unknown network.
      * @return false when the client does not run
      */
     public boolean networkChanged(String name) {
@@ -270,8 +276,8 @@ public final class LongwireClient {
     /**
      * Records that the user opened this message from its notification.
      *
-     * <p>The message is not shown again, and the gateway is informed now or with the next Hello. Before {@code start} and after
-     * {@code stop} the record goes into the state store at once.
+     * <p>The message is not shown again, and the gateway is informed now or with the next Hello. Before {@code start}
+     * and after {@code stop} the record goes into the state store at once.
      *
      * @param messageId the message
      * @return false when the record could not be kept: 512 calls already wait for a store that cannot be written
@@ -283,8 +289,9 @@ public final class LongwireClient {
     /**
      * Records that a message came through a vendor's channel, and returns whether the app processes this copy.
      *
-     * <p>The copy on the connection is then acked and not handed to the app, if the vendor's copy carried all of it. A copy that comes
-     * through the vendor after the one on the connection gives false. The last 256 messages are compared.
+     * <p>The copy on the connection is then acked and not handed to the app, if the vendor's copy carried all of it. A
+     * copy that comes through the vendor after the one on the connection gives false. The last 256 messages are
+     * compared.
      *
      * @param messageId the msgId, the second part of the vendor's {@code _gmid_}
      * @return false when the app has this message already
@@ -321,8 +328,8 @@ public final class LongwireClient {
     /**
      * Reports a shown message or an action to the publisher's statistics.
      *
-     * <p>The report is kept across restarts until the gateway has confirmed it. Before {@code start} and after {@code stop} it goes
-     * into the state store at once.
+     * <p>The report is kept across restarts until the gateway has confirmed it. Before {@code start} and after {@code
+     * stop} it goes into the state store at once.
      *
      * @param report the report
      * @return false when the report could not be kept
@@ -334,9 +341,10 @@ public final class LongwireClient {
     /**
      * Sends a message to the app's server, through the gateway.
      *
-     * <p>The client keeps messages across restarts until the gateway has them on disk, and sends them in the order of the calls.
-     * {@code onMessageTaken} confirms a message. Before {@code start} and after {@code stop} a message goes into the state store at
-     * once. At most 128 messages and 512 KiB are kept; a running client reports {@code onMessageRefused} beyond these limits.
+     * <p>The client keeps messages across restarts until the gateway has them on disk, and sends them in the order of
+     * the calls. {@code onMessageTaken} confirms a message. Before {@code start} and after {@code stop} a message goes
+     * into the state store at once. At most 128 messages and 512 KiB are kept; a running client reports {@code
+     * onMessageRefused} beyond these limits.
      *
      * @param payload 1 byte to 16 KiB of any content
      * @param task the id of the task that this message answers, or {@link Identifier#NONE}
@@ -352,8 +360,8 @@ public final class LongwireClient {
     /**
      * Receives the queued messages, for example after a vendor's silent push.
      *
-     * <p>A client that backs off reconnects at once, unless the gateway requested the delay. A device in the background counts as
-     * running until the fetch ends.
+     * <p>A client that backs off reconnects at once, unless the gateway requested the delay. A device in the background
+     * counts as running until the fetch ends.
      *
      * @param milliseconds the longest duration, at most one hour
      * @param callback receives the end

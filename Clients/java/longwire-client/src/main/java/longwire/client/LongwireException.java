@@ -1,19 +1,22 @@
 package longwire.client;
 
-/** An error of the client, with its kind and a message that names a remedy. It never holds a secret, a token or a payload. */
+/**
+ * An error of the client, with its kind and a message that names a remedy. It never holds a secret, a token or a
+ * payload.
+ */
 public final class LongwireException extends Exception {
     private static final long serialVersionUID = 1;
 
     /** The kind of an error. Later versions may add kinds: treat an unknown one like a general failure. */
     public enum Code {
         /**
-         * The state cannot be read now, or belongs to another app. Nothing was changed. On a phone that was not unlocked since
-         * it started, retry later.
+         * The state cannot be read now, or belongs to another app. Nothing was changed. On a phone that was not
+         * unlocked since it started, retry later.
          */
         STATE_UNREADABLE,
         /**
-         * The state is damaged, or of a newer version. Nothing was changed. {@link FileStateStore#setAside} allows the device to
-         * register anew.
+         * The state is damaged, or of a newer version. Nothing was changed. {@link FileStateStore#setAside} allows the
+         * device to register anew.
          */
         STATE_DAMAGED,
         /** The state could not be written, so nothing was acked. */

@@ -16,8 +16,8 @@ final class Mailbox {
     }
 
     /**
-     * Returns false when the mailbox is closed or full. It is full if the app makes thousands of calls while a callback does not
-     * return.
+     * Returns false when the mailbox is closed or full. It is full if the app makes thousands of calls while a callback
+     * does not return.
      */
     boolean post(Command command) {
         synchronized (this) {

@@ -9,7 +9,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 /**
  * A name lookup on its own thread; if it is slow, the addresses of an earlier lookup of the same name are used.
  *
- * <p>The system's resolver blocks, for minutes if a name server does not answer. The client's thread must not wait for it.
+ * <p>The system's resolver blocks, for minutes if a name server does not answer. The client's thread must not wait for
+ * it.
  */
 final class NameLookup {
     /** A resolver of names. */

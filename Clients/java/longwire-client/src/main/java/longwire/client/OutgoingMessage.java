@@ -3,8 +3,8 @@ package longwire.client;
 /**
  * A message from the app to its server.
  *
- * <p>The client keeps it in its state until the gateway has it on disk or refuses it permanently. It survives a restart, a lost
- * answer does not duplicate it, and messages arrive in the order of their numbers.
+ * <p>The client keeps it in its state until the gateway has it on disk or refuses it permanently. It survives a
+ * restart, a lost answer does not duplicate it, and messages arrive in the order of their numbers.
  */
 public final class OutgoingMessage {
     final long number;

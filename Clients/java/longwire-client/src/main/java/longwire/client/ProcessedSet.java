@@ -5,10 +5,10 @@ import java.util.Arrays;
 /**
  * The processed sequences of one stream: everything up to {@code sequence}, and ranges above it.
  *
- * <p>A stream has gaps, because messages expire, are collapsed or were opened elsewhere. But a stream is in order: when a message
- * arrives, all lower ones that exist have arrived before, in this session or an earlier one. It is therefore enough to track
- * the <em>holes</em>: the messages that this session received and the app has not processed. Everything else up to the highest
- * processed sequence counts as processed.
+ * <p>A stream has gaps, because messages expire, are collapsed or were opened elsewhere. But a stream is in order: when
+ * a message arrives, all lower ones that exist have arrived before, in this session or an earlier one. It is therefore
+ * enough to track the <em>holes</em>: the messages that this session received and the app has not processed. Everything
+ * else up to the highest processed sequence counts as processed.
  */
 final class ProcessedSet {
     private static final long[] NONE = new long[0];

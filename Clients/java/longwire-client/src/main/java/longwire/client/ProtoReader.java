@@ -69,7 +69,8 @@ final class ProtoReader {
 
     private void expect(int wanted) throws WireException {
         if (wireType != wanted) {
-            throw WireException.malformed("field " + number + " has the wire type " + wireType + " instead of " + wanted);
+            throw WireException.malformed("field " + number + " has the wire type " + wireType + " instead of "
+                + wanted);
         }
     }
 
@@ -138,7 +139,8 @@ final class ProtoReader {
         expect(BYTES);
         int length = length();
         if (length > limit) {
-            throw WireException.malformed("field " + number + " has " + length + " bytes, at most " + limit + " are allowed");
+            throw WireException.malformed("field " + number + " has " + length + " bytes, at most " + limit
+                + " are allowed");
         }
         return length;
     }
@@ -150,7 +152,8 @@ final class ProtoReader {
             return Identifier.NONE;
         }
         if (length != Identifier.BYTE_COUNT) {
-            throw WireException.malformed("field " + number + " is an identifier of " + length + " bytes instead of 16");
+            throw WireException.malformed("field " + number + " is an identifier of " + length
+                + " bytes instead of 16");
         }
         Identifier identifier = Identifier.read(bytes, offset);
         offset += length;
@@ -173,7 +176,8 @@ final class ProtoReader {
         }
         try {
             return StandardCharsets.UTF_8.newDecoder().onMalformedInput(CodingErrorAction.REPORT)
-                .onUnmappableCharacter(CodingErrorAction.REPORT).decode(ByteBuffer.wrap(bytes, start, length)).toString();
+                .onUnmappableCharacter(CodingErrorAction.REPORT)
+                .decode(ByteBuffer.wrap(bytes, start, length)).toString();
         } catch (CharacterCodingException error) {
             throw WireException.malformed("field " + number + " is not UTF-8");
         }

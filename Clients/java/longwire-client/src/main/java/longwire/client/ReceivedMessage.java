@@ -5,8 +5,8 @@ import java.nio.charset.StandardCharsets;
 /**
  * A message for the app.
  *
- * <p>The app ends each message with one of {@link #processed}, {@link #rejected} and {@link #deferred}, from any thread and in
- * any order. The client stores the position durably and then acks the message.
+ * <p>The app ends each message with one of {@link #processed}, {@link #rejected} and {@link #deferred}, from any thread
+ * and in any order. The client stores the position durably and then acks the message.
  */
 public final class ReceivedMessage {
     private static final byte[] EMPTY = new byte[0];
@@ -104,7 +104,8 @@ public final class ReceivedMessage {
     }
 
     /**
-     * Returns whether the device was unreachable when the gateway accepted the message, or the first delivery timed out.
+     * Returns whether the device was unreachable when the gateway accepted the message, or the first delivery timed
+     * out.
      *
      * @return true if the user may have seen a notification already
      */

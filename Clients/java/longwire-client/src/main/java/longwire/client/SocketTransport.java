@@ -18,8 +18,9 @@ import javax.net.ssl.SSLEngineResult.HandshakeStatus;
 /**
  * A connection over TCP or TLS.
  *
- * <p>TLS runs in an {@link SSLEngine} on a non-blocking channel. A blocking {@code SSLSocket} cannot be woken by another thread
- * without closing it, so it needs a second thread or a timer; this client has one thread, and sleeps until something happens.
+ * <p>TLS runs in an {@link SSLEngine} on a non-blocking channel. A blocking {@code SSLSocket} cannot be woken by
+ * another thread without closing it, so it needs a second thread or a timer; this client has one thread, and sleeps
+ * until something happens.
  */
 final class SocketTransport implements Transport {
     private enum Phase { RESOLVING, CONNECTING, HANDSHAKE, OPEN }
@@ -288,7 +289,8 @@ final class SocketTransport implements Transport {
     /**
      * Decrypts received records, and reads from the socket if they are incomplete.
      *
-     * @return the number of plain bytes; 0 if no more records are complete, the connection ended, or the handshake needs a step
+     * @return the number of plain bytes; 0 if no more records are complete, the connection ended, or the handshake
+     *     needs a step
      */
     private int unwrap() throws IOException {
         while (true) {
@@ -422,7 +424,8 @@ final class SocketTransport implements Transport {
             }
             switch (result.getStatus()) {
                 case BUFFER_OVERFLOW:
-                    networkOut = emptied(Math.max(networkOut.capacity() + 1, engine.getSession().getPacketBufferSize()));
+                    networkOut = emptied(
+                        Math.max(networkOut.capacity() + 1, engine.getSession().getPacketBufferSize()));
                     break;
                 case CLOSED:
                     if (end == null) {

@@ -10,8 +10,8 @@ public interface StateStore {
      * Returns the stored state.
      *
      * @return the bytes of the last {@link #save}, or {@code null} if none were ever stored
-     * @throws LongwireException when a state exists and cannot be read. Do not return {@code null} in that case: the device would
-     *     register anew and lose its queue.
+     * @throws LongwireException when a state exists and cannot be read. Do not return {@code null} in that case: the
+     *     device would register anew and lose its queue.
      */
     byte[] load() throws LongwireException;
 

@@ -74,7 +74,8 @@ final class TlsSettings {
                 throw new TransportException(file + " is too large for a file of trusted certificates");
             }
             byte[] bytes = Files.readAllBytes(file.toPath());
-            certificates = CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(bytes));
+            certificates =
+                CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(bytes));
             store.load(null, null);
         } catch (IOException error) {
             throw new TransportException("cannot read the trusted certificates in " + file);
@@ -146,7 +147,8 @@ final class TlsSettings {
         PKIXBuilderParameters parameters = new PKIXBuilderParameters(anchors, leaf);
         parameters.setRevocationEnabled(false);
         parameters.addCertStore(CertStore.getInstance("Collection", new CollectionCertStoreParameters(sent)));
-        PKIXCertPathBuilderResult result = (PKIXCertPathBuilderResult) CertPathBuilder.getInstance("PKIX").build(parameters);
+        PKIXCertPathBuilderResult result =
+            (PKIXCertPathBuilderResult) CertPathBuilder.getInstance("PKIX").build(parameters);
         List<X509Certificate> chain = new ArrayList<>();
         for (Certificate certificate : result.getCertPath().getCertificates()) {
             chain.add((X509Certificate) certificate);

@@ -3,7 +3,8 @@ package longwire.client;
 /**
  * A non-blocking connection to a gateway.
  *
- * <p>Confined to the client's thread, which calls {@link #serve} and {@link #read} whenever something may have happened.
+ * <p>Confined to the client's thread, which calls {@link #serve} and {@link #read} whenever something may have
+ * happened.
  */
 interface Transport {
     /** A function that starts a connection. */

@@ -171,7 +171,8 @@ public final class VendorPush {
                 return null;
             }
             int start = offset - 1;
-            while (offset < text.length() && "+-.0123456789abcdefghijklmnopqrstuvwxyzE".indexOf(text.charAt(offset)) >= 0) {
+            while (offset < text.length()
+                && "+-.0123456789abcdefghijklmnopqrstuvwxyzE".indexOf(text.charAt(offset)) >= 0) {
                 offset++;
             }
             if (!text.substring(start, offset).matches("true|false|null|-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?")) {

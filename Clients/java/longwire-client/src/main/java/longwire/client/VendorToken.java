@@ -52,13 +52,15 @@ public final class VendorToken {
      * <p>Blanks and line ends around the token, for example of a copied text, are removed.
      *
      * @param channel the vendor
-     * @param token the token in the vendor's form, 1 to 1,024 visible ASCII characters; empty to remove the channel's tokens
+     * @param token the token in the vendor's form, 1 to 1,024 visible ASCII characters; empty to remove the channel's
+     *     tokens
      * @param topic the app's package name, at most 255 visible ASCII characters; empty for the configured one
      * @throws IllegalArgumentException for a text that is too long or has other characters
      */
     public VendorToken(Channel channel, String token, String topic) {
         if (channel == null || token == null || topic == null) {
-            throw new IllegalArgumentException("a vendor token needs a channel, a token and a topic; use \"\" for none");
+            throw new IllegalArgumentException(
+                "a vendor token needs a channel, a token and a topic; use \"\" for none");
         }
         this.channel = channel;
         this.token = clean(token);

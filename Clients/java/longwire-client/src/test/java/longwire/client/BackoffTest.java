@@ -80,7 +80,8 @@ public class BackoffTest {
         assertEquals(new Endpoint("::1", 7_000), Endpoint.parse("[::1]:7000"));
         assertEquals("[::1]:7000", Endpoint.parse("[::1]:7000").toString());
         for (String text : new String[] {
-            "", ":", "host", "host:", ":7000", "host:0", "host:65536", "host:123456", "host:7x", "ho st:7000", "host/path:7000",
+            "", ":", "host", "host:", ":7000", "host:0", "host:65536", "host:123456", "host:7x", "ho st:7000",
+            "host/path:7000",
             "::1:7000", "[]:7000", "a@b:7000", "host:+7000", "hö:7000",
         }) {
             assertEquals(text, null, Endpoint.parse(text));

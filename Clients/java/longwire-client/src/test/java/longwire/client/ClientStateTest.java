@@ -107,7 +107,8 @@ public class ClientStateTest {
 
     private static byte[] withCheck(String text) {
         byte[] lines = text.getBytes(StandardCharsets.US_ASCII);
-        return (text + "check " + ClientState.checkSum(lines, lines.length) + "\nend\n").getBytes(StandardCharsets.US_ASCII);
+        String whole = text + "check " + ClientState.checkSum(lines, lines.length) + "\nend\n";
+        return whole.getBytes(StandardCharsets.US_ASCII);
     }
 
     @Test
@@ -116,9 +117,12 @@ public class ClientStateTest {
         assertEquals("a", ClientState.parse(withCheck(start)).appId);
         for (String line : new String[] {
             "future 1", "", "app", "app 6", "app zz", "cid 00", "secret ", "timestamp 1", "timestamp 1 -1", "offset x",
-            "epoch 18446744073709551616", "stream 0", "stream 4294967296 1", "stream 0 4611686018427387905", "stream 0 1 3",
-            "stream 0 1 3-", "stream 0 1 3-4-5", "stream 0  1", "opened x", "seen x", "shown", "action 1", "action x " + id(1),
-            "rejected 0 1", "rejected 0 x 00", "sent -1", "sent 4294967296", "send 1 " + id(1), "send 1 " + id(1) + " 0",
+            "epoch 18446744073709551616", "stream 0", "stream 4294967296 1", "stream 0 4611686018427387905",
+            "stream 0 1 3",
+            "stream 0 1 3-", "stream 0 1 3-4-5", "stream 0  1", "opened x", "seen x", "shown", "action 1",
+            "action x " + id(1),
+            "rejected 0 1", "rejected 0 x 00", "sent -1", "sent 4294967296", "send 1 " + id(1),
+            "send 1 " + id(1) + " 0",
             "heartbeat 00 1 1 1", "heartbeat -00 1 1", "heartbeat -00 1 1 x",
         }) {
             assertDamaged("the line '" + line + "'", withCheck(start + line + "\n"));
@@ -227,7 +231,8 @@ public class ClientStateTest {
         File file = new File(folder.getRoot(), "state");
         Files.write(file.toPath(), "rubbish".getBytes(StandardCharsets.US_ASCII));
         FileStateStore store = new FileStateStore(file);
-        ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", 9, "demo").setAppSecret("s").setTls(false);
+        ClientConfiguration configuration =
+            new ClientConfiguration("127.0.0.1", 9, "demo").setAppSecret("s").setTls(false);
         LongwireClient client = new LongwireClient(configuration, store, ReceivedMessage::processed);
         try {
             client.start();

@@ -11,7 +11,9 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** A gateway on the loopback address for one device: it answers each Hello with a Welcome, and each Ping with a Pong. */
+/**
+ * A gateway on the loopback address for one device: it answers each Hello with a Welcome, and each Ping with a Pong.
+ */
 public final class FakeGateway implements Closeable {
     /** The bound of every wait, which only ends a failing test. */
     public static final long PATIENCE_SECONDS = 30;

@@ -203,8 +203,10 @@ public class LongwireClientTest implements Listener {
     @Test
     public void badSettingsAreNamed() {
         ClientConfiguration[] all = {
-            new ClientConfiguration("", 1, "demo"), new ClientConfiguration("h", 0, "demo"), new ClientConfiguration("h", 1, ""),
-            configuration().setHeartbeatSeconds(29), configuration().setWindow(-1), configuration().setReconnectDelays(5, 4),
+            new ClientConfiguration("", 1, "demo"), new ClientConfiguration("h", 0, "demo"),
+            new ClientConfiguration("h", 1, ""),
+            configuration().setHeartbeatSeconds(29), configuration().setWindow(-1),
+            configuration().setReconnectDelays(5, 4),
             configuration().setPinnedCertificates(new byte[31]), configuration().setPinnedCertificates(new byte[32]),
             configuration().setAppSecret(""), configuration().setTrustedCertificates(new File("x")),
         };

@@ -68,7 +68,8 @@ public class ProcessedSetTest {
             }
             for (int index = 0; index < set.rangeCount(); index++) {
                 long floor = index == 0 ? set.sequence() : set.last(index - 1);
-                assertTrue("ranges ascend and are apart", set.first(index) > floor + 1 && set.last(index) >= set.first(index));
+                boolean isApart = set.first(index) > floor + 1 && set.last(index) >= set.first(index);
+                assertTrue("ranges ascend and are apart", isApart);
             }
         }
     }

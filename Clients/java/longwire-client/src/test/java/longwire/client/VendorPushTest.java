@@ -13,7 +13,8 @@ public class VendorPushTest {
     @Test
     public void aTextIsRead() {
         VendorPush push = VendorPush.ofJson(
-            "{\"other\": [1, {\"a\": null}, -2.5e3, []], \"_gmid_\": \"" + IDS + "\", \"payload\": \"a\\n\\u60a8\\\"\"}");
+            "{\"other\": [1, {\"a\": null}, -2.5e3, []], \"_gmid_\": \"" + IDS
+                + "\", \"payload\": \"a\\n\\u60a8\\\"\"}");
         assertEquals("0d7001a228205b64b2c4648e8b98c2ed", push.messageId().toString());
         assertEquals("RASS_1129_d70b06436930eafacf92e777", push.taskId().taskText());
         assertEquals("a\n您\"", push.payload());
@@ -28,7 +29,8 @@ public class VendorPushTest {
         }
         for (String text : new String[] {
             "", "{", "[]", "null", "{}", "{\"_gmid_\": 1}", "{\"_gmid_\": \"x\"}", "{\"_gmid_\": \"" + IDS + "\"} x",
-            "{\"_gmid_\": \"" + IDS + "\",", "{\"a\": \"\\u12\"}", "{\"a\": \"\\uzzzz\"}", "{\"a\": tru}", deep.toString(),
+            "{\"_gmid_\": \"" + IDS + "\",", "{\"a\": \"\\u12\"}", "{\"a\": \"\\uzzzz\"}", "{\"a\": tru}",
+            deep.toString(),
             "{\"a\": [1 2]}", "{\"a\" 1}", "{1: 2}",
         }) {
             assertNull(text.substring(0, Math.min(40, text.length())), VendorPush.ofJson(text));

@@ -3,8 +3,8 @@ package longwire.getui;
 /**
  * The commands on aliases and tags that a device sends to its gateway.
  *
- * <p>This is the one place where they are connected. The protocol has no frames for them yet, so {@link #NOT_OFFERED} is the only
- * implementation.
+ * <p>This is the one place where they are connected. The protocol has no frames for them yet, so {@link #NOT_OFFERED}
+ * is the only implementation.
  */
 interface AliasesAndTags {
     /** A receiver of a command's result, on the main thread. */

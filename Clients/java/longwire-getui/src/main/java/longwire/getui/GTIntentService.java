@@ -9,8 +9,9 @@ import android.os.IBinder;
 /**
  * The app's callbacks. The app declares its subclass as a service in its manifest, not exported.
  *
- * <p>{@link PushManager} binds to the service, so that the system creates it. Callbacks run on the main thread. A message whose
- * callback returns is recorded and acked; a message whose callback throws is delivered again in a later session.
+ * <p>{@link PushManager} binds to the service, so that the system creates it. Callbacks run on the main thread. A
+ * message whose callback returns is recorded and acked; a message whose callback throws is delivered again in a later
+ * session.
  */
 public abstract class GTIntentService extends Service {
     /** Creates the service; the system calls this. */

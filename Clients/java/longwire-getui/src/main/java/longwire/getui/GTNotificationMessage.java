@@ -11,7 +11,8 @@ public class GTNotificationMessage {
     private final String payload;
 
     GTNotificationMessage(
-        String clientId, String packageName, String taskId, String messageId, String title, String content, String payload
+        String clientId, String packageName, String taskId, String messageId, String title, String content,
+        String payload
     ) {
         this.clientId = clientId;
         this.packageName = packageName;

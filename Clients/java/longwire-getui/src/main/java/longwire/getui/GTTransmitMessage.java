@@ -14,12 +14,14 @@ public class GTTransmitMessage {
 
     GTTransmitMessage(String appid, String clientId, String packageName, ReceivedMessage message) {
         this(
-            appid, clientId, packageName, message.taskId().taskText(), message.messageId().toString(), message.payload(),
+            appid, clientId, packageName, message.taskId().taskText(), message.messageId().toString(),
+            message.payload(),
             message.isOffline());
     }
 
     GTTransmitMessage(
-        String appid, String clientId, String packageName, String taskId, String messageId, byte[] payload, boolean isOffline
+        String appid, String clientId, String packageName, String taskId, String messageId, byte[] payload,
+        boolean isOffline
     ) {
         this.appid = appid;
         this.clientId = clientId;

@@ -27,7 +27,10 @@ import longwire.client.WelcomeDetails;
  * <p>All calls belong to the main thread, as callbacks do. README lists the calls that differ.
  */
 public final class PushManager {
-    /** The names in the manifest's {@code meta-data}: the address of the gateway as host:port, and {@code false} for plain TCP. */
+    /**
+     * The names in the manifest's {@code meta-data}: the address of the gateway as host:port, and {@code false} for
+     * plain TCP.
+     */
     static final String ADDRESS = "LONGWIRE_ADDRESS";
     static final String TLS = "LONGWIRE_TLS";
     /** The class of the app's {@link GTIntentService}. */
@@ -483,7 +486,8 @@ public final class PushManager {
             call(receiver -> receiver.onReceiveMessageData(
                 application,
                 new GTTransmitMessage(
-                    appId, cid(), application.getPackageName(), push.taskId().taskText(), push.messageId().toString(), payload,
+                    appId, cid(), application.getPackageName(), push.taskId().taskText(), push.messageId().toString(),
+                    payload,
                     true)));
         }
 

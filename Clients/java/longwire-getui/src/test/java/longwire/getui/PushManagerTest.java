@@ -34,7 +34,8 @@ public class PushManagerTest {
 
         @Override
         public void onReceiveMessageData(Context context, GTTransmitMessage message) {
-            EVENTS.add("message " + new String(message.getPayload(), StandardCharsets.UTF_8) + " " + message.getTaskId());
+            String text = new String(message.getPayload(), StandardCharsets.UTF_8);
+            EVENTS.add("message " + text + " " + message.getTaskId());
         }
 
         @Override

@@ -21,7 +21,8 @@ public class DeviceApplication extends Application implements DeviceListener {
     @Override
     public void onCreate() {
         super.onCreate();
-        ClientConfiguration gateway = new ClientConfiguration("push.example.com", 7443, "demo").setAppSecret("demo-app-secret");
+        ClientConfiguration gateway =
+            new ClientConfiguration("push.example.com", 7443, "demo").setAppSecret("demo-app-secret");
         LongwireDevice.Options options = new LongwireDevice.Options()
             .setNotifications(new MessageNotifications(this, "orders", "Orders", 0));
         try {

@@ -612,6 +612,11 @@ final class ClientCore {
         if (fetch != null) {
             fetch.ownsRunning = false;
         }
+        if (isSuspended() && !deliveries.isEmpty()) {
+            // Messages that wait for the app would appear as new after the suspension. They are withdrawn before the
+            // gateway has the update, and delivered again.
+            act(Action.WITHDRAW);
+        }
         Frames.DeviceUpdate update = new Frames.DeviceUpdate();
         update.applicationState = newState;
         update.keepsRunning = isKeptRunning;
@@ -619,11 +624,6 @@ final class ClientCore {
         // This update starts the suspension. Deliveries are dropped until the gateway confirms the update that ends it.
         if (isSuspended()) {
             dropRule = DropRule.UNTIL_NEXT_UPDATE;
-            // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered
-            // again.
-            if (!deliveries.isEmpty()) {
-                act(Action.WITHDRAW);
-            }
         } else if (wasSuspended) {
             resume(now);
         }

@@ -140,6 +140,8 @@ public interface Listener {
     /**
      * Reports that the client has stopped until its next start. This is the last event.
      *
+     * <p>The client ends after this callback. Call {@link LongwireClient#awaitStop} on another thread before a new start.
+     *
      * @param error the cause, or {@code null} after {@link LongwireClient#stop}
      */
     default void onStopped(LongwireException error) {}

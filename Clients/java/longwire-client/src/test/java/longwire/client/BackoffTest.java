@@ -3,6 +3,7 @@ package longwire.client;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
 
+import java.util.Arrays;
 import org.junit.Test;
 
 /** Delays, heartbeats and addresses: the values without a connection. */
@@ -10,15 +11,19 @@ public class BackoffTest {
     @Test
     public void delaysAreBelowTheDoubledCeiling() {
         long[] greatest = new long[20];
+        long[] least = new long[greatest.length];
+        Arrays.fill(least, Long.MAX_VALUE);
         for (int seed = 0; seed < 2_000; seed++) {
             Backoff backoff = new Backoff(seed, Limits.BACKOFF_BASE, Limits.BACKOFF_CAP);
             for (int attempt = 0; attempt < greatest.length; attempt++) {
                 long delay = backoff.next();
                 assertTrue(delay >= 0 && delay <= Math.min(120_000, 1_000L << attempt));
                 greatest[attempt] = Math.max(greatest[attempt], delay);
+                least[attempt] = Math.min(least[attempt], delay);
             }
         }
         assertTrue("jitter uses the whole range", greatest[0] > 900 && greatest[3] > 7_200 && greatest[19] > 108_000);
+        assertTrue("also the short delays", least[0] < 100 && least[3] < 800 && least[19] < 12_000);
     }
 
     @Test

@@ -117,6 +117,16 @@ public final class FakeGateway implements Closeable {
     }
 
     /**
+     * Waits until the client has read everything that was sent before.
+     *
+     * @throws Exception after the patience
+     */
+    public void roundTrip() throws Exception {
+        send(Frames.nonce(FrameType.PING, 1));
+        await(FrameType.PONG);
+    }
+
+    /**
      * Answers a DeviceUpdate.
      *
      * @throws IOException when the connection has ended

@@ -124,7 +124,7 @@ public class LongwireClientTest implements Listener {
             executor.execute(gate::acquireUninterruptibly);
             start(configuration().setExecutor(executor));
             gateway.deliver(1, "early", null);
-            // An answered update shows that the message before it was read.
+            gateway.roundTrip();
             client.setApplicationState(ApplicationState.BACKGROUND, false);
             gateway.await(FrameType.DEVICE_UPDATE);
             gate.release();

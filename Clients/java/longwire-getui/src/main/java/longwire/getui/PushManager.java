@@ -159,10 +159,13 @@ public final class PushManager {
 
     void attach(GTIntentService newService) {
         service = newService;
-        List<Callback> held = new ArrayList<>(waiting);
-        waiting.clear();
-        for (Callback callback : held) {
-            callback.call(newService);
+        drain();
+    }
+
+    /** Makes the waiting callbacks in order. If one throws, the next callback continues with the others. */
+    private void drain() {
+        while (service != null && !waiting.isEmpty()) {
+            waiting.remove(0).call(service);
         }
     }
 
@@ -174,11 +177,12 @@ public final class PushManager {
 
     /** Makes a callback, or keeps it for the app's service; returns false when too many wait. */
     private boolean call(Callback callback) {
-        if (service != null) {
-            callback.call(service);
-            return true;
+        if (waiting.size() >= WAITING_COUNT) {
+            return false;
         }
-        return waiting.size() < WAITING_COUNT && waiting.add(callback);
+        waiting.add(callback);
+        drain();
+        return true;
     }
 
     // Calls of the app.

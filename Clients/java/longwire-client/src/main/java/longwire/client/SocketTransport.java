@@ -258,7 +258,8 @@ final class SocketTransport implements Transport {
                 hasMoreToRead = false;
                 throw end;
             }
-            hasMoreToRead = end != null || plainIn.hasRemaining() || engine == null && count == target.length;
+            // A full target leaves bytes in the socket, or whole records that were read and not decrypted.
+            hasMoreToRead = end != null || plainIn.hasRemaining() || count == target.length;
             return count;
         } catch (IOException error) {
             throw broken(error);
@@ -393,7 +394,9 @@ final class SocketTransport implements Transport {
             return;
         }
         while (sendRecords() && outbox.hasRemaining() && end == null) {
-            if (!wrap(outbox)) {
+            int pending = outbox.remaining();
+            if (!wrap(outbox) || outbox.remaining() == pending) {
+                // The socket takes no more, or the peer negotiates anew and must be read first.
                 return;
             }
         }

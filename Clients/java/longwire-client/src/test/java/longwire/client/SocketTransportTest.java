@@ -87,7 +87,12 @@ public class SocketTransportTest {
             while (!server.isClosed()) {
                 try (Socket socket = server.accept()) {
                     int first = socket.getInputStream().read();
-                    socket.getOutputStream().write(first + 1);
+                    // A negative byte asks for as many bytes as one read of the client takes, and one more.
+                    int count = first < 128 ? 1 : Limits.READ_BYTE_COUNT + 1;
+                    byte[] answer = new byte[count];
+                    Arrays.fill(answer, (byte) (first + 1));
+                    socket.getOutputStream().write(answer);
+                    socket.getInputStream().read();
                 } catch (IOException error) {
                     // The client refused the certificate.
                     Thread.yield();
@@ -170,6 +175,41 @@ public class SocketTransportTest {
                 if (transport != null) {
                     transport.close();
                 }
+            }
+        }
+    }
+
+    @Test
+    public void bytesBehindAFullReadAreNotForgotten() throws Exception {
+        try (SSLServerSocket server = serve("leaf", "root"); Selector selector = Selector.open()) {
+            TlsSettings tls = new TlsSettings(root, Collections.emptyList());
+            Endpoint endpoint = new Endpoint("127.0.0.1", server.getLocalPort());
+            SocketTransport transport =
+                new SocketTransport(selector, endpoint, tls, ClientClock.SYSTEM, selector::wakeup);
+            try {
+                byte[] target = new byte[1_024];
+                int total = 0;
+                boolean isSent = false;
+                while (total < Limits.READ_BYTE_COUNT + 1) {
+                    transport.serve();
+                    if (transport.isOpen() && !isSent) {
+                        isSent = true;
+                        transport.write(new byte[] {-56});
+                    }
+                    if (transport.isOpen()) {
+                        total += transport.read(target);
+                    }
+                    // As the client's thread does: it sleeps only if nothing is left behind.
+                    if (total < Limits.READ_BYTE_COUNT + 1 && !transport.hasMoreToRead()) {
+                        transport.prepareToWait();
+                        int events = selector.select(FakeGateway.PATIENCE_SECONDS * 1_000);
+                        assertTrue("bytes were left behind", events > 0 || total == 0);
+                        selector.selectedKeys().clear();
+                    }
+                }
+                assertEquals(Limits.READ_BYTE_COUNT + 1, total);
+            } finally {
+                transport.close();
             }
         }
     }

@@ -33,6 +33,8 @@ public class SocketTransportTest {
     @ClassRule
     public static final TemporaryFolder FOLDER = new TemporaryFolder();
     private static final char[] PASSWORD = "changeit".toCharArray();
+    private static final int RECORD = 64;
+    private static final int RECORDS = 100;
     private static KeyStore keys;
     private static File root;
     private static File other;
@@ -87,11 +89,12 @@ public class SocketTransportTest {
             while (!server.isClosed()) {
                 try (Socket socket = server.accept()) {
                     int first = socket.getInputStream().read();
-                    // A negative byte asks for as many bytes as one read of the client takes, and one more.
-                    int count = first < 128 ? 1 : Limits.READ_BYTE_COUNT + 1;
-                    byte[] answer = new byte[count];
+                    // A negative byte asks for many records, each as long as one read of the client.
+                    byte[] answer = new byte[first < 128 ? 1 : RECORD];
                     Arrays.fill(answer, (byte) (first + 1));
-                    socket.getOutputStream().write(answer);
+                    for (int record = first < 128 ? RECORDS - 1 : 0; record < RECORDS; record++) {
+                        socket.getOutputStream().write(answer);
+                    }
                     socket.getInputStream().read();
                 } catch (IOException error) {
                     // The client refused the certificate.
@@ -187,10 +190,10 @@ public class SocketTransportTest {
             SocketTransport transport =
                 new SocketTransport(selector, endpoint, tls, ClientClock.SYSTEM, selector::wakeup);
             try {
-                byte[] target = new byte[1_024];
+                byte[] target = new byte[RECORD];
                 int total = 0;
                 boolean isSent = false;
-                while (total < Limits.READ_BYTE_COUNT + 1) {
+                while (total < RECORD * RECORDS) {
                     transport.serve();
                     if (transport.isOpen() && !isSent) {
                         isSent = true;
@@ -200,14 +203,14 @@ public class SocketTransportTest {
                         total += transport.read(target);
                     }
                     // As the client's thread does: it sleeps only if nothing is left behind.
-                    if (total < Limits.READ_BYTE_COUNT + 1 && !transport.hasMoreToRead()) {
+                    if (total < RECORD * RECORDS && !transport.hasMoreToRead()) {
                         transport.prepareToWait();
                         int events = selector.select(FakeGateway.PATIENCE_SECONDS * 1_000);
                         assertTrue("bytes were left behind", events > 0 || total == 0);
                         selector.selectedKeys().clear();
                     }
                 }
-                assertEquals(Limits.READ_BYTE_COUNT + 1, total);
+                assertEquals(RECORD * RECORDS, total);
             } finally {
                 transport.close();
             }

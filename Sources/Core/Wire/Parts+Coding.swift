@@ -22,7 +22,7 @@ extension VendorToken: MessageBody {
             case .token: token = try cursor.string(field, limit: Limits.tokenByteCount, in: bytes)
             // An unknown channel is possible only if the field occurs twice, because `Cursor.token` skips tokens of unknown
             // channels.
-            case .channel: channel = try cursor.value(VendorChannel.self, in: bytes) ?? channel
+            case .channel: channel = try cursor.vendor(in: bytes) ?? channel
             case .activity: activity = try cursor.string(field, limit: Limits.activityByteCount, in: bytes)
             }
         }
@@ -46,7 +46,7 @@ extension VendorToken {
         while cursor.offset < cursor.end {
             let (number, wireType) = try cursor.tag(in: bytes)
             if number == Field.channel.rawValue, wireType == .varint {
-                isKnown = try cursor.value(VendorChannel.self, in: bytes) != nil
+                isKnown = try cursor.vendor(in: bytes) != nil
             } else {
                 try cursor.skip(wireType, in: bytes)
             }
@@ -56,6 +56,12 @@ extension VendorToken {
 }
 
 extension Cursor {
+    /// Reads a token's channel; `nil` for one of a later version, and for a follow-up channel, which has no tokens.
+    fileprivate mutating func vendor(in bytes: RawSpan) throws(WireError) -> VendorChannel? {
+        let channel = try value(VendorChannel.self, in: bytes)
+        return channel?.isFollowUp == true ? nil : channel
+    }
+
     /// Appends one token of a list.
     ///
     /// A token of an unknown channel is skipped, because a client may support more channels than its gateway. A token that is too

@@ -107,7 +107,7 @@ struct BadInputTests {
     @Test("a token of an unknown channel is skipped, and the others stay")
     func unknownChannel() throws {
         let known = B.block(13, B.text(4, "aa"))
-        for channel in [UInt64(10), 15, 255, 256, .max] {
+        for channel in [UInt64(10), 13, 14, 15, 255, 256, .max] {
             // Its kind and environment are unknown here, too.
             let foreign = B.number(1, 9) + B.number(2, 9) + B.text(4, "bb") + B.number(5, channel)
             let bytes = known + B.block(13, foreign) + B.block(13, B.text(4, "cc"))

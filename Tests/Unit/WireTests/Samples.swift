@@ -71,7 +71,7 @@ extension Generator {
 
     mutating func token() -> VendorToken {
         VendorToken(
-            channel: VendorChannel.allCases[below(VendorChannel.allCases.count)],
+            channel: VendorChannel.vendors[below(VendorChannel.vendors.count)],
             kind: VendorToken.Kind.allCases[below(VendorToken.Kind.allCases.count)],
             environment: flag() ? .sandbox : .production,
             topic: text(upTo: 20), token: text(upTo: 40), activity: flag() ? text(upTo: 16) : "")

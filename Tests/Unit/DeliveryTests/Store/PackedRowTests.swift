@@ -231,8 +231,6 @@ import Wire
         let read = try bytes.withUnsafeBytes { try #require(JobRow($0)).facts }
         #expect(read.vendorCarriesAll == isCarried)
         #expect(read.channels == ChannelSet(.apns))
-        // The bits are free in a job's channels as long as no channel has their numbers.
-        #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 14 })
     }
 
     @Test("rows of a message, its job and its trace keep whether there is a custom callback", arguments: [false, true])

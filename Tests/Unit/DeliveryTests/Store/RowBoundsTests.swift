@@ -84,7 +84,7 @@ import Wire
         let (byteCount, limit) = withAccepted {
             (MessageRow.byteCount(MessageRow.Texts($0), facts: facts), MessageRow.byteCountLimit($0))
         }
-        #expect(byteCount <= Self.bound(.message) && byteCount > Self.bound(.message) - 64, "\(byteCount)")
+        #expect(byteCount <= Self.bound(.message) && byteCount > Self.bound(.message) - 96, "\(byteCount)")
         // A message as the shard accepts it, with the largest TTL and with deadlines decades ahead.
         (facts.acceptedAt, facts.timeToLive, facts.fallbackAt) = (0, 1 << 40, 1 << 40)
         (facts.expiresAt, facts.wakeAt) = (1 << 41 - 1, 1 << 40)

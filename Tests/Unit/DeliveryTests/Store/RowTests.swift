@@ -164,7 +164,7 @@ import Wire
         }
         let plain = write(profile)
         #expect(plain[Self.firstTokenOffset] == TokenKind.liveActivity.rawValue, "APNs is 0: as rows always were")
-        for byte in [0xF0, 0xF2, 0xA2, 0x0F] as [UInt8] {
+        for byte in [0xF0, 0xF2, 0xE2, 0x0F] as [UInt8] {
             var bytes = plain
             bytes[Self.firstTokenOffset] = byte
             var read = try #require(bytes.withUnsafeBytes { DeviceProfile($0) })
@@ -305,13 +305,13 @@ import Wire
         var job = JobRow(facts: facts, state: .due, dueAt: 20)
         job.sentKind = .voip
         #expect(job.channel == .apns && job.channelBits == 0)
-        facts.channels = ChannelSet(rawValue: 1 << 12)
+        facts.channels = ChannelSet(rawValue: 1 << 14)
         var foreign = JobRow(facts: facts, state: .due, dueAt: 20)
         foreign.give((1, 2))
-        #expect(foreign.channel == nil && foreign.channelBits == 0xC0)
+        #expect(foreign.channel == nil && foreign.channelBits == 0xE0)
         let bytes = Self.bytes(foreign.byteCount) { foreign.write(into: $0) }
         let read = try #require(bytes.withUnsafeBytes { JobRow($0) })
-        #expect(read.channel == nil && read.channelBits == 0xC0 && read.facts.channels == facts.channels)
+        #expect(read.channel == nil && read.channelBits == 0xE0 && read.facts.channels == facts.channels)
         #expect(Self.bytes(read.byteCount) { read.write(into: $0) } == bytes, "it stays what it is")
         for (row, channel) in [(job, VendorChannel.apns as VendorChannel?), (foreign, nil)] {
             var row = row

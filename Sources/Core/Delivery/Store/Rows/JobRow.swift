@@ -13,9 +13,9 @@ package struct JobRow {
     /// The number of leases remembered; see `hasForgottenLeases` for results of other leases.
     static let leaseLimit = 16
     /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits; no channel has this number.
-    static let carriesAllBit: UInt16 = 1 << 15
+    static let carriesAllBit: UInt32 = 1 << 16
     /// The same for `MessageFacts.hasCallback`.
-    static let callbackBit: UInt16 = 1 << 14
+    static let callbackBit: UInt32 = 1 << 17
 
     var facts: MessageFacts
     var state: State
@@ -233,7 +233,7 @@ package struct JobRow {
         if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
-        var channels = facts.channels.rawValue
+        var channels = UInt32(facts.channels.rawValue)
         if facts.vendorCarriesAll { channels |= Self.carriesAllBit }
         if facts.hasCallback { channels |= Self.callbackBit }
         writer.put(varint: UInt64(channels))
@@ -304,8 +304,8 @@ package struct JobRow {
         func time(_ part: Bool) -> GatewayTime? { part ? reader.nextSigned().map { acceptedAt &+ $0 } : 0 }
         guard let fallbackAt = time(parts.contains(.fallback)), let wakeAt = time(!parts.contains(.plainAlarm)),
             let byteCount = reader.nextVarint().flatMap({ UInt32(exactly: $0) }),
-            let channels = reader.nextVarint().flatMap({ UInt16(exactly: $0) }),
-            let followUpAt = time(channels & ChannelSet.followUps.rawValue != 0),
+            let channels = reader.nextVarint().flatMap({ UInt32(exactly: $0) }),
+            let followUpAt = time(channels & UInt32(ChannelSet.followUps.rawValue) != 0),
             let attempts = reader.nextVarint().flatMap({ UInt16(exactly: $0) })
         else { return nil }
         var facts = MessageFacts(
@@ -314,7 +314,7 @@ package struct JobRow {
             hasCallback: channels & Self.callbackBit != 0, item: item,
             acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
             timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels & ~(Self.carriesAllBit | Self.callbackBit)), followUpAt: followUpAt)
+            channels: ChannelSet(rawValue: UInt16(truncatingIfNeeded: channels)), followUpAt: followUpAt)
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)

@@ -19,23 +19,33 @@ extension JobRow {
                 (app, expiresAt) = (head.app, head.expiresAt)
                 isWaiting = head.state == .due || head.state == .leased
                 guard isWaiting else { return }
-                guard let row = unsafe JobRow(bytes) else { return nil }
-                // The job keeps its vendor timeout after the lease lapses.
-                let dueAt = row.state == .leased ? row.leasedUntil : row.dueAt
-                wait(for: row, since: max(head.acceptedAt, dueAt), at: time)
+                let row = unsafe JobRow(bytes)
+                var dueAt = head.dueAt
+                if head.state == .leased, head.strategy.mustBeLeasedInTime(in: head.table) {
+                    // The job keeps its vendor timeout after the lease lapses.
+                    guard let row else { return nil }
+                    dueAt = row.leasedUntil
+                }
+                wait(head.strategy, in: head.table, since: max(head.acceptedAt, dueAt))
+                if let row { wait(forFollowUpOf: row, at: time) }
             case .message, .vendorMessage:
                 guard let row = unsafe MessageRow(bytes) else { return nil }
                 let facts = row.facts(cid: .none, table: key.table, item: key.item)
                 guard facts.hasDueJob(at: time) else { return nil }
                 (app, isWaiting, expiresAt) = (facts.app, true, facts.expiresAt)
-                wait(for: JobRow(impliedBy: facts), since: facts.jobDueAt, at: time)
+                wait(facts.strategy, in: facts.table, since: facts.jobDueAt)
+                wait(forFollowUpOf: JobRow(impliedBy: facts), at: time)
             default: return nil
             }
         }
 
-        private mutating func wait(for row: JobRow, since dueAt: GatewayTime, at time: GatewayTime) {
+        private mutating func wait(_ strategy: Strategy, in table: StoreKey.Table, since time: GatewayTime) {
+            group = strategy.group(in: table)
+            if strategy.mustBeLeasedInTime(in: table) { waitsForVendorSince = time }
+        }
+
+        private mutating func wait(forFollowUpOf row: JobRow, at time: GatewayTime) {
             group = row.group.kind
-            if row.facts.strategy.mustBeLeasedInTime(in: row.facts.table) { waitsForVendorSince = dueAt }
             // After that time the job waits for room as any other, whatever its channel.
             if row.followUpAt > time { followUpAt = row.followUpAt }
         }

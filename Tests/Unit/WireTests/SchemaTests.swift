@@ -86,7 +86,9 @@ struct SchemaTests {
         try expect("ApplicationState", file.all(5), equals: names(ApplicationState.self))
         try expect("Kind", nested("VendorToken"), equals: names(VendorToken.Kind.self))
         try expect("Environment", nested("VendorToken"), equals: names(VendorToken.Environment.self))
-        try expect("Channel", nested("VendorToken"), equals: Array(names(VendorChannel.self).prefix(VendorChannel.vendors.count)))
+        // Follow-up channels have no tokens, so the schema does not name them.
+        let vendors = names(VendorChannel.self).prefix(VendorChannel.vendors.count)
+        try expect("Channel", nested("VendorToken"), equals: Array(vendors))
         try expect("Kind", nested("Feedback"), equals: names(Feedback.Kind.self))
     }
 

@@ -17,7 +17,7 @@ others=$([ "$cores" -gt 1 ] && echo "1-$((cores - 1))" || echo 0)
 sender=
 trap '[ -z "$sender" ] || kill "$sender" 2>/dev/null || true' EXIT
 
-# with_sender WINDOW PAYLOAD HEARTBEAT PART… runs a part of the benchmark against a sender of its own.
+# with_sender WINDOW PAYLOAD HEARTBEAT PART… starts a sender, runs one part of the benchmark and stops the sender.
 with_sender() {
     local port=$((20000 + RANDOM % 20000)) window=$1 payload=$2 heartbeat=$3 part=$4
     shift 4

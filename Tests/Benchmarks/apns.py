@@ -3,8 +3,8 @@
 
     .build/python/bin/python Tests/Benchmarks/apns.py [--runs 3] [--only source,peer,latency,backlog] [--seconds 10] [--json FILE]
 
-The fake has one core and the sender the other (taskset); the source of jobs shares the fake's core, so that only the kernel
-shares the sender's.
+The fake and the source of jobs run on one core, the sender on the other (taskset). The sender therefore shares its core
+with the kernel alone.
 
     source   notifications a second, jobs from a handoff API in memory (senders/handoff_source.py)
     peer     the same notifications to the same fake with aioapns on uvloop (senders/peer_aioapns.py), right after `source`

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `longwire-sender` costs for the push vendors of Android and the web: rows of docs/results/Performance.md.
+"""The cost of `longwire-sender` for the push vendors of Android and the web: rows of docs/results/Performance.md.
 
     .build/python/bin/python Tests/Benchmarks/push_vendors.py [--runs 3] [--only fcm,fcmPeer,…] [--seconds 10] [--json FILE]
 
-nginx plays all vendors (senders/vendor_services.py) on one core; the sender has the other (taskset). The source of jobs shares
-nginx's core, so that only the kernel shares the sender's.
+nginx (senders/vendor_services.py) replaces all vendors. nginx and the source of jobs run on one core, the sender on the
+other (taskset). The sender therefore shares its core with the kernel alone.
 
     fcm, webPush         notifications a second over HTTP/2, jobs from a handoff API in memory; Web Push with encryption
     hms … meizu          the same over HTTP/1.1 with 64 connections
@@ -12,12 +12,12 @@ nginx's core, so that only the kernel shares the sender's.
     webPushPeer          the same with pywebpush (senders/peer_webpush.py)
     latency              1,000 pushes a second through a real gateway to nine vendors, `longwire-sender fake` in their place: from
                          the publisher's clock before its call to the fake's record
-    content              instructions of a gateway for a push with content for Android, beside one with content for iOS (callgrind)
+    content              the gateway's instructions for a push with Android content, compared to iOS content (callgrind)
 
-A notification counts when nginx has answered it and the source has its result. CPU is user and system time of all threads of the
-sender over the measured window; unlike the rate it hardly depends on other load of the machine. Needs a release build (done here
-unless --no-build) and `deploy/install-dependencies.sh test bench counting`. Exits with 1 if a notification was lost, refused or
-repeated.
+A notification counts when nginx has answered it and the source has its result. CPU is the user and system time of all
+sender threads in the measured window. Other load on the machine affects CPU far less than the rate. The script needs a
+release build (built here unless --no-build) and `deploy/install-dependencies.sh test bench counting`. The exit code is
+1 if a notification was lost, refused or repeated.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A scripted gateway: it checks each frame of a client, and a test decides its answers, also the wrong ones.
+"""A scripted gateway that checks each frame of a client. The test chooses the answers, including invalid ones.
 
     gateway = Gateway("tcp")
     session = gateway.welcome()          # the next connection: its Hello is checked and answered
@@ -6,8 +6,8 @@
     session.until_acked(3)
     session.cut()
 
-`gateway.faults` collects each violation of the protocol by a client, and any of them fails the test. The gateway
-remembers the messages and the Acks of each device: a later Hello must cover each message that an Ack covered.
+`gateway.faults` lists the client's protocol violations. Any violation fails the test. The gateway records the messages
+and the Acks of each device, because a later Hello must cover each message that an Ack covered.
 """
 
 import collections

@@ -196,8 +196,9 @@ export class ClientCore {
   }
 
   /**
-   * Handles a failed store of the state: nothing is acked, and the client reconnects later. The state stays in memory,
-   * and the next Hello stores it first. `skipped` are the actions after the one that failed; they are not performed.
+   * Handles a failed write of the state: sends no Ack, closes the connection and schedules a reconnect. The changed
+   * state stays in memory and is written before the next Hello. `skipped` are the actions after the failed one; they
+   * are discarded.
    */
   persistFailed(error, skipped, now) {
     for (const action of skipped.concat(this.actions)) {

@@ -242,8 +242,8 @@ export class FileStore {
 }
 
 /**
- * Returns a client whose state is the file `state`. The other options are those of LongwireClient, `NodeTransport`
- * included.
+ * Returns a client whose state is the file `state`. The options `tls` and `pins` configure NodeTransport. All other
+ * options are those of LongwireClient.
  */
 export function createClient(options) {
   const {state, tls: tlsOptions, pins, ...others} = options;

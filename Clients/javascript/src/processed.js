@@ -3,8 +3,8 @@ import {LIMITS} from "./limits.js";
 /**
  * The processed sequences of one stream: everything up to `sequence`, and ranges above it.
  *
- * A stream has gaps, but it is in order: when a message arrives, all lower ones that exist arrived before. Only the
- * holes, the messages that this session received and the app has not processed, hold the position back.
+ * Sequences of a stream arrive in ascending order, with gaps. A sequence that is skipped on arrival has no message. A
+ * hole is a message that this session received and the app has not processed. `sequence` stays below the lowest hole.
  */
 export class ProcessedSet {
   /** `ranges` are pairs `[first, last]` in any order; overlapping ones are joined. */

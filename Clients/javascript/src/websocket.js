@@ -20,7 +20,7 @@ export class WebSocketStream {
     this.kept = Buffer.alloc(0);
     this.isOpen = false;
     this.isClosed = false;
-    // The rest of a data frame, and whether a fragmented message continues.
+    // The unread payload bytes of the current data frame, and whether the message has another fragment.
     this.remaining = 0;
     this.isFragmented = false;
     write(Buffer.from([

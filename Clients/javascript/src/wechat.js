@@ -1,5 +1,5 @@
-// The adapters for WeChat mini programs: `wx.connectSocket`, `wx.getStorageSync` and `wx.getRandomValues`. A mini
-// program has no WebSocket, localStorage, crypto, TextEncoder or URL of its own.
+// The adapters for WeChat mini programs: `wx.connectSocket`, `wx.getStorageSync` and `wx.getRandomValues`. Mini
+// programs lack the browser's WebSocket, localStorage, crypto, TextEncoder and URL.
 
 import {LongwireClient} from "./client.js";
 import {LongwireError} from "./errors.js";
@@ -125,8 +125,8 @@ export function followApp(client, platform) {
 }
 
 /**
- * Returns a client of this mini program. Besides the options of LongwireClient: `name` (of the state), `wx` (for tests)
- * and `followsApp` (false: the app reports its state itself).
+ * Returns a client of this mini program. Additional options to those of LongwireClient are `name` (the state's storage
+ * key), `wx` (for tests) and `followsApp`. With `followsApp: false` the app must report state and network changes.
  */
 export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, wx: platform = wx, followsApp = true, ...others} = options;

@@ -122,7 +122,7 @@ class FakeDatabases {
   }
 }
 
-/** The worker in a context of its own, with pages and notifications in lists. */
+/** The worker in a separate context, with pages and notifications in lists. */
 function worker({pages = []} = {}) {
   const one = {handlers: {}, shown: [], opened: [], databases: new FakeDatabases(), pages};
   const self = {

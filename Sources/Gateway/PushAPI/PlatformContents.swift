@@ -83,10 +83,10 @@ struct PlatformContents {
         }
     }
 
-    /// Parses `push_channel.custom`: one follow-up channel with its content and delay; `nil` if it has none.
+    /// Parses `push_channel.custom`: one follow-up channel with its content and delay; `nil` without a channel.
     ///
-    /// A follow-up is sent if the message has not arrived after the delay, so the message must live longer than that, and its
-    /// strategies must leave it pending until then.
+    /// The follow-up is sent if the message has not arrived after the delay. The message's `ttl` must therefore exceed
+    /// the delay. Each of the message's strategies must leave the message pending for the delay (`allowsFollowUp`).
     func followUp(_ custom: JSONValue?, _ settings: PushSettings) throws(GetuiFault) -> PlatformContent? {
         guard let custom = try Self.object(custom, "custom") else { return nil }
         let given = VendorChannel.followUps.compactMap { channel in

@@ -2,7 +2,7 @@ internal import Structures
 
 /// A lane's queue of waiting jobs.
 ///
-/// It selects the jobs that return to the gateway unsent.
+/// `takeLate` and `takeBeyondShare` remove the jobs that the lane returns to the gateway unsent.
 struct JobQueue<Job: HandoffJob>: ~Copyable {
     /// The remaining lease that a job needs, in milliseconds, so that a request ends within the lease.
     private let neededMilliseconds: UInt64

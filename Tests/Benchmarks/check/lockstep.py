@@ -132,7 +132,7 @@ class Gateway(integration.Gateway):
 class Party:
     """Connected devices and one sender.
 
-    `token` returns the fields of each new device's VendorToken from its number; `content` replaces the pushes' `push_channel`.
+    `token` maps a device's number to the fields of its VendorToken. `content` replaces the `push_channel` of each push.
     """
 
     def __init__(self, gateway, devices, token=None, content=None):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A sender for FCM from PyPI with nginx as FCM; prints one JSON line with the figures.
+"""A benchmark of PyPI's FCM clients against nginx in place of FCM. It prints one JSON line with the figures.
 
     peer_fcm.py --client async-firebase|firebase-admin --account FILE --url URL --certificate FILE [--seconds 10] [--in-flight 100]
 
-The messages are those of `handoff_source.py`. The first second opens connections and is not measured. async-firebase runs on uvloop
-with HTTP/2, and `--in-flight` messages at a time. firebase-admin has `send_each_async` for lists of `--in-flight`; its
-older `send_each` has a thread for each message.
+The messages are those of `handoff_source.py`. The first second opens connections and is not measured. Both clients run
+on uvloop. async-firebase uses HTTP/2 with `--in-flight` requests in flight. firebase-admin sends lists of `--in-flight`
+messages with `send_each_async`, because the older `send_each` needs one thread per message.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """nginx in place of the vendors' services: it answers every request with success, and checks nothing.
 
-It is far cheaper for each request than the sender, so it is not the limit. HTTP/2 and HTTP/1.1, always with TLS 1.3 or 1.2.
-It reads each body before it answers (`mirror`): an early answer resets the stream of HTTP/2, which the vendors do not do.
-`longwire-sender fake` and the tests' parties check requests; they take longer for each one.
+nginx uses far less CPU per request than the sender, so nginx is not the bottleneck. It serves HTTP/2 and HTTP/1.1 with
+TLS 1.3 or 1.2. `mirror` makes nginx read each body before it answers. Without `mirror`, nginx would reset the HTTP/2
+stream after an early answer; the vendors do not. `longwire-sender fake` and the tests' parties check requests and are
+slower.
 """
 
 import http.client

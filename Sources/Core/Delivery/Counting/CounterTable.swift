@@ -1,8 +1,10 @@
-// The counters of a shard by bucket, app and UTC day, and by vendor for vendors besides Apple. A batch counts for one bucket
-// and one app and contains the increments (`ShardStore.add`). Counters and the counted messages are thus durable together.
+// The counters of a shard by bucket, app and UTC day. Each vendor except Apple also has a separate row (`CountersRow`).
+// A batch counts for one bucket and one app. The batch contains the increments (`ShardStore.add`), so counters and the
+// counted messages become durable together.
 //
-// The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's acceptance. Earlier
-// days are sums over all buckets of the shard. Their rows stay in the store until they are folded (`CounterFold`).
+// The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's
+// acceptance. Earlier days are in memory as sums over all buckets of the shard. The rows of earlier days stay
+// in the store until `CounterFold` folds them.
 
 internal import Structures
 internal import Wire

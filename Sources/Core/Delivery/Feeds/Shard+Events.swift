@@ -48,9 +48,9 @@ extension Shard {
         events.apps[app, default: .init()].note(entry)
     }
 
-    /// Writes, in the open batch, the custom callback of a message's task, unless the message's bucket has it already.
+    /// Writes the custom callback of a message's task in the open batch, unless the bucket has a young row with it.
     ///
-    /// `createdAt` is the task's creation, if known; with it every write of the row has the same alarm.
+    /// `createdAt` is the task's creation time; 0 if unknown. A known time gives each write of the row the same alarm.
     mutating func noteCallback(_ text: [UInt8], of facts: MessageFacts, createdAt: GatewayTime) {
         guard !text.isEmpty else { return }
         let key = CallbackRow.key(facts.task, in: facts.bucket)

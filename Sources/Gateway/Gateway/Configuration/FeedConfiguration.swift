@@ -33,9 +33,10 @@ extension ConfigurationReader {
         return feed
     }
 
-    /// Reads `apps[].getuiReceipts`, a webhook of the feed of events; the feed exists with the webhook.
+    /// Reads `apps[].getuiReceipts`, a webhook for the event feed.
     ///
-    /// The webhook has no secret, because Getui's format is signed with the masterSecret.
+    /// The setting also enables the event feed.
+    /// The webhook has no secret because Getui's receipts are signed with the masterSecret.
     func readReceipts(
         _ object: ConfigurationObject, beside app: ConfigurationObject, _ secrets: inout SecretReader,
         into configuration: inout AppConfiguration

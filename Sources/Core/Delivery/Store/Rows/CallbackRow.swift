@@ -2,8 +2,9 @@ internal import Wire
 
 /// The `custom_callback` of a task, stored once in each bucket whose devices the task reached.
 ///
-/// The rows of its messages only say that it exists (`MessageFacts.hasCallback`). An event of a message gets the text on the way
-/// to its feed, so that messages without one cost nothing, and a broadcast to many devices stores few copies.
+/// Message rows contain a flag (`MessageFacts.hasCallback`) instead of the text. The shard adds the text to each event
+/// before it sends the event to the feed. Messages without a callback therefore cost nothing. A broadcast stores one
+/// copy per bucket instead of one per device.
 package enum CallbackRow {
     static let version: UInt8 = 1
     static let headByteCount = 1

@@ -68,7 +68,7 @@ package struct JobRow {
     /// The time at which the job moves from the vendor to the follow-up channel; 0: never.
     var followUpAt: GatewayTime { state == .due && !isFollowUp && !isCollapsed ? facts.followUpAt : 0 }
 
-    /// Moves the job to the follow-up channel, with attempts of its own.
+    /// Moves the job to the follow-up channel and resets its attempt count.
     mutating func followUp(_ time: GatewayTime) {
         guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else {
             return

@@ -5,12 +5,12 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The route of the app's calls: to the client's thread while it runs, otherwise taps, reports, messages and verdicts go
- * into the store.
+ * The router of the app's calls.
  *
- * <p>A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay
- * in memory, up to {@code Limits.KEPT_CALL_COUNT}. One monitor guards everything, also while the store is used: no
- * holder waits for the client's thread.
+ * <p>Calls go to the client's thread while the client runs. Otherwise taps, reports, messages and verdicts are written
+ * to the store. A tap before the start or after a stop therefore survives the end of the process. Calls whose write
+ * failed stay in memory, at most {@code Limits.KEPT_CALL_COUNT}. One monitor guards all fields and the store's use. A
+ * holder of the monitor never waits for the client's thread.
  */
 final class CallBoard {
     private final StateStore store;

@@ -89,7 +89,7 @@ public final class ClientConfiguration {
     /**
      * Turns TLS on or off; it is on by default.
      *
-     * <p>A gateway refuses a registration without TLS from another machine, unless its configuration allows it.
+     * <p>A gateway rejects the registration of a remote device without TLS, unless the configuration allows it.
      *
      * @param isUsed false for plain TCP in a trusted network
      * @return this

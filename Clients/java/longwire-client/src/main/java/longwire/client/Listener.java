@@ -4,8 +4,8 @@ package longwire.client;
  * The app's callbacks.
  *
  * <p>They run one at a time and in order, on the executor of {@link ClientConfiguration#setExecutor} or on the client's
- * own thread. Only {@link #onMessage} has no default, so that a lambda is a listener. An exception that a callback
- * throws goes to {@link #onCallbackFailed}; a message without a verdict is then deferred.
+ * own thread. All callbacks except {@link #onMessage} have a default, so a lambda can be a listener. An exception of a
+ * callback goes to {@link #onCallbackFailed}; a message without a verdict is then deferred.
  */
 public interface Listener {
     /**

@@ -18,9 +18,9 @@ import javax.net.ssl.SSLEngineResult.HandshakeStatus;
 /**
  * A connection over TCP or TLS.
  *
- * <p>TLS runs in an {@link SSLEngine} on a non-blocking channel. A blocking {@code SSLSocket} cannot be woken by
- * another thread without closing it, so it needs a second thread or a timer; this client has one thread, and sleeps
- * until something happens.
+ * <p>TLS runs in an {@link SSLEngine} on a non-blocking channel. The client's single thread waits for bytes, calls and
+ * timers at the same time. A blocking {@code SSLSocket} would need a second thread or a timer, because another thread
+ * cannot wake its reader without a close.
  */
 final class SocketTransport implements Transport {
     private enum Phase { RESOLVING, CONNECTING, HANDSHAKE, OPEN }

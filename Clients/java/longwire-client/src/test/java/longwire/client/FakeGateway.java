@@ -15,7 +15,7 @@ import java.util.concurrent.TimeUnit;
  * A gateway on the loopback address for one device: it answers each Hello with a Welcome, and each Ping with a Pong.
  */
 public final class FakeGateway implements Closeable {
-    /** The bound of every wait, which only ends a failing test. */
+    /** The timeout of each wait; a test that reaches it fails. */
     public static final long PATIENCE_SECONDS = 30;
     /** The id of the device that registers. */
     public static final Identifier CID = new Identifier(0x1122, 0x3344);

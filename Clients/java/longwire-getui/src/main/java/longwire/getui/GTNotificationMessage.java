@@ -62,7 +62,7 @@ public class GTNotificationMessage {
     /**
      * Returns the notification's title.
      *
-     * @return the title; empty for a tap, whose intent does not have it
+     * @return the title; empty after a tap, because the tap's intent has no title
      */
     public String getTitle() {
         return title;
@@ -71,7 +71,7 @@ public class GTNotificationMessage {
     /**
      * Returns the notification's text.
      *
-     * @return the text; empty for a tap, whose intent does not have it
+     * @return the text; empty after a tap, because the tap's intent has no text
      */
     public String getContent() {
         return content;

@@ -80,7 +80,7 @@ public class GTTransmitMessage {
     /**
      * Returns the id under which reports name the payload.
      *
-     * @return the messageid and the taskid, as Longwire has no id of its own for payloads
+     * @return the messageid and the taskid, because Longwire has no separate id for payloads
      */
     public String getPayloadId() {
         return messageId + ":" + taskId;

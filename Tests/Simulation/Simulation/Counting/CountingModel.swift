@@ -3,8 +3,10 @@ internal import Wire
 
 /// The content of the counter rows, and the expected content: the durable messages and their durable final states.
 struct CountingModel {
-    /// By bucket and app, then by day.
+    /// By bucket and app, then by day; the row of the whole day.
     private var rows: [UInt64: [UInt32: CountersRow]] = [:]
+    /// By bucket and app, then by day and vendor.
+    private var parts: [UInt64: [CounterDay: CountersRow]] = [:]
     private var pending: [UInt64: Int] = [:]
     /// The sizes of the pending messages, in blocks.
     private var blocks: [UInt64: Int] = [:]
@@ -26,7 +28,10 @@ struct CountingModel {
 
     mutating func end(_ state: FinalState, app: Int) { finals[app][Int(state.rawValue)] += 1 }
 
-    mutating func take(_ row: CountersRow, at place: UInt64) { rows[place, default: [:]][row.day] = row }
+    mutating func take(_ row: CountersRow, at place: UInt64) {
+        guard row.part != 0 else { return rows[place, default: [:]][row.day] = row }
+        parts[place, default: [:]][row.counterDay] = row
+    }
 
     /// Checks accepted = Σ final states + pending, and the queued bytes, per bucket and app at each commit with counters.
     ///
@@ -41,8 +46,23 @@ struct CountingModel {
         for (_, row) in rows[place] ?? [:] {
             queued += Int64(row.extra[.acceptedBlocks]) - Int64(row.extra[.endedBlocks])
         }
-        guard queued != Int64(blocks[place] ?? 0) else { return nil }
-        return "counters say that \(queued) blocks of a bucket are queued, \(blocks[place] ?? 0) are stored"
+        guard queued == Int64(blocks[place] ?? 0) else {
+            return "counters say that \(queued) blocks of a bucket are queued, \(blocks[place] ?? 0) are stored"
+        }
+        return vendorFault(at: place)
+    }
+
+    /// Checks that the vendors' alerts are some of the day's alerts, and that vendors' rows count nothing else.
+    private func vendorFault(at place: UInt64) -> String? {
+        var alerted: [UInt32: UInt64] = [:]
+        for (day, row) in parts[place] ?? [:] {
+            alerted[day.day, default: 0] += UInt64(row.extra[.alerted])
+            if row.accepted != 0 || row.ended != 0 { return "a vendor's row of day \(day.day) counts messages" }
+        }
+        for (day, count) in alerted where count > UInt64(rows[place]?[day]?.extra[.alerted] ?? 0) {
+            return "\(count) alerts of day \(day) are counted by vendor, more than in the day's row"
+        }
+        return nil
     }
 
     func sum(of extra: CountersRow.Extra) -> Int {

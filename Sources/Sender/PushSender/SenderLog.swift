@@ -1,5 +1,3 @@
-internal import APNs
-
 /// The operator's log, one line per occurrence.
 struct SenderLog: Sendable {
     var write: @Sendable (_ event: String, _ text: String) -> Void
@@ -11,13 +9,6 @@ struct SenderLog: Sendable {
         case "credentialRefused", "noCredential", "reloadRefused": ("error", 3)
         default: ("warning", 4)
         }
-    }
-
-    func credentialRefused(_ lane: String, _ answer: Answer, topic: String?, clock: ClockDifference?) {
-        let advice =
-            Reason(rawValue: answer.reason).map { "\($0.advice)" } ?? "see Apple's documentation of this reason"
-        let clock = clock.flatMap { $0.isTooLarge ? "; \($0)" : nil } ?? ""
-        write("credentialRefused", "\(lane)\(topic.map { ", topic \($0)" } ?? ""): \(answer.name): \(advice)\(clock)")
     }
 
     /// Whether the failure number `count` is logged: the first three, then each time the number doubles.

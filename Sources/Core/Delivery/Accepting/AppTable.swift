@@ -75,5 +75,7 @@ struct AppTable {
         figures[place].addBlocks(-blocks)
     }
 
+    mutating func addCallback(_ place: Int, byteCount: Int) { retained[place].addCallback(byteCount: byteCount) }
+
     mutating func addDevices(_ place: Int, _ change: Int64) { retained[place].addDevices(change) }
 }

@@ -14,6 +14,9 @@ struct RetainedBytes {
     private var day: UInt32 = 0
     private var accepted: Int64 = 0
     private var acceptedBefore: Int64 = 0
+    /// The bytes of the custom callbacks of those two days, since this process started.
+    private var callbacks: Int64 = 0
+    private var callbacksBefore: Int64 = 0
 
     func recentMessages(on today: UInt32) -> Int64 {
         if today <= day { return accepted + acceptedBefore }
@@ -21,12 +24,14 @@ struct RetainedBytes {
     }
 
     func sum(on today: UInt32) -> Int64 {
-        devices * Self.ofDevice + recentMessages(on: today) * Self.ofRecentMessage
+        let callbacks = today <= day ? callbacks + callbacksBefore : today == day + 1 ? callbacks : 0
+        return devices * Self.ofDevice + recentMessages(on: today) * Self.ofRecentMessage + callbacks
     }
 
     mutating func countAccepted(on today: UInt32) {
         if today > day {
             (acceptedBefore, accepted) = (today == day + 1 ? accepted : 0, 0)
+            (callbacksBefore, callbacks) = (today == day + 1 ? callbacks : 0, 0)
             day = today
         }
         accepted += 1
@@ -35,6 +40,9 @@ struct RetainedBytes {
     mutating func setAccepted(on today: UInt32, _ accepted: Int64, before: Int64) {
         (day, self.accepted, acceptedBefore) = (today, accepted, before)
     }
+
+    /// Adds the callback of a message that was just accepted.
+    mutating func addCallback(byteCount: Int) { callbacks += Int64(byteCount) }
 
     mutating func addDevices(_ count: Int64) { devices += count }
 }

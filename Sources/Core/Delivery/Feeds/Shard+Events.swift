@@ -63,6 +63,7 @@ extension Shard {
             CallbackRow.write(text, into: $0)
         }
         batch.rowCount += 1
+        if let app = apps.index(of: facts.app) { apps.addCallback(app, byteCount: CallbackRow.byteCount(text)) }
     }
 
     mutating func notePresence(_ kind: FeedItem.Kind, of slot: DeviceSlot) {

@@ -69,8 +69,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var timeoutSeconds: Int64 = 10
         /// The channels whose jobs are posted to the hook.
         ///
-        /// Jobs of other channels can only be leased.
-        package var channels = VendorChannel.allCases
+        /// Jobs of other channels can only be leased. Follow-up channels must be named, because the receiver is often
+        /// `longwire-sender`.
+        package var channels = VendorChannel.vendors
         package var form = Form.pages
 
         /// The form of the pages of a feed.

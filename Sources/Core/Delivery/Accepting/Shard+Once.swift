@@ -210,7 +210,7 @@ extension TraceRow {
     var wasSeen: Bool {
         switch finalState {
         case .delivered, .deliveredOffline, .opened, .handedOff: true
-        default: attempts > 0 || !isOffline || steps.contains { $0.event == .sent || $0.event == .vendorAccepted }
+        default: wasLeased || !isOffline || steps.contains { $0.event == .sent || $0.event == .vendorAccepted }
         }
     }
 }

@@ -27,6 +27,8 @@ struct ReportedMessage {
     var channel: VendorChannel?
     var hasCallback = false
     var endsWhenOpened = false
+    /// Whether a follow-up is planned or due.
+    var hasFollowUp = false
 
     /// The channel of the alert that a report is about; `nil` on the live channel.
     var alertChannel: VendorChannel? { isVendor ? channel : nil }
@@ -170,7 +172,9 @@ extension Shard {
     ) {
         inBatch(of: slot) { shard in
             let isInSteps = job != .none && shard.jobs.at(job).value.row.steps.contains { $0.event == .shown }
-            let channel = (job == .none ? nil : shard.jobs.at(job).value.row.channel) ?? facts.channels.first
+            let channel =
+                job == .none
+                ? facts.channels.subtracting(.followUps).first : shard.jobs.at(job).value.row.vendorChannel
             shard.count(.clickedVendor, ofAlertBy: channel)
             if !wasShown, !isInSteps { shard.noteImplied(facts.message, by: channel, at: shard.now) }
             shard.noteEvent(
@@ -239,15 +243,16 @@ extension Shard {
                 }
                 guard trace.facts.cid == cid else { return completion(&shard, .absent) }
                 let isVendor =
-                    trace.finalState == .opened || trace.finalState == .handedOff
-                    || trace.steps.contains { $0.event == .vendorAccepted }
+                    trace.finalState == .opened
+                    || trace.channel?.isFollowUp != true
+                        && (trace.finalState == .handedOff || trace.steps.contains { $0.event == .vendorAccepted })
                 completion(
                     &shard,
                     .found(
                         ReportedMessage(
                             id: message, task: trace.facts.task, isVendor: isVendor,
-                            wasLeased: trace.steps.contains { $0.event == .leased },
-                            events: Set(trace.steps.lazy.map(\.event)), channel: trace.channel,
+                            wasLeased: trace.wasLeased, events: Set(trace.steps.lazy.map(\.event)),
+                            channel: trace.channel?.isFollowUp == true ? nil : trace.channel,
                             hasCallback: trace.facts.hasCallback)))
             }
         }
@@ -255,9 +260,10 @@ extension Shard {
 
     private static func reported(_ facts: MessageFacts, _ job: JobRow?) -> ReportedMessage {
         ReportedMessage(
-            id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false,
-            wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)),
-            channel: job?.channel ?? facts.channels.first, hasCallback: facts.hasCallback)
+            id: facts.message, task: facts.task, isVendor: job?.isAlerted ?? false, wasLeased: job?.wasLeased ?? false,
+            events: Set((job?.steps ?? []).lazy.map(\.event)),
+            channel: job?.vendorChannel ?? facts.channels.subtracting(.followUps).first, hasCallback: facts.hasCallback,
+            hasFollowUp: job.map { $0.facts.followUpAt > 0 && $0.alertedAt == 0 } ?? false)
     }
 
     /// Searches the rows of the device's queue for an un-acked message, at most once per second and device.
@@ -341,14 +347,13 @@ extension Shard {
             }
             guard event == .opened, !found.events.contains(.shown) else {
                 shard.writeOnce(event, at: time, of: found, slot, wasShown: found.events.contains(.shown))
-                completion(&shard, .recorded)
-                return
+                return shard.endFollowUp(of: found, slot) { completion(&$0, .recorded) }
             }
             // A click on an alert implies that it was shown. On the live channel only the client knows whether it showed
             // something.
             shard.lookUp(shown) { shard, late in
                 shard.writeOnce(event, at: time, of: found, slot, wasShown: !late.isAbsent)
-                completion(&shard, .recorded)
+                shard.endFollowUp(of: found, slot) { completion(&$0, .recorded) }
             }
         }
     }
@@ -370,6 +375,22 @@ extension Shard {
                 isOpened ? .clicked : .shown, message: found.id, task: found.task,
                 detail: .ofAlert(found.isVendor, by: found.alertChannel), hasCallback: found.hasCallback)
             shard.noteLate(event, at: time, of: found.id, detail: "")
+        }
+    }
+
+    /// Records that the vendor has the message if the device showed or opened its alert, which ends the follow-up.
+    private mutating func endFollowUp(
+        of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
+    ) {
+        guard found.hasFollowUp, found.isVendor else { return completion(&self) }
+        findJob(found.id) { shard, job in
+            if case .found(let job) = job {
+                shard.vendorAccepted(
+                    LoadedJob(slot: job, device: slot),
+                    JobResult(job: found.id, leaseID: (0, 0), outcome: .accepted))
+                if let left = shard.jobs.find(found.id) { shard.dropJobIfDone(left) }
+            }
+            completion(&shard)
         }
     }
 

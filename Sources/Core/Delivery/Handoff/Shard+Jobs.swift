@@ -248,12 +248,11 @@ extension Shard {
 
     /// Moves a due job to the follow-up channel.
     ///
-    /// No row is written: after a restart the time moves the job again, until a lease writes its row.
+    /// A move by the time alone writes no row. After a restart the time moves the job again, until a lease writes its row.
     mutating func followUp(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         entry.value.row.followUp(now)
         entry.value.row.note(.followedUp, now)
-        count(entry.value.row) { $0.jobsCreated &+= 1 }
     }
 
     /// Keeps the content that a token of the device carries, with the vendor's strategy, and the one for the follow-up.

@@ -198,6 +198,13 @@ extension Shard {
                 entry.value.row.badgeChange = Int32(clamping: Int64(device.value.badge) - Int64(before))
                 entry.value.row.badgeRound = device.value.badgeRound
             }
+            if channel.isFollowUp, !entry.value.row.leases.contains(where: \.isOfFollowUp) {
+                // The vendor's alert is given up.
+                shard.moveBadge(slot, isTakenBack: true)
+                if entry.value.row.steps.contains(where: { $0.event == .followedUp }) {
+                    shard.count(entry.value.row) { $0.jobsCreated &+= 1 }
+                }
+            }
             let until = shard.now + max(1, operation.command.leaseMilliseconds)
             entry.value.row.state = .leased
             entry.value.row.attempts &+= 1
@@ -218,7 +225,8 @@ extension Shard {
                 topic: token.topic.isEmpty ? appTopic : token.topic, pushType: content.pushType,
                 priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
                 body: Self.rendered(content, message: facts.message, badge: device.value.badge),
-                attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt, dueAt: entry.value.row.dueAt)
+                attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt,
+                dueAt: channel.isFollowUp ? max(entry.value.row.dueAt, facts.followUpAt) : entry.value.row.dueAt)
         }
         placeJob(slot)
         if entry.value.message != .none { armTimer(entry.value.message) }

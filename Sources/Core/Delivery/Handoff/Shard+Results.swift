@@ -167,7 +167,9 @@ extension Shard {
         entry.value.row.settle(result.leaseID, result.outcome)
         if entry.value.place == .leasing { entry.value.place = .none }
         // A job that never reached the vendor is no failure of the vendor.
-        if result.outcome != .unsent { noteVendor(result.outcome, reason, entry.value.row, job.device) }
+        if result.outcome != .unsent, !entry.value.row.isOfFollowUp(result.leaseID) {
+            noteVendor(result.outcome, reason, entry.value.row, job.device)
+        }
         switch result.outcome {
         case .accepted: vendorAccepted(job, result)
         case .retry: vendorRetry(job, result, reason)
@@ -210,9 +212,14 @@ extension Shard {
     /// The interval in ms between writes of an equal failure; it limits writes during a vendor outage.
     private static let failureRepeatMilliseconds: Int64 = 60_000
 
-    private mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult) {
+    mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
+        let isOfFollowUp = entry.value.row.isOfFollowUp(result.leaseID)
+        // The vendor accepts a message whose job had moved to the follow-up channel.
+        if entry.value.row.isFollowUp, !isOfFollowUp, let vendor = entry.value.row.vendorChannel {
+            entry.value.row.channel = vendor
+        }
         count(entry.value.row) { $0.resultsAccepted &+= 1 }
         entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(JobResult.reasonByteCount))
         // The vendor's timestamp, if plausible.
@@ -221,9 +228,7 @@ extension Shard {
         if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.value.row.state = .accepted
         // The vendor may accept a message whose job had ended. Its reverted badge change then applies again.
-        if !entry.value.row.isFollowUp || entry.value.row.lease != result.leaseID {
-            moveBadge(slot, isTakenBack: false)
-        }
+        if !isOfFollowUp { moveBadge(slot, isTakenBack: false) }
         var verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
         // A newer message under the collapse key replaces the part that the alert did not carry.
         if verdict == .goesLive, entry.value.row.isCollapsed || isPlanted(.acceptedPartLost) {
@@ -368,7 +373,10 @@ extension Shard {
             case .unreadable: return completion(&shard, .storeFailed)
             case .absent: break
             }
-            if let channel = trace.channel {
+            // A vendor's result after the follow-up: the trace does not name the vendor.
+            let isOfFollowUp = trace.leases.first { $0.id == result.leaseID }?.isOfFollowUp ?? false
+            let channel = trace.channel?.isFollowUp == isOfFollowUp ? trace.channel : nil
+            if let channel {
                 shard.numbers[channel].resultsAccepted &+= 1
                 if event == .alertedTwice { shard.numbers[channel].alertedTwice &+= 1 }
             }
@@ -383,7 +391,7 @@ extension Shard {
                 let wasReached = wasAlerted || trace.wasReached
                 if !wasAlerted {
                     let reach: CountersRow.Reach = wasReached ? [.alerted] : [.alerted, .reached]
-                    shard.counters.count(reach, of: trace.facts, vendor: trace.channel, now: shard.now)
+                    shard.counters.count(reach, of: trace.facts, vendor: channel, now: shard.now)
                 }
             }
             completion(&shard, .recorded)

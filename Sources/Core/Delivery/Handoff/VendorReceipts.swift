@@ -91,19 +91,22 @@ extension Shard {
             case .found(let slot):
                 let row = shard.jobs.at(slot).value.row
                 shard.dropJobIfDone(slot)
-                guard row.attempts > 0 else { return completion(&shard, .unknownJob) }
+                guard row.wasLeased else { return completion(&shard, .unknownJob) }
                 shard.record(
-                    receipt, of: row.facts, row.channel, sentToken: row.sentToken, apps: apps, completion: completion)
+                    receipt, of: row.facts, row.vendorChannel, sentToken: row.sentToken, apps: apps,
+                    completion: completion)
             case .absent:
                 shard.readTrace(receipt.message, bucket: bucket) { shard, found in
                     switch found {
                     case .unreadable: completion(&shard, .storeFailed)
                     case .absent: completion(&shard, .unknownJob)
                     // No vendor has a message that was never leased.
-                    case .found(let trace) where trace.attempts == 0: completion(&shard, .unknownJob)
+                    case .found(let trace) where !trace.wasLeased: completion(&shard, .unknownJob)
                     case .found(let trace):
+                        // After a follow-up the trace does not name the vendor.
+                        let channel = trace.channel?.isFollowUp == true ? receipt.channel : trace.channel
                         shard.record(
-                            receipt, of: trace.facts, trace.channel, sentToken: 0, apps: apps, completion: completion)
+                            receipt, of: trace.facts, channel, sentToken: 0, apps: apps, completion: completion)
                     }
                 }
             }

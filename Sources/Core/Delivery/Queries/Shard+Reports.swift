@@ -137,7 +137,7 @@ extension Shard {
                     wasAlerted: found.alertedAt > 0)
                 // A receipt may arrive before the sender's result.
                 return shard.answerSingle(
-                    totals, of: row.message, found.channel, steps: found.steps, isVendor: found.attempts > 0, reply)
+                    totals, of: row.message, found.channel, steps: found.steps, isVendor: found.wasLeased, reply)
             }
             guard let bucket = row.message.bucket else { return shard.answer(reply, .absent) }
             shard.lookUp(StoreKey(bucket, row.table, row.cid, item: row.item)) { shard, found in

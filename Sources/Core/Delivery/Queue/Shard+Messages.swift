@@ -175,7 +175,7 @@ extension Shard {
 
     /// Returns the time at which the vendor showed the alert; 0: never, or the push was silent.
     func shownAt(_ job: JobSlot, _ bytes: @autoclosure () -> LentBytes) -> GatewayTime {
-        guard job != .none, jobs.at(job).value.row.alertedAt > 0 else { return 0 }
+        guard job != .none, jobs.at(job).value.row.isAlerted else { return 0 }
         let row = jobs.at(job).value.row
         guard let channel = row.channel, MessageRow(bytes())?.content(for: channel)?.pushType == .background else {
             return row.alertedAt

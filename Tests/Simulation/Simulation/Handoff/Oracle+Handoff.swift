@@ -152,6 +152,7 @@ extension Oracle {
             guard let record = record(result.job) else { continue }
             if result.outcome == .accepted, !record.foreignLeases.contains(result.leaseID.1) {
                 record.wasReportedAccepted = true
+                if isOfVendor(result.leaseID.1, record) { record.alertWasReported = true }
             }
             if result.outcome == .badToken, let token = record.leaseTokens[result.leaseID.1], !token.isEmpty {
                 record.identity.badTokens.insert(token)
@@ -160,6 +161,9 @@ extension Oracle {
         }
         return settlements.begin(results)
     }
+
+    /// Returns whether a lease was a vendor's; a follow-up has no token.
+    private func isOfVendor(_ lease: UInt64, _ record: Record) -> Bool { record.leaseTokens[lease] != "" }
 
     func settled(_ number: Int, _ verdicts: [ResultVerdict]) {
         guard let results = settlements.end(number) else { return }
@@ -183,6 +187,7 @@ extension Oracle {
             }
             if result.outcome == .accepted, record.final == nil, record.strategy == .liveElseVendor {
                 record.acceptWasRecorded = true
+                if isOfVendor(result.leaseID.1, record) { record.alertWasRecorded = true }
             }
         }
     }

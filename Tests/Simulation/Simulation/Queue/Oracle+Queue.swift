@@ -337,8 +337,8 @@ extension Oracle {
             fail(.bounds, "\(link.inFlightBytes) bytes in flight")
         }
         checkFlag(record, deliver, link, name)
-        if record.acceptWasRecorded, deliver.alertedAt == 0 { fail(.offlineFlag, "\(name) does not tell of its alert") }
-        if deliver.alertedAt != 0, !record.wasReportedAccepted { fail(.offlineFlag, "\(name) tells of an alert") }
+        if record.alertWasRecorded, deliver.alertedAt == 0 { fail(.offlineFlag, "\(name) hides its alert") }
+        if deliver.alertedAt != 0, !record.alertWasReported { fail(.offlineFlag, "\(name) claims an alert") }
         record.flightLink = link.number
         record.sentAt = now
         record.wasSent = true

@@ -95,12 +95,13 @@ struct Backup {
         let leasesValues = (
             record.durableLeases, record.durableResults, record.hasLateAccept, record.openLease, record.openLeaseUntil,
             record.badgeAtLease, record.badgeChange, record.tokensAtLease, record.leaseTokens,
-            record.wasReportedAccepted, record.acceptWasRecorded
+            record.wasReportedAccepted, record.acceptWasRecorded, record.alertWasReported, record.alertWasRecorded
         )
         let leases = { (to: Record) in
             (
                 to.durableLeases, to.durableResults, to.hasLateAccept, to.openLease, to.openLeaseUntil, to.badgeAtLease,
-                to.badgeChange, to.tokensAtLease, to.leaseTokens, to.wasReportedAccepted, to.acceptWasRecorded
+                to.badgeChange, to.tokensAtLease, to.leaseTokens, to.wasReportedAccepted, to.acceptWasRecorded,
+                to.alertWasReported, to.alertWasRecorded
             ) = leasesValues
         }
         let liveValues = (record.flightLink, record.sentAt, record.wasSent, record.mustBeOffline)

@@ -1,3 +1,4 @@
+import Structures
 import TestKit
 import Testing
 import Wire
@@ -143,6 +144,84 @@ struct FollowUpTests {
         #expect(sms(harness).isEmpty)
         #expect(harness.trace(outcome.message)?.finalState == nil)
         #expect(harness.publish(phone).vendor == .fcm, "the device's token is good")
+    }
+
+    private func take(_ harness: DeliveryHarness, _ message: MessageID, _ kind: VendorReceipt.Kind)
+        -> ResultVerdict.Verdict?
+    {
+        let receipt = VendorReceipt(message: message, channel: .fcm, kind: kind, token: "f", at: 0)
+        return harness.ask(TakeReceipts(receipts: [receipt], apps: nil))?.first?.verdict
+    }
+
+    /// A job whose vendor's lease lapsed without a result, moved to the follow-up channel.
+    private func moved() throws -> (harness: DeliveryHarness, phone: Phone, message: MessageID, lease: Job) {
+        let (harness, phone) = away()
+        let message = harness.publish(phone).message
+        let lease = try #require(harness.lease(milliseconds: 1_000, channel: .fcm).first)
+        wait(harness)
+        return (harness, phone, message, lease)
+    }
+
+    @Test("a receipt that the alert was shown ends the follow-up", arguments: [false, true])
+    func shown(isLeased: Bool) throws {
+        let (harness, _, message, _) = try moved()
+        let job = isLeased ? sms(harness).first : nil
+        #expect(take(harness, message, .delivered) == .recorded)
+        if let job { harness.settle(job, .retry, retryAfter: 1_000) }
+        wait(harness, 60_000)
+        #expect(sms(harness).isEmpty)
+        #expect(harness.trace(message)?.channel == .fcm)
+    }
+
+    @Test("a vendor's late acceptance is the vendor's, not the follow-up's")
+    func lateAcceptance() throws {
+        let (harness, _, message, lease) = try moved()
+        let before = harness.shard.statistics[.sms].resultsAccepted
+        harness.settle(lease, .accepted)
+        #expect(harness.trace(message)?.channel == .fcm)
+        #expect(harness.shard.statistics[.sms].resultsAccepted == before)
+        #expect(harness.shard.statistics[.fcm].resultsAccepted == 1)
+    }
+
+    @Test("an accepted follow-up is no alert on the device")
+    func noAlert() throws {
+        var (harness, phone) = away([])
+        _ = harness.publish(phone)
+        wait(harness)
+        harness.settle(try #require(sms(harness).first), .accepted)
+        harness.connect(&phone, state: .foreground) { _ in }
+        harness.flush()
+        #expect(harness.takeDelivered().map(\.alertedAt) == [0])
+    }
+
+    @Test("the failure of a follow-up is not the vendor's failure at the device")
+    func noVendorFailure() throws {
+        let (harness, phone) = away([])
+        _ = harness.publish(phone)
+        wait(harness)
+        harness.settle(try #require(sms(harness).first), .rejected, reason: "unknown number")
+        #expect(try #require(harness.status(phone)).vendorFailure == nil)
+    }
+
+    @Test("a message that a vendor's sender had may have been seen, also after the move")
+    func wasLeased() throws {
+        let (harness, _, message, _) = try moved()
+        let found = harness.shard.jobs.find(message)
+        let slot = try #require(found)
+        let row = harness.shard.jobs.at(slot).value.row
+        #expect(row.isFollowUp && row.attempts == 0 && row.wasLeased && !row.isAlerted)
+    }
+
+    @Test("the alarm of a job that the time moved stays the one in the store")
+    func alarm() throws {
+        let (harness, phone) = away()
+        let message = harness.publish(phone).message
+        harness.settle(try #require(harness.lease(channel: .fcm).first), .retry, retryAfter: 1_000)
+        wait(harness)
+        let found = harness.shard.jobs.find(message)
+        let slot = try #require(found)
+        let entry = harness.shard.jobs.at(slot)
+        #expect(entry.value.row.isFollowUp && entry.value.row.wakeAt == entry.value.storedWakeAt)
     }
 
     @Test("no follow-up is due for a message whose time is over")

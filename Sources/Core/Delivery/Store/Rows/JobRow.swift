@@ -68,13 +68,31 @@ package struct JobRow {
     /// The time at which the job moves from the vendor to the follow-up channel; 0: never.
     var followUpAt: GatewayTime { state == .due && !isFollowUp && !isCollapsed ? facts.followUpAt : 0 }
 
+    /// The channel of the device's vendor, also after the move to the follow-up channel; `nil` without one.
+    var vendorChannel: VendorChannel? { isFollowUp ? facts.channels.subtracting(.followUps).first : channel }
+
+    /// Whether a sender of the vendor had the job, so the vendor may have the message.
+    var wasLeased: Bool { attempts > 0 && !isFollowUp || leases.containsOneOfVendor }
+
+    /// Whether the vendor accepted the message, so the device may have shown it.
+    ///
+    /// A follow-up shows nothing on the device.
+    var isAlerted: Bool { alertedAt > 0 && !isFollowUp }
+
+    /// Returns whether a lease was given in the follow-up channel.
+    func isOfFollowUp(_ lease: (UInt64, UInt64)) -> Bool {
+        leases.first { $0.id == lease }?.isOfFollowUp ?? false
+    }
+
     /// Moves the job to the follow-up channel and resets its attempt count.
+    ///
+    /// A due time before `time` stays, so that the job's alarm is the one in the store.
     mutating func followUp(_ time: GatewayTime) {
         guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else {
             return
         }
         (channel, state, attempts) = (next, .due, 0)
-        dueAt = max(time, facts.followUpAt)
+        dueAt = facts.followUpAt > time ? facts.followUpAt : min(dueAt, facts.followUpAt)
     }
 
     var channelBits: UInt8 { channelAndKind & 0xF0 }
@@ -123,7 +141,7 @@ package struct JobRow {
             leases.remove(at: leases.firstIndex { $0.hasTaken(.unsent) } ?? 0)
             leases[0].markForgotten()
         }
-        leases.append(GivenLease(id: lease))
+        leases.append(GivenLease(id: lease, isOfFollowUp: isFollowUp))
     }
 
     /// Whether leases were removed from the row, so an unknown lease may be valid.
@@ -355,7 +373,11 @@ struct GivenLease: Equatable {
     var low: UInt64
     var outcomes: UInt8 = 0
 
-    init(id: (UInt64, UInt64), outcomes: UInt8 = 0) { (high, low, self.outcomes) = (id.0, id.1, outcomes) }
+    init(id: (UInt64, UInt64), outcomes: UInt8) { (high, low, self.outcomes) = (id.0, id.1, outcomes) }
+
+    init(id: (UInt64, UInt64), isOfFollowUp: Bool = false) {
+        self.init(id: id, outcomes: isOfFollowUp ? Self.followUp : 0)
+    }
 
     var id: (UInt64, UInt64) { (high, low) }
 
@@ -363,13 +385,24 @@ struct GivenLease: Equatable {
 
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
 
-    /// A bit that no outcome uses.
+    // Bits that no outcome uses.
+    private static let followUp: UInt8 = 1 << 6
     private static let forgotten: UInt8 = 1 << 7
+
+    /// Whether the lease was given in the follow-up channel.
+    var isOfFollowUp: Bool { outcomes & Self.followUp != 0 }
 
     /// Whether earlier leases were removed from the list that begins with this one.
     var isAfterForgotten: Bool { outcomes & Self.forgotten != 0 }
 
     mutating func markForgotten() { outcomes |= Self.forgotten }
+}
+
+extension [GivenLease] {
+    /// Whether a vendor may have the message by one of the leases, or by an earlier one that was removed.
+    var containsOneOfVendor: Bool {
+        contains { !$0.isOfFollowUp && !$0.hasTaken(.unsent) } || first?.isAfterForgotten == true
+    }
 }
 
 /// The last settled lease: its outcome and its index among the row's leases.

@@ -46,8 +46,12 @@ extension JobRow {
 
         private mutating func wait(forFollowUpOf row: JobRow, at time: GatewayTime) {
             group = row.group.kind
+            var pending = row
+            // A leased job is due again when its lease lapses.
+            if row.state == .leased { pending.state = .due }
             // After that time the job waits for room as any other, whatever its channel.
-            if row.followUpAt > time { followUpAt = row.followUpAt }
+            let start = row.state == .leased ? max(row.leasedUntil, pending.followUpAt) : pending.followUpAt
+            if pending.followUpAt > 0, start > time { followUpAt = start }
         }
 
         func mayWait(_ timeout: Int64) -> GatewayTime {

@@ -24,6 +24,9 @@ package struct TraceRow {
     package var reason = ""
     package var steps: [MessageTrace.Step]
 
+    /// See `JobRow.wasLeased`.
+    var wasLeased: Bool { attempts > 0 && channel?.isFollowUp != true || leases.containsOneOfVendor }
+
     /// The flags for optional fields and compact forms.
     private struct Parts: OptionSet {
         let rawValue: UInt16

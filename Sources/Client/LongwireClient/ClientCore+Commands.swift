@@ -46,6 +46,7 @@ extension ClientCore {
         case .networkChanged(let name): networkChanged(to: name, at: now)
         case .report(let report): note(report, at: now)
         case .send(let payload, let task): send(payload, answering: task, at: now)
+        case .names(let names): ask(names, at: now)
         case .fetch(let milliseconds): beginFetch(within: milliseconds, at: now)
         }
     }

@@ -85,6 +85,7 @@ extension ClientCore {
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
         sendReports(at: now)
         sendOutgoing(at: now)
+        sendNames(at: now)
     }
 
     /// Sends the changes that the app made between Hello and Welcome.

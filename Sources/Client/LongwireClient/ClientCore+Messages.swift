@@ -49,6 +49,7 @@ extension ClientCore {
         case .revoke(let revoke): receive(revoke, at: now)
         case .updateResult(let result): receive(result, at: now)
         case .upstreamResult(let result): receive(result, at: now)
+        case .deviceNamesResult(let result): receive(result, at: now)
         case .welcome: violate(.unexpectedFrame, "a second Welcome", at: now)
         case .misplaced(let type): violate(.unexpectedFrame, "a gateway does not send \(type)", at: now)
         case .close: break

@@ -59,6 +59,7 @@ package enum ClientCommand: Equatable, Sendable {
     case opened(MessageID)
     case report(MessageReport)
     case send([UInt8], answering: TaskID)
+    case names(DeviceNames)
     /// Receive the queued messages, also in the background, and report `fetched` at the end.
     case fetch(milliseconds: Int64)
     case finish(ReceivedMessage, MessageVerdict)
@@ -134,6 +135,7 @@ package struct ClientCore {
     var sentReports: (nonce: UInt64, opened: [MessageID], others: [MessageReport])?
     var fetch: Fetch?
     var outgoing = Outgoing()
+    var names = Names()
 
     // Reconnecting.
     var backoff: Backoff
@@ -344,6 +346,7 @@ package struct ClientCore {
         fetch?.quietAt = nil
         pendingUpdates = [:]
         outgoing = Outgoing()
+        names.isSent = false
     }
 
     // MARK: Sending

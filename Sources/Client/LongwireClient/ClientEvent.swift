@@ -36,6 +36,8 @@ public enum ClientEvent: Equatable, Sendable {
     ///
     /// Code 0 means that the client's own queue is full.
     case messageRefused(OutgoingMessage, code: UInt32, reason: String)
+    /// The gateway answered a request about the device's names; the call returns the same answer.
+    case namesAnswered(NamesAnswer)
     /// A fetch has ended after this number of handled messages.
     ///
     /// `isComplete` is true if the gateway then sent nothing for 1.5 s.

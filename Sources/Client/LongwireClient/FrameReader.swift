@@ -9,6 +9,7 @@ package enum IncomingFrame {
     case updateResult(UpdateResult)
     case revoke(Revoke)
     case upstreamResult(UpstreamResult)
+    case deviceNamesResult(DeviceNamesResult)
     /// A frame type that only a client sends.
     case misplaced(FrameType)
 }
@@ -70,7 +71,9 @@ package struct FrameReader {
         case .updateResult: .updateResult(try UpdateResult(decoding: body))
         case .revoke: .revoke(try Revoke(decoding: body))
         case .upstreamResult: .upstreamResult(try UpstreamResult(decoding: body))
-        case .hello, .ack, .deviceUpdate, .feedback, .upstream, .publish, .publishResult: .misplaced(type)
+        case .deviceNamesResult: .deviceNamesResult(try DeviceNamesResult(decoding: body))
+        case .hello, .ack, .deviceUpdate, .feedback, .upstream, .publish, .publishResult, .deviceNames:
+            .misplaced(type)
         }
     }
 }

@@ -66,6 +66,8 @@ enum Limits {
     static let outgoingCount = 128
     static let outgoingByteCount = 512 << 10
     static let outgoingPayloadByteCount = 16 << 10
+    /// Requests about names that wait for the gateway.
+    static let namesCount = 32
     /// Result codes from `firstRetriedCode` on allow a retry, `busyCode` after a short delay (docs/use/Errors.md, "UpdateResult
     /// and UpstreamResult codes").
     static let firstRetriedCode: UInt32 = 100

@@ -21,7 +21,8 @@ public final class LongwireClient: Sendable {
     private let report: @Sendable (ClientEvent) -> Void
     private let channel: MessageChannel
     private let fetches = FetchBoard()
-    private let calls: CallBoard
+    let namesBoard = NamesBoard()
+    let calls: CallBoard
 
     /// Creates a client with a handler for messages.
     ///
@@ -129,17 +130,19 @@ public final class LongwireClient: Sendable {
         let (mailbox, ended) = (try ClientMailbox(), Latch())
         let runner = ClientRunner(
             core: core, mailbox: mailbox, store: store, handler: handler, withdraw: { [channel] in channel.withdraw() }
-        ) { [fetches, report] in
+        ) { [fetches, namesBoard, report] in
             fetches.note($0)
+            namesBoard.note($0)
             report($0)
         }
         channel.open()
         calls.run(mailbox, ended: ended)
-        let isStarted = ClientThread.start { [channel, fetches, calls] in
+        let isStarted = ClientThread.start { [channel, fetches, namesBoard, calls] in
             runner.run()
             channel.close()
-            // Ends a fetch that was requested after the stop.
+            // Ends a fetch that was requested after the stop, and so with requests about names.
             fetches.end(FetchResult())
+            namesBoard.note(.stopped(nil))
             calls.release()
             ended.open()
         }

@@ -15,7 +15,8 @@ public enum Limits {
         let texts = appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
-        return 1_024 + max(hello, ack, upstreamPayloadByteCount)
+        let names = (deviceTagCount + 2) * (nameByteCount + 4)
+        return 1_024 + max(hello, ack, names, upstreamPayloadByteCount)
     }()
     /// The payload of an upstream message from a device.
     public static let upstreamPayloadByteCount = 16 << 10
@@ -39,6 +40,11 @@ public enum Limits {
     public static let actions: ClosedRange<UInt32> = 90_001...90_999
     /// The reasons in Welcome's `dropped`; nine final states exist.
     public static let droppedCount = 16
+
+    /// An alias, an alias type or a tag: 64 characters of up to four bytes.
+    public static let nameByteCount = 256
+    /// The tags in a DeviceNames or its result; an app may allow a device fewer.
+    public static let deviceTagCount = 100
 
     /// An app id is a short name in the configuration.
     public static let appIDByteCount = 64

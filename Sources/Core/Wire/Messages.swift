@@ -3,7 +3,7 @@
 
 public enum FrameType: UInt8, Sendable, CaseIterable {
     case hello = 1, welcome, close, ping, pong, deliver, ack, deviceUpdate, updateResult, feedback, revoke, upstream,
-        upstreamResult, publish, publishResult
+        upstreamResult, publish, publishResult, deviceNames, deviceNamesResult
 }
 
 public enum Role: UInt8, Sendable { case device = 0, sender }
@@ -194,6 +194,27 @@ public struct UpstreamResult: Equatable, Sendable {
     public var request: UInt32 = 0
     public var code: UInt32 = 0
     public var reason = ""
+    public init() {}
+}
+
+public struct DeviceNames: Equatable, Sendable {
+    public enum Operation: UInt8, Sendable, CaseIterable {
+        case query = 0, bindAlias, unbindAlias, setTags, addTags, removeTags
+    }
+    public var request: UInt32 = 0
+    public var operation = Operation.query
+    public var alias = ""
+    public var aliasType = ""
+    public var tags: [String] = []
+    public init() {}
+}
+
+public struct DeviceNamesResult: Equatable, Sendable {
+    public var request: UInt32 = 0
+    public var code: UInt32 = 0
+    public var reason = ""
+    public var alias = ""
+    public var tags: [String] = []
     public init() {}
 }
 

@@ -19,7 +19,7 @@ package enum Schema {
             frame(Hello.self), frame(Welcome.self), frame(Close.self), frame(Ping.self), frame(Pong.self),
             frame(Deliver.self), frame(Ack.self), frame(DeviceUpdate.self), frame(UpdateResult.self),
             frame(Feedback.self), frame(Revoke.self), frame(Upstream.self), frame(UpstreamResult.self),
-            frame(Publish.self), frame(PublishResult.self),
+            frame(Publish.self), frame(PublishResult.self), frame(DeviceNames.self), frame(DeviceNamesResult.self),
             part(VendorToken.self), part(SequenceRange.self), part(StreamPosition.self), part(Dropped.self),
             part(Alert.self), part(Rejected.self),
         ]

@@ -33,6 +33,8 @@ package struct App: Sendable {
     /// Whether the app has the upstream feed.
     package var takesUpstream = false
     package var hasEvents = false
+    /// The rights of the app's devices over their own aliases and tags.
+    package var deviceMay: Set<DevicePermission> = []
     let bucketPrefix: [UInt8]
 
     /// Creates an app; both lists of secrets must be non-empty.

@@ -61,7 +61,7 @@ extension PublicAPI {
     private func alias(of item: JSONValue, app: App) throws(GetuiFault) -> AliasName {
         guard let value = item["alias"] else { throw .null("alias") }
         guard let text = value.lenientText else { throw .type("alias") }
-        return try alias(text, type: aliasType(item["alias_type"]), app: app)
+        return try names(app).alias(text, type: aliasType(item["alias_type"]))
     }
 
     /// Parses `alias_type`, an app-defined kind of alias; empty if absent.
@@ -77,37 +77,14 @@ extension PublicAPI {
     }
 
     private func checked(aliasType text: String) throws(GetuiFault) -> String {
-        guard text.unicodeScalars.count <= userLimits.aliasCharacters, text.isEmpty || NameRules.isAliasType(text)
-        else {
-            throw .invalid(
-                "alias_type",
-                "letters, digits, _, - and Chinese characters, at most \(userLimits.aliasCharacters) of them")
-        }
-        return text
+        try NameReader.aliasType(text, userLimits)
     }
 
     private func alias(_ bytes: ArraySlice<UInt8>, type: String, app: App) throws(GetuiFault) -> AliasName {
-        try alias(String(decoding: bytes, as: UTF8.self), type: type, app: app)
+        try names(app).alias(String(decoding: bytes, as: UTF8.self), type: type)
     }
 
-    private func alias(_ text: String, type: String, app: App) throws(GetuiFault) -> AliasName {
-        guard !text.isEmpty else { throw .empty("alias") }
-        guard text.unicodeScalars.count <= userLimits.aliasCharacters else {
-            throw .size("alias", "at most \(userLimits.aliasCharacters) characters")
-        }
-        guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
-        return AliasName(app: app.key, text: text, type: type)
-    }
-
-    private func tag(_ text: String, app: App) throws(GetuiFault) -> TagName {
-        guard !text.isEmpty else { throw .empty("custom_tag") }
-        guard text.unicodeScalars.count <= userLimits.tagCharacters else {
-            throw GetuiFault(
-                code: .tagTooLong, message: "custom_tag is too long, at most \(userLimits.tagCharacters) characters")
-        }
-        guard NameRules.isTag(text) else { throw .invalid("custom_tag", "no spaces and no control characters") }
-        return TagName(app: app.key, text: text)
-    }
+    private func names(_ app: App) -> NameReader { NameReader(app: app.key, limits: userLimits) }
 
     // MARK: Devices
 
@@ -215,9 +192,7 @@ extension PublicAPI {
         guard let value = try parameters(request, .tagsOfDevice)?["custom_tag"] else { throw .null("custom_tag") }
         guard value.kind == .array || value.isEmptyContainer else { throw .type("custom_tag") }
         guard value.hasContent else { throw .empty("custom_tag") }
-        var tags: [TagName] = []
-        var seen = Set<TagName>()
-        var characters = 0
+        var tags = TagSet(userLimits)
         var count = 0
         for element in value.elements {
             count += 1
@@ -228,31 +203,22 @@ extension PublicAPI {
             let tag: TagName
             do throws(GetuiFault) {
                 guard let text else { throw .type("custom_tag") }
-                tag = try self.tag(text, app: app)
+                tag = try names(app).tag(text)
             } catch {
                 // Either all tags are replaced or none, so the error names the invalid one.
                 var fault = error
                 fault.message += ": custom_tag[\(count - 1)] \((text ?? "").prefix(64))"
                 throw fault
             }
-            // Repeated tags count once.
-            guard seen.insert(tag).inserted else { continue }
-            characters += tag.text.unicodeScalars.count
-            guard tags.count < userLimits.tagsPerDevice else {
-                throw .size("custom_tag", "at most \(userLimits.tagsPerDevice) tags")
-            }
-            guard characters <= userLimits.tagTotalCharacters else {
-                throw .size("custom_tag", "at most \(userLimits.tagTotalCharacters) characters in all")
-            }
-            tags.append(tag)
+            try tags.add(tag)
         }
-        return try one(segment, app: app, form: .tagsReplaced, .replaceTags(tags))
+        return try one(segment, app: app, form: .tagsReplaced, .replaceTags(tags.tags))
     }
 
     private func tagBatch(
         _ request: APIRequest, _ segment: ArraySlice<UInt8>, app: App, adds: Bool
     ) throws(GetuiFault) -> UserRequest {
-        let tag = try tag(String(decoding: segment, as: UTF8.self), app: app)
+        let tag = try names(app).tag(String(decoding: segment, as: UTF8.self))
         let (places, notCIDs) = try devices(
             try parameters(request, .taggedDevices)?["cid"], app: app, limit: userLimits.tagDevices)
         return UserRequest(

@@ -43,6 +43,12 @@ enum ConnectReport {
         case .messageTaken(let message): ["event": "sent", "request": message.number]
         case .messageRefused(let message, let code, let reason):
             ["event": "sendRefused", "request": message.number, "code": code, "reason": reason]
+        case .namesAnswered(let answer):
+            [
+                "event": "names", "request": answer.request, "code": answer.code, "reason": answer.reason,
+                "alias": answer.names.alias.map { .string($0) } ?? JSONText.null,
+                "tags": JSONText.array(answer.names.tags.map { .string($0) }),
+            ]
         case .fetched: nil
         case .stateNotStored(let error): ["event": "stateNotStored", "error": error.description]
         case .stopped(let error):

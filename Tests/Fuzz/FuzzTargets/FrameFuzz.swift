@@ -110,6 +110,7 @@ enum FrameFuzz {
         case .updateResult(let message): add(message)
         case .revoke(let message): add(message)
         case .upstreamResult(let message): add(message)
+        case .deviceNamesResult(let message): add(message)
         case .misplaced(let type): type
         }
     }

@@ -37,6 +37,14 @@ enum MessageFuzz {
         case .upstreamResult: try roundTrip(UpstreamResult.self, body)
         case .publish: try check(try roundTrip(Publish.self, body), body)
         case .publishResult: try roundTrip(PublishResult.self, body)
+        case .deviceNames:
+            if let names = try roundTrip(DeviceNames.self, body) {
+                try require(names.tags.count <= Limits.deviceTagCount, "too many tags")
+            }
+        case .deviceNamesResult:
+            if let result = try roundTrip(DeviceNamesResult.self, body) {
+                try require(result.tags.count <= Limits.deviceTagCount, "too many tags")
+            }
         }
     }
 

@@ -33,6 +33,7 @@ struct CoreDriver {
         case update(DeviceUpdate)
         case feedback(Feedback)
         case upstream(Upstream)
+        case names(DeviceNames)
         case close(Close)
     }
 
@@ -163,6 +164,7 @@ struct CoreDriver {
             case .deviceUpdate: sent.append(.update(try DeviceUpdate(decoding: body)))
             case .feedback: sent.append(.feedback(try Feedback(decoding: body)))
             case .upstream: sent.append(.upstream(try Upstream(decoding: body)))
+            case .deviceNames: sent.append(.names(try DeviceNames(decoding: body)))
             case .close: sent.append(.close(try Close(decoding: body)))
             default: Issue.record("a client does not send \(header.type)")
             }

@@ -22,7 +22,7 @@ struct FrameHeaderTests {
     @Test("every type byte is either a frame type or an error that contains it", arguments: UInt8.min...UInt8.max)
     func typeByte(byte: UInt8) throws {
         let bytes: [UInt8] = [byte, 0, 0, 0]
-        if (1...15).contains(byte) {
+        if (1...17).contains(byte) {
             #expect(try FrameHeader(parsing: bytes.span.bytes)?.type.rawValue == byte)
         } else {
             #expect(throws: FrameHeader.ParseError.unknownType(byte)) { try FrameHeader(parsing: bytes.span.bytes) }

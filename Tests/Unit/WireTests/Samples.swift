@@ -58,6 +58,8 @@ struct Sample: Sendable {
         add(UpstreamResult.self)
         add(Publish.self)
         add(PublishResult.self)
+        add(DeviceNames.self)
+        add(DeviceNamesResult.self)
         return samples
     }
 }
@@ -252,6 +254,30 @@ extension UpstreamResult: Sampled {
         result.request = random.number()
         result.code = random.number()
         result.reason = random.text(upTo: 40)
+        return result
+    }
+}
+
+extension DeviceNames: Sampled {
+    static func sample(_ random: inout Generator) -> DeviceNames {
+        var names = DeviceNames()
+        names.request = random.number()
+        names.operation = Operation(rawValue: UInt8(random.below(6))) ?? .query
+        names.alias = random.text(upTo: 40)
+        names.aliasType = random.text(upTo: 10)
+        names.tags = (0..<random.below(5)).map { _ in random.text(upTo: 20) }
+        return names
+    }
+}
+
+extension DeviceNamesResult: Sampled {
+    static func sample(_ random: inout Generator) -> DeviceNamesResult {
+        var result = DeviceNamesResult()
+        result.request = random.number()
+        result.code = random.number()
+        result.reason = random.text(upTo: 40)
+        result.alias = random.text(upTo: 20)
+        result.tags = (0..<random.below(5)).map { _ in random.text(upTo: 20) }
         return result
     }
 }

@@ -260,6 +260,28 @@ extension UpstreamResult: TextFormatted {
     }
 }
 
+extension DeviceNames: TextFormatted {
+    func write(to text: inout TextFormat) {
+        text.number("request", request)
+        text.name(
+            "operation", operation.rawValue,
+            of: ["QUERY", "BIND_ALIAS", "UNBIND_ALIAS", "SET_TAGS", "ADD_TAGS", "REMOVE_TAGS"])
+        text.text("alias", alias)
+        text.text("alias_type", aliasType)
+        for tag in tags { text.element("tags", tag.utf8) }
+    }
+}
+
+extension DeviceNamesResult: TextFormatted {
+    func write(to text: inout TextFormat) {
+        text.number("request", request)
+        text.number("code", code)
+        text.text("reason", reason)
+        text.text("alias", alias)
+        for tag in tags { text.element("tags", tag.utf8) }
+    }
+}
+
 extension Publish: TextFormatted {
     func write(to text: inout TextFormat) {
         text.number("request", request)

@@ -318,6 +318,12 @@ struct ConfigurationReader {
             readReceipts(receipts, beside: object, &secrets, into: &app)
         }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
+        if let names = object.strings("deviceMay", limit: DevicePermission.allCases.count) {
+            app.deviceMay = Set(names.compactMap { DevicePermission(rawValue: $0) })
+            if app.deviceMay.count < names.count {
+                object.report("deviceMay", "\(names.joined(separator: ", ")) is not allowed; alias, tags, each once")
+            }
+        }
         app.vendors = readChannels(object, "vendors", of: VendorChannel.vendors) ?? []
         object.finish()
         return appID == nil ? nil : app

@@ -151,6 +151,8 @@ package struct AppConfiguration: Sendable, Equatable {
     package var maxAttempts = 5
     /// See `AppSettings.vendorOrder`.
     package var vendors: [VendorChannel] = []
+    /// The rights of the app's devices over their own aliases and tags; none by default.
+    package var deviceMay: Set<DevicePermission> = []
     package var push = PushConfiguration()
     package var quotas = AppQuotas()
     /// The feed of messages from the app's devices; `nil` if disabled.

@@ -237,6 +237,8 @@ final class DeviceSessions: StreamDelegate {
             owner.feedback(session, feedback)
         case .upstream:
             owner.upstream.take(try Upstream(decoding: body.bytes), of: session)
+        case .deviceNames:
+            owner.names.take(try DeviceNames(decoding: body.bytes), of: session)
         case .close:
             _ = try Close(decoding: body.bytes)
             finish(session, .goodbye, announced: true)
@@ -363,8 +365,7 @@ final class DeviceSessions: StreamDelegate {
     override func peerEnded(_ stream: ByteStream) -> Bool {
         guard let session = session(of: stream, tag: stream.tag), let record = record(session) else { return false }
         guard !record.pointee.isEnding else { return true }
-        let isOwed = owner.upstream.owesResults(session) || owner.core.pointee.shard.owesAnswers(session)
-        guard isOwed else { return false }
+        guard owesAnswers(session) else { return false }
         record.pointee.isEnding = true
         stream.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
         // In a later turn, because the shard may be performing effects.
@@ -374,10 +375,13 @@ final class DeviceSessions: StreamDelegate {
 
     /// Ends a half-closed session after its last pending answer.
     func settled(_ session: SessionRef) {
-        guard let record = record(session), record.pointee.isEnding, !owner.upstream.owesResults(session),
-            !owner.core.pointee.shard.owesAnswers(session)
-        else { return }
+        guard let record = record(session), record.pointee.isEnding, !owesAnswers(session) else { return }
         owner.inNextTurn { $0.sessions.endIfEnding(session) }
+    }
+
+    private func owesAnswers(_ session: SessionRef) -> Bool {
+        owner.upstream.owesResults(session) || owner.names.owesResult(session)
+            || owner.core.pointee.shard.owesAnswers(session)
     }
 
     private func endIfEnding(_ session: SessionRef) {
@@ -412,6 +416,7 @@ final class DeviceSessions: StreamDelegate {
     private func leave(_ session: SessionRef, announced: Bool = false, isForgotten: Bool = false) {
         remove(session)
         owner.upstream.forget(session)
+        owner.names.forget(session)
         if !isForgotten { owner.sessionEnded(session, announced: announced) }
         owner.host.endConnection(.device)
     }

@@ -25,6 +25,7 @@ struct FrameBudget: BitwiseCopyable {
         switch type {
         case .ack, .feedback: 1
         case .ping, .pong, .deviceUpdate, .upstream: 10
+        case .deviceNames: 100
         default: 1
         }
     }

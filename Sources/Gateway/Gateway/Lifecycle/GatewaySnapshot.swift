@@ -97,6 +97,7 @@ extension App {
         scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
         timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
         (takesUpstream, hasEvents) = (app.upstream != nil, app.events != nil)
+        deviceMay = app.deviceMay
         (rates, bounds, quotas) = (app.push.rates, app.push.bounds, app.quotas)
     }
 }

@@ -50,6 +50,7 @@ final class Partition {
     /// The work on the gateway's own rows; `nil` on all partitions but that of bucket 0.
     private(set) var ownRows: OwnRows?
     private(set) lazy var upstream = UpstreamHandler(self)
+    private(set) lazy var names = DeviceNamesHandler(self)
     private(set) lazy var events = EventForwarder(self)
     private(set) lazy var webhooks = FeedWebhooks(self)
 

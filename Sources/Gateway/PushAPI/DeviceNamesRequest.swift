@@ -1,0 +1,75 @@
+package import Delivery
+package import Directory
+package import Wire
+
+/// A device's request about its own aliases and tags, with checked names.
+package enum DeviceNamesRequest: Sendable, Equatable {
+    /// The digest of the alias type to answer with.
+    case query(aliasType: UInt64)
+    case bind(AliasName)
+    case unbind(AliasName)
+    case setTags([TagName])
+    case addTags([TagName])
+    case removeTags([TagName])
+
+    /// Checks the names of a request.
+    ///
+    /// - Throws: The reason to refuse it.
+    package init(_ names: DeviceNames, app: AppKey, limits: UserLimits) throws(RefusedNames) {
+        let reader = NameReader(app: app, limits: limits)
+        do throws(GetuiFault) {
+            let type = try NameReader.aliasType(names.aliasType, limits)
+            self =
+                switch names.operation {
+                case .query: .query(aliasType: AliasName(app: app, text: "", type: type).type)
+                case .bindAlias: .bind(try reader.alias(names.alias, type: type))
+                case .unbindAlias: .unbind(try reader.alias(names.alias, type: type))
+                case .setTags: .setTags(try Self.tags(names.tags, reader))
+                case .addTags: .addTags(try Self.tags(names.tags, reader))
+                case .removeTags: .removeTags(try Self.tags(names.tags, reader))
+                }
+        } catch {
+            throw RefusedNames(reason: error.message)
+        }
+    }
+
+    private static func tags(_ texts: [String], _ reader: NameReader) throws(GetuiFault) -> [TagName] {
+        var tags = TagSet(reader.limits)
+        for text in texts { try tags.add(reader.tag(text)) }
+        return tags.tags
+    }
+
+    /// The permission of the app's setting `deviceMay` that this needs; `nil` if either will do.
+    package var permission: DevicePermission? {
+        switch self {
+        case .query: nil
+        case .bind, .unbind: .alias
+        case .setTags, .addTags, .removeTags: .tags
+        }
+    }
+
+    /// Returns the work that remains for a device, or `nil` if the device has what it asks for.
+    package func work(of device: DevicePlace, as it: DeviceDetail) -> DirectoryOperation.Work? {
+        switch self {
+        case .query: return nil
+        case .bind(let alias):
+            return it.aliases.contains(alias) ? nil : .bind([AliasItem(device: device, name: alias)])
+        case .unbind(let alias): return .unbind([AliasItem(device: device, name: alias)])
+        case .setTags(let tags): return Set(tags) == Set(it.tags) ? nil : .each([device], .replaceTags(tags))
+        case .addTags(let tags): return Self.steps(tags.filter { !it.tags.contains($0) }, device) { .addTag($0) }
+        case .removeTags(let tags): return Self.steps(tags.filter(it.tags.contains), device) { .removeTag($0) }
+        }
+    }
+
+    private static func steps(
+        _ tags: [TagName], _ device: DevicePlace, _ step: (TagName) -> DirectoryOperation.EachStep
+    ) -> DirectoryOperation.Work? {
+        tags.isEmpty ? nil : .steps(device, tags.map(step))
+    }
+}
+
+/// The reason for which a device's names are refused.
+package struct RefusedNames: Error, Sendable { package var reason: String }
+
+/// A right of an app's devices over their own names.
+package enum DevicePermission: String, Sendable, CaseIterable { case alias, tags }

@@ -165,6 +165,8 @@ export class LongwireClient {
     this.kept = [];
     this.storing = null;
     this.release = null;
+    /** The error of a store that another client has taken during this run. */
+    this.lost = null;
     this.stopping = null;
     this.flushes = [];
     this.savedText = null;
@@ -191,6 +193,7 @@ export class LongwireClient {
     this.error = null;
     this.stopping = new Promise(resolve => { this.stopped = resolve; });
     this.isStopWanted = false;
+    this.lost = null;
     this.waiting = [];
     try {
       if (this.storing) await this.storing;
@@ -206,7 +209,10 @@ export class LongwireClient {
   /** Reserves the store; returns true when another tab has it, and continues in the background then. */
   async reserve() {
     if (!this.store.lock) return false;
-    const lost = error => { if (this.core) this.post({command: {do: "stop", error}}); };
+    const lost = error => {
+      this.lost = error;
+      this.post({command: {do: "stop", error}});
+    };
     let resolveWaits;
     const waits = new Promise(resolve => { resolveWaits = resolve; });
     const request = {wait: true, lost, waits: () => resolveWaits(true), isWanted: () => !this.isStopWanted};
@@ -226,17 +232,19 @@ export class LongwireClient {
     return true;
   }
 
+  /**
+   * Builds the core from the stored state and the kept calls. Nothing is awaited between the last look at the kept
+   * calls and the core: a call is either in the core's state or posted to the core.
+   */
   async run() {
-    const state = await this.load();
-    if (this.kept.length > 0) {
-      for (const command of this.kept) state.keep(command);
-      await this.store.save(state.serialized());
-      this.kept = [];
-    }
     const seed = await (this.options.random || defaultRandom)(32);
     if (!(seed instanceof Uint8Array) || seed.length !== 32) {
       throw bad("random must return a Uint8Array of the requested length");
     }
+    const state = await this.load();
+    // Calls may arrive during each save.
+    while (this.kept.length > 0 && !this.isStopWanted && !this.lost) await this.saveKept(state);
+    if (this.lost) throw this.lost;
     if (this.isStopWanted) {
       this.end({type: "stopped", error: null});
       return;
@@ -246,6 +254,14 @@ export class LongwireClient {
     this.core = new ClientCore({configuration, state, random: new Random(seed, hmac), hmac});
     this.core.start(this.now());
     this.schedule();
+  }
+
+  /** Applies the kept calls to a state and stores it; calls that arrive during the save stay kept. */
+  async saveKept(state) {
+    const commands = this.kept.slice();
+    for (const command of commands) state.keep(command);
+    await this.store.save(state.serialized());
+    this.kept = this.kept.slice(commands.length);
   }
 
   async load() {
@@ -469,10 +485,7 @@ export class LongwireClient {
       const {appId} = this.configuration, text = await this.store.load();
       const state = text === null ? new ClientState(appId) : ClientState.parse(text);
       if (state.appId !== appId) return false;
-      const commands = this.kept.slice();
-      for (const command of commands) state.keep(command);
-      await this.store.save(state.serialized());
-      this.kept = this.kept.slice(commands.length);
+      if (this.kept.length > 0) await this.saveKept(state);
       return this.kept.length === 0;
     } catch {
       return false;

@@ -2,6 +2,7 @@
 // calls.
 
 import assert from "node:assert/strict";
+import {randomBytes} from "node:crypto";
 import {test} from "node:test";
 
 import {LongwireClient, LongwireError, MemoryStore, parseURL} from "../src/index.js";
@@ -281,6 +282,70 @@ test("calls without a running client go into the store", limit, async () => {
   assert.deepEqual(kept(one.store).unreportedOpened, []);
   assert.deepEqual(kept(one.store).unreported, []);
   assert.deepEqual(kept(one.store).outgoing, []);
+  await one.client.stop();
+});
+
+test("calls during a start are neither lost nor repeated, whatever the start waits for", limit, async () => {
+  const gates = [], wait = () => new Promise(resolve => gates.push(resolve));
+  const store = new MemoryStore(), save = store.save.bind(store), saves = [];
+  store.save = async text => {
+    saves.push(text);
+    if (saves.length <= 2) await wait();
+    save(text);
+  };
+  const random = async count => {
+    await wait();
+    return new Uint8Array(randomBytes(count));
+  };
+  const one = party({store, random}), started = one.client.start({opened: [id(1)]});
+  const passGate = async call => {
+    await until(() => gates.length > 0);
+    assert.equal(call(), true);
+    gates.shift()();
+  };
+  await passGate(() => one.client.send("during the random bytes"));
+  await passGate(() => one.client.send("during the first save"));
+  await passGate(() => one.client.markOpened(id(2)));
+  await started;
+  assert.deepEqual(one.client.kept, []);
+  assert.deepEqual(kept(store).outgoing.map(({number}) => number), [1, 2]);
+  assert.deepEqual(kept(store).opened, [id(1), id(2)]);
+  const session = await one.gateway.next();
+  await session.welcome();
+  for (const [request, text] of [[1, "during the random bytes"], [2, "during the first save"]]) {
+    const upstream = await session.expect("upstream");
+    assert.deepEqual([upstream.request, Buffer.from(upstream.payload).toString()], [request, text]);
+    session.send("upstreamResult", {request, code: 0});
+  }
+  await one.client.stop();
+});
+
+test("a verdict during a start counts: the message is not shown again", limit, async () => {
+  let finish = null, gate = null, isHeld = false;
+  const random = async count => {
+    if (isHeld) await new Promise(resolve => { gate = resolve; });
+    return new Uint8Array(randomBytes(count));
+  };
+  const seen = [], one = await ready({random, onMessage({sequence}) {
+    seen.push(sequence);
+    return sequence === 1 ? new Promise(resolve => { finish = resolve; }) : undefined;
+  }});
+  one.session.deliver(1);
+  await until(() => finish);
+  await one.client.stop();
+  isHeld = true;
+  const started = one.client.start();
+  await until(() => gate);
+  finish();
+  await until(() => one.client.active.size === 0);
+  gate();
+  await started;
+  const session = await one.gateway.next();
+  await session.welcome();
+  session.deliver(1);
+  session.deliver(2);
+  await until(() => session.frames.some(({name, values}) => name === "ack" && values.positions[0].sequence === 2));
+  assert.deepEqual(seen, [1, 2]);
   await one.client.stop();
 });
 

@@ -33,7 +33,7 @@ test("the declared methods of a client exist, and the other way round", async ()
     "utf8"))[1];
   const methods = Array.from(body.matchAll(/^ {2}(\w+)\(/gm), found => found[1]);
   for (const name of methods) assert.ok(name in LongwireClient.prototype, `${name} is a method`);
-  const inner = ["reserve", "run", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept", "storeNow", "now",
+  const inner = ["reserve", "run", "saveKept", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept", "storeNow", "now",
     "schedule", "fail", "pump",
     "finishStop", "setTimer", "feed", "persist", "perform", "emit", "connect", "arrived", "received", "handOver",
       "handlerFailed", "decide", "cid"];

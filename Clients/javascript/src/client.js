@@ -259,7 +259,7 @@ export class LongwireClient {
   /** Applies the kept calls to a state and stores it; calls that arrive during the save stay kept. */
   async saveKept(state) {
     const commands = this.kept.slice();
-    for (const command of commands) state.keep(command);
+    for (const command of commands) state.keep(command, this.configuration.vendorDuplicates);
     await this.store.save(state.serialized());
     this.kept = this.kept.slice(commands.length);
   }

@@ -122,8 +122,11 @@ export class ClientState {
     this.heartbeats = this.heartbeats.concat([[network, plan]]).slice(-LIMITS.networks);
   }
 
-  /** Applies a call made without a session; only taps, reports, outgoing messages and verdicts change the state. */
-  keep(command) {
+  /**
+   * Applies a call made without a session; only taps, reports, outgoing messages and verdicts change the state.
+   * `vendorDuplicates` is the client's option: processed ids are recorded, because a vendor may deliver them again.
+   */
+  keep(command, vendorDuplicates) {
     switch (command.do) {
       case "opened": this.noteOpened(command.msgId); break;
       case "report": this.noteReport(command.report); break;
@@ -135,7 +138,10 @@ export class ClientState {
           break;
         }
         if (message.origin !== this.origin) break;
-        if (verdict.kind === "processed") this.processed(message.stream).insertAlone(message.sequence);
+        if (verdict.kind === "processed") {
+          this.processed(message.stream).insertAlone(message.sequence);
+          if (vendorDuplicates) this.noteReceived(message.msgId);
+        }
         if (verdict.kind === "rejected") {
           this.noteRejection({stream: message.stream, sequence: message.sequence, reason: verdict.reason});
         }

@@ -349,6 +349,29 @@ test("a verdict during a start counts: the message is not shown again", limit, a
   await one.client.stop();
 });
 
+test("a verdict without a running client also suppresses the vendor's copy", limit, async () => {
+  for (const vendorDuplicates of [true, false]) {
+    const held = [], one = await ready({vendorDuplicates, onMessage(message) {
+      held.push(message);
+      return "later";
+    }});
+    one.session.deliver(1);
+    await until(() => held.length === 1);
+    await one.client.stop();
+    one.client.finish(held[0]);
+    await one.client.flush();
+    assert.equal(kept(one.store).processed(0).sequence, 1);
+    assert.deepEqual(kept(one.store).received, vendorDuplicates ? [id(1)] : []);
+    if (!vendorDuplicates) continue;
+    await one.client.start();
+    await (await one.gateway.next()).welcome();
+    one.client.receiveVendorMessage({msgId: id(1), payload: "again"});
+    assert.equal((await one.event("suppressed")).msgId, id(1));
+    assert.equal(held.length, 1);
+    await one.client.stop();
+  }
+});
+
 test("upstream messages are sent one at a time, and again under their number", limit, async () => {
   const one = await ready();
   for (const text of ["one", "two", "three"]) one.client.send(text);

@@ -60,10 +60,10 @@
    * Whether a client of this site has processed the message. An unreadable state counts as no: a repeat is better than
    * a loss.
    */
-  async function isReceived(msgId) {
+  async function isProcessed(msgId) {
     try {
       const states = await inDatabase("states", "readonly", store => store.getAll());
-      return states.some(text => typeof text === "string" && text.includes(`\nreceived ${msgId}\n`));
+      return states.some(text => typeof text === "string" && text.includes(`\nseen ${msgId}\n`));
     } catch {
       return false;
     }
@@ -87,13 +87,13 @@
   }
 
   async function show({message, notice}) {
-    const wasReceived = await isReceived(message.msgId);
+    const wasProcessed = await isProcessed(message.msgId);
     // The page has shown the message. A browser asks for a notification only while no page of the site is visible.
-    if (wasReceived && (await windows()).some(client => client.visibilityState === "visible")) return;
-    const options = {body: notice.body, tag: notice.tag || message.msgId, data: message, silent: wasReceived};
+    if (wasProcessed && (await windows()).some(client => client.visibilityState === "visible")) return;
+    const options = {body: notice.body, tag: notice.tag || message.msgId, data: message, silent: wasProcessed};
     if (notice.image) options.image = notice.image;
     await self.registration.showNotification(notice.title, options);
-    if (wasReceived) return;
+    if (wasProcessed) return;
     await record("shown", message.msgId);
     await announce("shown", message);
   }

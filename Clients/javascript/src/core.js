@@ -317,7 +317,7 @@ export class ClientCore {
     } else if (welcome.queueEpoch !== state.epoch) {
       // A device without processed messages has no positions to lose.
       if (state.streams.size > 0) this.report("queueReset", {from: state.epoch, to: welcome.queueEpoch});
-      Object.assign(state, {epoch: welcome.queueEpoch, streams: new Map(), rejections: [], received: []});
+      Object.assign(state, {epoch: welcome.queueEpoch, streams: new Map(), rejections: [], seen: []});
     }
     state.acceptedTimestamp = greeted.timestamp;
     state.unreportedOpened = state.unreportedOpened.filter(id => !greeted.opened.includes(id));
@@ -460,7 +460,7 @@ export class ClientCore {
     // `carriedByVendor` means that the notification held the complete message. Otherwise this copy is still needed,
     // even after the user opened the notification.
     const wasOpened = state.opened.includes(msgId);
-    const isFromVendor = msgId !== "" && state.received.includes(msgId);
+    const isFromVendor = msgId !== "" && state.seen.includes(msgId);
     if (isFromVendor || wasOpened && deliver.carriedByVendor && !this.configuration.replaysOpened) {
       this.settle(sequence, stream);
       this.report("suppressed", {msgId, sequence, wasOpened});
@@ -554,7 +554,7 @@ export class ClientCore {
       return true;
     }
     if (this.fetch) this.fetch.messages += 1;
-    if (this.configuration.vendorDuplicates) this.state.noteReceived(message.msgId);
+    if (this.configuration.vendorDuplicates) this.state.noteSeen(message.msgId);
     if (place.isOfEarlierSession) {
       // The current session has not redelivered this message, so nothing is known about neighbouring sequences.
       this.state.processed(message.stream).insertAlone(message.sequence);
@@ -568,7 +568,7 @@ export class ClientCore {
   /** Hands over a message that came complete through the vendor, unless the app has it already. */
   receiveVendorMessage(values, now) {
     const {msgId} = values, key = `vendor:${msgId}`;
-    const isKnown = this.state.received.includes(msgId) || this.handling.has(key)
+    const isKnown = this.state.seen.includes(msgId) || this.handling.has(key)
       || Array.from(this.handling.values()).some(place => place.msgId === msgId);
     if (isKnown) {
       this.report("suppressed", {msgId, sequence: 0, wasOpened: false});
@@ -593,7 +593,7 @@ export class ClientCore {
       }
       return;
     }
-    this.state.noteReceived(message.msgId);
+    this.state.noteSeen(message.msgId);
     this.isDirty = true;
     if (copy && copy.origin === this.state.origin) {
       this.settle(copy.sequence, copy.stream);

@@ -1,9 +1,9 @@
 // The client's limits; times are in milliseconds. They equal those of the Swift client.
 
 export const LIMITS = {
-  /** Message ids opened from a notification, and ids that came through either channel, in the state. */
+  /** Message ids opened from a notification, and ids of processed messages, in the state. */
   opened: 256,
-  received: 256,
+  seen: 256,
   /** Opened ids in one Hello; further ones are sent as Feedback. */
   openedPerHello: 32,
   tokens: 16,

@@ -1,8 +1,8 @@
 // The state of a device that must survive a restart, and its stored form.
 //
 // The stored form equals that of the Swift client: lines of `name value…`, a version first, a check sum and an end mark
-// last. This client adds lines `received ID`. An unknown name is an error, so that a state of a newer version is
-// refused.
+// last. Lines `seen ID` are an addition that the Java client has, too, and the Swift client refuses. An unknown name is
+// an error, so that a state of a newer version is refused.
 
 import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 import {LongwireError} from "./errors.js";
@@ -58,8 +58,8 @@ export class ClientState {
     this.lastOutgoing = 0;
     /** The learnt heartbeats as pairs of network and plan; the network used last is last. */
     this.heartbeats = [];
-    /** Ids of messages that the app has processed, from either channel, oldest first. */
-    this.received = [];
+    /** Ids of the last 256 messages that the app has processed, from a vendor or the connection, oldest first. */
+    this.seen = [];
   }
 
   get isRegistered() { return this.cid !== "" && this.secret.length > 0; }
@@ -94,10 +94,10 @@ export class ClientState {
     this.rejections = others.concat(rejection).slice(-LIMITS.rejections);
   }
 
-  noteReceived(id) {
-    if (id === "" || this.received.includes(id)) return;
-    this.received.push(id);
-    if (this.received.length > LIMITS.received) this.received.shift();
+  noteSeen(id) {
+    if (id === "" || this.seen.includes(id)) return;
+    this.seen.push(id);
+    if (this.seen.length > LIMITS.seen) this.seen.shift();
   }
 
   /** Numbers and keeps a message to the app's server; returns null when the queue is full. */
@@ -134,13 +134,13 @@ export class ClientState {
       case "finish": {
         const {message, verdict} = command;
         if (message.channel === "vendor") {
-          if (verdict.kind !== "deferred") this.noteReceived(message.msgId);
+          if (verdict.kind !== "deferred") this.noteSeen(message.msgId);
           break;
         }
         if (message.origin !== this.origin) break;
         if (verdict.kind === "processed") {
           this.processed(message.stream).insertAlone(message.sequence);
-          if (vendorDuplicates) this.noteReceived(message.msgId);
+          if (vendorDuplicates) this.noteSeen(message.msgId);
         }
         if (verdict.kind === "rejected") {
           this.noteRejection({stream: message.stream, sequence: message.sequence, reason: verdict.reason});
@@ -186,7 +186,7 @@ export class ClientState {
     for (const {number, payload, taskId} of this.outgoing) {
       lines.push(`send ${number} ${taskId || NO_ID} ${hex(payload)}`);
     }
-    for (const id of this.received) lines.push(`received ${id}`);
+    for (const id of this.seen) lines.push(`seen ${id}`);
     const text = `${lines.join("\n")}\n`;
     return `${text}check ${checkSum(text)}\nend\n`;
   }
@@ -252,7 +252,7 @@ export class ClientState {
       case "unreported":
         this.unreportedOpened.push(value);
         return isId(value) && this.unreportedOpened.length <= LIMITS.opened;
-      case "received": this.received.push(value); return isId(value) && this.received.length <= LIMITS.received;
+      case "seen": this.seen.push(value); return isId(value) && this.seen.length <= LIMITS.seen;
       case "shown": this.unreported.push({kind: "shown", msgId: value, action: 0}); return isId(value);
       case "action":
         this.unreported.push({kind: "action", msgId: values[1], action: numbers[0]});

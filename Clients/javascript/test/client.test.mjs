@@ -361,7 +361,7 @@ test("a verdict without a running client also suppresses the vendor's copy", lim
     one.client.finish(held[0]);
     await one.client.flush();
     assert.equal(kept(one.store).processed(0).sequence, 1);
-    assert.deepEqual(kept(one.store).received, vendorDuplicates ? [id(1)] : []);
+    assert.deepEqual(kept(one.store).seen, vendorDuplicates ? [id(1)] : []);
     if (!vendorDuplicates) continue;
     await one.client.start();
     await (await one.gateway.next()).welcome();
@@ -404,7 +404,7 @@ test("both copies of a message that comes through two channels are shown once", 
   await one.event("suppressed", 2);
   assert.deepEqual(one.messages.map(({msgId}) => msgId), [id(1), id(2)]);
   await one.client.stop();
-  assert.deepEqual(kept(one.store).received, [id(1), id(2)]);
+  assert.deepEqual(kept(one.store).seen, [id(1), id(2)]);
   // The filter survives a restart.
   const again = party({store: one.store, vendorDuplicates: true});
   await again.client.start();

@@ -39,7 +39,7 @@ function full() {
   plan.agreed(300);
   plan.lost(300);
   state.keepHeartbeat(plan, "wifi");
-  state.noteReceived(id(77));
+  state.noteSeen(id(77));
   return state;
 }
 
@@ -47,6 +47,8 @@ test("the stored form keeps everything", () => {
   const state = full(), again = ClientState.parse(state.serialized());
   assert.deepEqual({...again}, {...state});
   assert.equal(again.opened.length, 256);
+  // The service worker and the Java client read this line.
+  assert.match(state.serialized(), new RegExp(`\nseen ${id(77)}\n`));
 });
 
 test("the check sum is FNV-1a in 64 bits", () => {

@@ -171,7 +171,7 @@ test("a message that came over the connection is not shown again, or silently wi
     const one = worker({pages: [page(visibility)]});
     await one.push(content(id(9)));
     one.databases.stores.get("states").set("longwire.state.demo",
-      `longwire state 1\nreceived ${id(1)}\ncheck 0\nend\n`);
+      `longwire state 1\nseen ${id(1)}\ncheck 0\nend\n`);
     one.shown = [];
     await one.push(content(id(1)));
     assert.deepEqual(one.shown.map(({silent, tag}) => [silent, tag]), count ? [[true, id(1)]] : []);

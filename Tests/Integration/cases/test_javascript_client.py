@@ -312,7 +312,7 @@ def test_the_service_worker_shows_a_push_once_and_the_page_reports_it(page, gate
     cid = page.connect()
     gateway.push(cid, "over the connection")
     page.has("over the connection")
-    (known,) = eventually(lambda: re.findall(r"^received (\w+)$", page.state()["text"], re.M), "its id")
+    (known,) = eventually(lambda: re.findall(r"^seen (\w+)$", page.state()["text"], re.M), "its id")
     page.driver.execute_cdp_cmd("Browser.grantPermissions", {"origin": server, "permissions": ["notifications"]})
     assert page.driver.execute_async_script(REGISTER) == "ready"
     page.driver.execute_cdp_cmd("ServiceWorker.enable", {})

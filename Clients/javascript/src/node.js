@@ -1,6 +1,6 @@
 // The adapters for Node: TCP, TLS and WebSocket transports, and a state in one file.
 
-import {createHash, createHmac, randomBytes} from "node:crypto";
+import {X509Certificate, createHash, createHmac, randomBytes} from "node:crypto";
 import * as files from "node:fs";
 import * as net from "node:net";
 import * as path from "node:path";
@@ -55,14 +55,30 @@ export class NodeTransport {
   }
 }
 
-/** Whether one certificate of the chain has one of the digests. */
+/**
+ * Whether one certificate of the chain has one of the digests. Node links certificates by the names of their issuers
+ * only, so each link's signature is verified here. Otherwise a server could append any pinned certificate.
+ */
 function isPinned(socket, pins) {
   const seen = new Set();
+  let last = null;
   for (let one = socket.getPeerCertificate(true); one && one.raw && !seen.has(one); one = one.issuerCertificate) {
     seen.add(one);
+    const certificate = new X509Certificate(one.raw);
+    if (last && !isIssuedBy(last, certificate)) return false;
     if (pins.includes(createHash("sha256").update(one.raw).digest("hex"))) return true;
+    last = certificate;
   }
   return false;
+}
+
+function isIssuedBy(certificate, issuer) {
+  try {
+    return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+  } catch {
+    // A key of an unknown type, or of another type than the signature.
+    return false;
+  }
 }
 
 class NodeConnection {
@@ -76,7 +92,7 @@ class NodeConnection {
     socket.on(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => {
       if (this.isOver) return;
       if (pins.length > 0 && !isPinned(socket, pins)) {
-        return this.fail("no certificate of the gateway's chain is pinned");
+        return this.fail("no certificate of the gateway's chain is pinned; compare its certificates with the option pins");
       }
       if (!url) return events.opened();
       this.stream = new WebSocketStream(url, {

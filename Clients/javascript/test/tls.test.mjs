@@ -3,13 +3,22 @@
 import assert from "node:assert/strict";
 import {spawnSync} from "node:child_process";
 import {X509Certificate, createHash} from "node:crypto";
-import {mkdtempSync, readFileSync, rmSync} from "node:fs";
+import {mkdtempSync, readFileSync, rmSync, writeFileSync} from "node:fs";
 import {tmpdir} from "node:os";
 import * as path from "node:path";
 import {test} from "node:test";
 import {createServer} from "node:tls";
 
 import {NodeTransport} from "../src/node.js";
+
+/** Runs openssl in a folder. */
+function openssl(folder, ...words) {
+  const {status, stderr} = spawnSync("openssl", words, {cwd: folder, encoding: "utf8"});
+  assert.equal(status, 0, stderr);
+}
+
+const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+const digest = pem => createHash("sha256").update(new X509Certificate(pem).raw).digest("hex");
 
 const hasOpenSSL = !spawnSync("openssl", ["version"]).error;
 
@@ -46,6 +55,52 @@ test("a certificate is verified, and a pin is needed besides", {
     assert.match(await connect({tls: {ca}, pins: ["0".repeat(64)]}), /no certificate of the gateway's chain is pinned/);
     assert.match(await connect({pins: [pin]}), /self.signed/);
     assert.throws(() => new NodeTransport({pins: ["AB"]}), /no SHA-256 digest/);
+  } finally {
+    if (server) await new Promise(resolve => server.close(resolve));
+    rmSync(folder, {recursive: true, force: true});
+  }
+});
+
+test("a pin of an issuer counts only if that issuer signed the chain", {
+  timeout: 30000, skip: hasOpenSSL ? false : "no openssl is installed",
+}, async () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "longwire-tls-"));
+  let server = null;
+  try {
+    // Two authorities of the same name, and a certificate that the first one issued.
+    for (const name of ["authority", "other"]) {
+      openssl(folder, "req", "-x509", ...NEW_KEY, "-keyout", `${name}.key`, "-out", `${name}.pem`, "-days", "2",
+        "-subj", "/CN=authority");
+    }
+    writeFileSync(path.join(folder, "extensions"), "subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=none\n");
+    openssl(folder, "req", "-new", ...NEW_KEY, "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", "/CN=gateway");
+    openssl(folder, "x509", "-req", "-in", "leaf.csr", "-CA", "authority.pem", "-CAkey", "authority.key",
+      "-set_serial", "5", "-days", "2", "-extfile", "extensions", "-out", "leaf.pem");
+    const read = name => readFileSync(path.join(folder, name), "utf8");
+    const [ca, other, leaf] = ["authority.pem", "other.pem", "leaf.pem"].map(read);
+    const connect = async (chain, pins) => {
+      server = createServer({key: read("leaf.key"), cert: chain.join("")},
+        socket => socket.on("error", () => {}).resume());
+      server.on("tlsClientError", () => {});
+      await new Promise(resolve => server.listen(0, "127.0.0.1", resolve));
+      const endpoint = {scheme: "tls", host: "127.0.0.1", port: server.address().port, url: ""};
+      const outcome = await new Promise(resolve => {
+        const connection = new NodeTransport({tls: {ca}, pins}).connect(endpoint, {
+          opened() {
+            connection.close();
+            resolve("opened");
+          },
+          received() {}, ended: resolve,
+        });
+      });
+      await new Promise(resolve => server.close(resolve));
+      server = null;
+      return outcome;
+    };
+    assert.equal(await connect([leaf, ca], [digest(ca)]), "opened");
+    assert.equal(await connect([leaf], [digest(ca)]), "opened");
+    assert.equal(await connect([leaf, other], [digest(leaf)]), "opened");
+    assert.match(await connect([leaf, other], [digest(other)]), /is pinned/);
   } finally {
     if (server) await new Promise(resolve => server.close(resolve));
     rmSync(folder, {recursive: true, force: true});

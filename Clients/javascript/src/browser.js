@@ -3,11 +3,11 @@
 
 import {LongwireClient} from "./client.js";
 import {inDatabase, openDatabase} from "./database.js";
-import {LongwireError} from "./errors.js";
+import {LongwireError, OUTBOX_FULL} from "./errors.js";
+import {LIMITS} from "./limits.js";
 
 export * from "./index.js";
 
-const OUTBOX_BYTES = 1048576;
 const HIDDEN_LONG = 30000;
 
 /** Connections over the browser's WebSocket. */
@@ -33,9 +33,7 @@ export class BrowserTransport {
     };
     return {
       send(bytes) {
-        if (socket.bufferedAmount > OUTBOX_BYTES) {
-          throw new Error("the gateway does not read; too many bytes wait to be sent");
-        }
+        if (socket.bufferedAmount > LIMITS.outboxBytes) throw new Error(OUTBOX_FULL);
         if (socket.readyState === WebSocket.OPEN) socket.send(bytes);
       },
       close() {

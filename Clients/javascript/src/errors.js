@@ -1,3 +1,5 @@
+import {LIMITS} from "./limits.js";
+
 /**
  * An error of the client. `code` is one of `badConfiguration`, `stateUnreadable`, `stateDamaged`, `stateUnwritable`,
  * `otherTab`, `unreachable`, `refused`, `protocolViolation` and `wrongState`. `closeCode` is the gateway's Close code,
@@ -12,6 +14,10 @@ export class LongwireError extends Error {
     if (details.cause !== undefined) this.cause = details.cause;
   }
 }
+
+/** The reason of the end of a connection whose peer does not read. */
+export const OUTBOX_FULL = `the gateway does not read: more than ${LIMITS.outboxBytes} bytes wait to be sent; check the `
+  + "gateway and the proxies before it";
 
 /** Returns the error itself if it is the client's, else a LongwireError with this code. */
 export function described(error, code) {

@@ -25,6 +25,8 @@ export const LIMITS = {
   handlingBytes: 4194304,
   /** Bytes that were received and wait for the store: far above a gateway's window. */
   inboxBytes: 4194304,
+  /** Bytes that a connection has accepted and not sent; more end the connection. */
+  outboxBytes: 1048576,
   connect: 10000,
   welcome: 10000,
   pong: 10000,

@@ -7,13 +7,13 @@ import * as path from "node:path";
 import * as tls from "node:tls";
 
 import {LongwireClient} from "./client.js";
-import {LongwireError} from "./errors.js";
+import {LongwireError, OUTBOX_FULL} from "./errors.js";
+import {LIMITS} from "./limits.js";
 import {ClientState} from "./state.js";
 import {WebSocketStream} from "./websocket.js";
 
 export * from "./index.js";
 
-const OUTBOX_BYTES = 1048576;
 const LINGER = 500;
 const STATE_BYTES = 16777216;
 
@@ -97,8 +97,7 @@ class NodeConnection {
       if (!url) return events.opened();
       this.stream = new WebSocketStream(url, {
         write: bytes => socket.write(bytes), opened: events.opened, received: events.received,
-        failed: reason => this.fail(reason),
-        random: randomBytes,
+        failed: reason => this.fail(reason), isFull: () => this.isFull, random: randomBytes,
       });
     });
     socket.on("data", buffer => {
@@ -108,11 +107,11 @@ class NodeConnection {
     });
   }
 
+  get isFull() { return this.socket.writableLength > LIMITS.outboxBytes; }
+
   send(bytes) {
     if (this.isOver) return;
-    if (this.socket.writableLength > OUTBOX_BYTES) {
-      throw new Error("the gateway does not read; too many bytes wait to be sent");
-    }
+    if (this.isFull) throw new Error(OUTBOX_FULL);
     if (this.stream) this.stream.send(bytes);
     else this.socket.write(bytes);
   }

@@ -4,6 +4,8 @@
 
 import {createHash} from "node:crypto";
 
+import {OUTBOX_FULL} from "./errors.js";
+
 const SUFFIX = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const HEAD_BYTES = 16384;
 const CONTINUATION = 0, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10;
@@ -11,10 +13,10 @@ const CONTINUATION = 0, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10;
 export class WebSocketStream {
   /**
    * Sends the request at once. `write` sends bytes, `opened`, `received` and `failed` report what the server does,
-   * `random` returns random bytes.
+   * `isFull` reports that too many bytes wait to be sent, and `random` returns random bytes.
    */
-  constructor(url, {write, opened, received, failed, random}) {
-    Object.assign(this, {write, opened, received, failed, random});
+  constructor(url, {write, opened, received, failed, isFull, random}) {
+    Object.assign(this, {write, opened, received, failed, isFull, random});
     const [, host, target] = /^wss?:\/\/([^/]+)(.*)$/.exec(url);
     this.key = Buffer.from(random(16)).toString("base64");
     this.kept = Buffer.alloc(0);
@@ -125,8 +127,11 @@ export class WebSocketStream {
     if (isControl) {
       if (bytes.length < start + count) return null;
       const payload = bytes.subarray(start, start + count);
-      if (opcode === PING) this.frame(PONG, payload);
-      else if (opcode === CLOSE) {
+      if (opcode === PING) {
+        // A server that sends Pings and does not read would otherwise fill the memory with answers.
+        if (this.isFull()) this.fail(OUTBOX_FULL);
+        else this.frame(PONG, payload);
+      } else if (opcode === CLOSE) {
         const code = count >= 2 ? payload.readUInt16BE(0) : 1005;
         if (!this.isClosed) this.frame(CLOSE, payload.subarray(0, 2));
         this.fail(`the gateway closed the WebSocket with ${code}`);

@@ -2,7 +2,8 @@
 // programs lack the browser's WebSocket, localStorage, crypto, TextEncoder and URL.
 
 import {LongwireClient} from "./client.js";
-import {LongwireError} from "./errors.js";
+import {LongwireError, OUTBOX_FULL} from "./errors.js";
+import {LIMITS} from "./limits.js";
 
 export * from "./index.js";
 
@@ -17,7 +18,7 @@ export class WeChatTransport {
       throw new LongwireError("badConfiguration",
         `a mini program has no ${scheme}:// connections; use wss://HOST/v1/device`);
     }
-    let isOver = false, isOpen = false;
+    let isOver = false, isOpen = false, waitingBytes = 0;
     const end = reason => {
       if (isOver) return;
       isOver = true;
@@ -44,8 +45,13 @@ export class WeChatTransport {
     return {
       send(bytes) {
         if (!isOpen || isOver) return;
+        if (waitingBytes > LIMITS.outboxBytes) throw new Error(OUTBOX_FULL);
         const data = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
-        task.send({data, fail: failure => end(describe(failure, "a frame could not be sent"))});
+        waitingBytes += bytes.length;
+        task.send({
+          data, fail: failure => end(describe(failure, "a frame could not be sent")),
+          complete: () => { waitingBytes -= bytes.length; },
+        });
       },
       close() {
         isOver = true;

@@ -5,6 +5,7 @@ import {createHash, randomBytes} from "node:crypto";
 import {createServer} from "node:net";
 import {test} from "node:test";
 
+import {FrameReader, encode} from "../src/frames.js";
 import {NodeTransport} from "../src/node.js";
 import {WebSocketStream} from "../src/websocket.js";
 import {random} from "./support.mjs";
@@ -14,10 +15,11 @@ const answerTo = key => Buffer.from(["HTTP/1.1 101 Switching Protocols", "Upgrad
     "", ""].join("\r\n"));
 
 function open(url = "ws://h:1/v1/device") {
-  const one = {written: [], received: [], failures: [], opened: 0};
+  const one = {written: [], received: [], failures: [], opened: 0, isFull: false};
   one.stream = new WebSocketStream(url, {
     write: bytes => one.written.push(Buffer.from(bytes)), opened: () => { one.opened += 1; },
-    received: bytes => one.received.push(...bytes), failed: reason => one.failures.push(reason), random: randomBytes,
+    received: bytes => one.received.push(...bytes), failed: reason => one.failures.push(reason),
+    isFull: () => one.isFull, random: randomBytes,
   });
   one.request = one.written.shift().toString();
   one.key = /Sec-WebSocket-Key: (.*)\r/.exec(one.request)[1];
@@ -46,6 +48,61 @@ test("fragments, pings and long frames form one stream, in every split", () => {
   const one = open();
   one.stream.take(new Uint8Array(Buffer.concat([answerTo(one.key), head, long])));
   assert.deepEqual(one.received, Array.from(long));
+});
+
+test("pings are not answered while too many bytes wait", () => {
+  const one = open();
+  one.stream.take(new Uint8Array(answerTo(one.key)));
+  one.isFull = true;
+  one.stream.take(new Uint8Array(Buffer.concat([frame(0x89, [1]), frame(0x89, [2])])));
+  assert.deepEqual(one.written, []);
+  assert.equal(one.failures.length, 1);
+  assert.match(one.failures[0], /the gateway does not read: more than 1048576 bytes wait/);
+});
+
+test("a server that sends pings and reads nothing is left, over WebSocket and TCP", {timeout: 40000}, async () => {
+  const ping = encode("ping", {nonce: "1"});
+  const webSocketPing = frame(0x89, new Uint8Array(125)), most = 67108864;
+  const flood = bytes => Buffer.concat(new Array(Math.ceil(65536 / bytes.length)).fill(bytes));
+  for (const [scheme, chunk] of [["ws", flood(webSocketPing)], ["tcp", flood(ping)]]) {
+    let written = 0, peer = null, giveUp = null;
+    const server = createServer(socket => {
+      peer = socket;
+      const write = () => {
+        for (let isFree = true; isFree && written < most; written += chunk.length) isFree = socket.write(chunk);
+        if (written >= most) giveUp("the client kept all answers");
+      };
+      socket.on("error", () => {});
+      socket.on("drain", write);
+      if (scheme === "tcp") return write();
+      socket.once("data", head => {
+        socket.pause();
+        socket.write(answerTo(/Sec-WebSocket-Key: (.*)\r/.exec(head.toString())[1]));
+        write();
+      });
+      return undefined;
+    });
+    await new Promise(resolve => server.listen(0, "127.0.0.1", resolve));
+    const {port} = server.address(), reader = new FrameReader();
+    const reason = await new Promise(resolve => {
+      giveUp = resolve;
+      const connection = new NodeTransport().connect(
+        {scheme, host: "127.0.0.1", port, url: `ws://127.0.0.1:${port}/v1/device`}, {
+          opened() {}, ended: resolve,
+          received(bytes) {
+            try {
+              for (const {values} of reader.take(bytes)) connection.send(encode("pong", values));
+            } catch (error) {
+              connection.close();
+              resolve(error.message);
+            }
+          },
+        });
+    });
+    peer.destroy();
+    await new Promise(resolve => server.close(resolve));
+    assert.match(reason, /the gateway does not read/, scheme);
+  }
 });
 
 test("sent frames are masked and have the shortest length", () => {

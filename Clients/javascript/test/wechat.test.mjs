@@ -21,7 +21,7 @@ async function without(work) {
   }
 }
 
-const {createClient, hmacSHA256, hex} = await without(() => import("../src/wechat.js"));
+const {WeChatTransport, createClient, hmacSHA256, hex} = await without(() => import("../src/wechat.js"));
 const {FrameReader, encode} = await import("../src/frames.js");
 const {SECRET, id, until} = await import("./support.mjs");
 
@@ -52,15 +52,17 @@ class FakeWX {
   connectSocket(options) {
     const reader = new FrameReader(), handlers = {}, socket = {options, handlers, frames: [], closed: null};
     const task = {
-      send({data}) {
+      send({data, complete}) {
         assert.ok(data instanceof ArrayBuffer);
+        if (this.keepsBytes) return;
         socket.frames.push(...reader.take(new Uint8Array(data)));
+        complete({});
       },
       close(close) { socket.closed = close; },
     };
     for (const name of ["Open", "Message", "Error", "Close"]) task[`on${name}`] = handler => {
         handlers[name] = handler; };
-    this.sockets.push(socket);
+    this.sockets.push(Object.assign(socket, {task}));
     setTimeout(() => handlers.Open({}));
     return task;
   }
@@ -104,6 +106,20 @@ test("a mini program registers, receives, stores and acks without the globals of
   await client.stop();
   assert.equal(codes(events).pop(), "stopped");
 }));
+
+test("a connection whose bytes are not sent ends before they fill the memory", limit, async () => {
+  const transport = new WeChatTransport(new FakeWX()), {wx} = transport, data = new Uint8Array(65536);
+  const open = () => new Promise(resolve => {
+    const connection = transport.connect({scheme: "wss", url: "wss://h"}, {opened: () => resolve(connection)});
+  });
+  // Frames of which WeChat reports the end do not count.
+  const frame = encode("ping", {nonce: "1"}), other = await open();
+  for (let index = 0; index < 1048576 / frame.length + 10; index += 1) other.send(frame);
+  const one = await open();
+  wx.sockets[1].task.keepsBytes = true;
+  for (let index = 0; index < 17; index += 1) one.send(data);
+  assert.throws(() => one.send(data), /the gateway does not read: more than 1048576 bytes wait/);
+});
 
 test("the state survives a restart, and hide and show are reported", limit, async () => {
   const wx = new FakeWX(), seen = [], options = {onMessage: message => { seen.push(message.sequence); }};

@@ -52,6 +52,8 @@ export class BrowserTransport {
 class TabLock {
   constructor(name, takesOver) {
     Object.assign(this, {name, takesOver, owner: "", abort: null});
+    /** Whether another tab took the state over; the state is refused until this tab has it again. */
+    this.isLost = false;
     this.locks = typeof navigator === "object" ? navigator.locks : null;
     this.ownerKey = `${name}.owner`;
   }
@@ -61,6 +63,11 @@ class TabLock {
   }
 
   cancel() { if (this.abort) this.abort.abort(); }
+
+  lose(lost) {
+    this.isLost = true;
+    lost(takenOver());
+  }
 
   async acquireByLocks(wait, lost, waits, isWanted) {
     const first = await this.request(this.takesOver && wait ? {steal: true} : {ifAvailable: true}, lost);
@@ -78,13 +85,14 @@ class TabLock {
       const hold = lock => {
         if (!lock) return resolve(null);
         isHeld = true;
+        this.isLost = false;
         return new Promise(release => resolve(() => {
           isReleased = true;
           release();
         }));
       };
       this.locks.request(this.name, options, hold).catch(error => {
-        if (isHeld && !isReleased) lost(new LongwireError("otherTab", "another tab took over the connection"));
+        if (isHeld && !isReleased) this.lose(lost);
         else if (error.name === "AbortError") resolve(null);
         else reject(error);
       });
@@ -98,14 +106,17 @@ class TabLock {
     } catch {
       return () => {};
     }
-    if (!wait) return owners.getItem(this.ownerKey) === null ? () => {} : null;
+    if (!wait) {
+      if (owners.getItem(this.ownerKey) !== null) return null;
+      this.isLost = false;
+      return () => {};
+    }
     const owner = `${Date.now()}.${Math.random()}`;
     const watch = ({key, newValue}) => {
-      if (key === this.ownerKey && newValue !== owner) {
-        lost(new LongwireError("otherTab", "another tab took over the connection"));
-      }
+      if (key === this.ownerKey && newValue !== owner) this.lose(lost);
     };
     this.owner = owner;
+    this.isLost = false;
     owners.setItem(this.ownerKey, owner);
     addEventListener("storage", watch);
     return () => {
@@ -115,13 +126,15 @@ class TabLock {
     };
   }
 
-  /** Throws when another tab has taken over without Web Locks. */
+  /** Throws when another tab has taken over the state. */
   check() {
-    if (this.owner !== "" && localStorage.getItem(this.ownerKey) !== this.owner) {
-      throw new LongwireError("otherTab", "another tab took over the connection");
-    }
+    const isOther = this.owner !== "" && localStorage.getItem(this.ownerKey) !== this.owner;
+    if (this.isLost || isOther) throw takenOver();
   }
 }
+
+const takenOver = () => new LongwireError("otherTab",
+  "another tab took over the connection and the state of this device; use that tab, or start this client again");
 
 function full(error, place) {
   const isFull = error && error.name === "QuotaExceededError";
@@ -149,8 +162,13 @@ export class LocalStorageStore {
     }
   }
 
-  clear() { this.storage.removeItem(this.name); }
+  clear() {
+    this.tabs.check();
+    this.storage.removeItem(this.name);
+  }
+
   setAside() {
+    this.tabs.check();
     this.storage.setItem(`${this.name}.damaged`, this.storage.getItem(this.name));
     this.storage.removeItem(this.name);
   }
@@ -188,17 +206,25 @@ export class IndexedDBStore {
   }
 
   async save(text) {
-    this.tabs.check();
     try {
-      await this.run("readwrite", store => store.put(text, this.name));
+      // Another tab may take over while the database opens.
+      await this.run("readwrite", store => {
+        this.tabs.check();
+        return store.put(text, this.name);
+      });
     } catch (error) {
+      if (error instanceof LongwireError) throw error;
       throw full(error, "IndexedDB");
     }
   }
 
-  async clear() { await this.run("readwrite", store => store.delete(this.name)); }
+  async clear() {
+    this.tabs.check();
+    await this.run("readwrite", store => store.delete(this.name));
+  }
 
   async setAside() {
+    this.tabs.check();
     const text = await this.load();
     await this.run("readwrite", store => store.put(text, `${this.name}.damaged`));
     await this.clear();

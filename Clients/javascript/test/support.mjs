@@ -1,4 +1,4 @@
-// Parts of the tests: random numbers from a seed, and a gateway, a store and a clock in memory.
+// Parts of the tests: random numbers from a seed, and a gateway and a database in memory.
 
 import {randomBytes} from "node:crypto";
 
@@ -106,4 +106,48 @@ export function party(options = {}) {
     return events.filter(one => one.type === type)[count - 1];
   };
   return {gateway, client, messages, events, store, event};
+}
+
+/** The part of IndexedDB that the client and its worker use, in memory; each transaction completes after its requests. */
+export class FakeDatabases {
+  constructor() { this.stores = null; }
+
+  open() {
+    const request = {};
+    setTimeout(() => {
+      const isNew = this.stores === null;
+      if (isNew) this.stores = new Map();
+      request.result = {createObjectStore: name => this.stores.set(name, new Map()), close() {},
+        transaction: name => this.begin(name)};
+      if (isNew) request.onupgradeneeded();
+      request.onsuccess();
+    });
+    return request;
+  }
+
+  begin(name) {
+    const rows = this.stores.get(name), transaction = {};
+    let count = 0;
+    const later = result => {
+      const request = {result};
+      count += 1;
+      setTimeout(() => {
+        if (request.onsuccess) request.onsuccess();
+        count -= 1;
+        if (count === 0) setTimeout(() => transaction.oncomplete());
+      });
+      return request;
+    };
+    transaction.objectStore = () => ({
+      getAll: () => later(Array.from(rows.values())), getAllKeys: () => later(Array.from(rows.keys())),
+      get: key => later(rows.get(key)), put: (value, key) => later(rows.set(key, value)),
+      delete: key => later(rows.delete(key)),
+      add: value => {
+        this.last = (this.last || 0) + 1;
+        rows.set(this.last, value);
+        return later(this.last);
+      },
+    });
+    return transaction;
+  }
 }

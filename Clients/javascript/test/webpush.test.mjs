@@ -8,7 +8,7 @@ import * as vm from "node:vm";
 import {LocalStorageStore} from "../src/browser.js";
 import {cleanToken, withToken} from "../src/tokens.js";
 import {taskIdOfText, tokenOfSubscription} from "../src/webpush.js";
-import {id, until} from "./support.mjs";
+import {FakeDatabases, id, until} from "./support.mjs";
 
 const limit = {timeout: 20000};
 const TASK = "RASS_1129_3d309ebcb6dce799a54d6c68";
@@ -79,48 +79,6 @@ test("a full localStorage and another tab are errors of the store", async () => 
   store.setAside();
   assert.deepEqual([store.load(), items.get("state.damaged")], [null, "one"]);
 });
-
-/** The part of IndexedDB that the worker uses, in memory; each transaction completes after its requests. */
-class FakeDatabases {
-  constructor() { this.stores = null; }
-
-  open() {
-    const request = {};
-    setTimeout(() => {
-      const isNew = this.stores === null;
-      if (isNew) this.stores = new Map();
-      request.result = {createObjectStore: name => this.stores.set(name, new Map()), close() {},
-        transaction: name => this.begin(name)};
-      if (isNew) request.onupgradeneeded();
-      request.onsuccess();
-    });
-    return request;
-  }
-
-  begin(name) {
-    const rows = this.stores.get(name), transaction = {};
-    let count = 0;
-    const later = result => {
-      const request = {result};
-      count += 1;
-      setTimeout(() => {
-        if (request.onsuccess) request.onsuccess();
-        count -= 1;
-        if (count === 0) setTimeout(() => transaction.oncomplete());
-      });
-      return request;
-    };
-    transaction.objectStore = () => ({
-      getAll: () => later(Array.from(rows.values())), getAllKeys: () => later(Array.from(rows.keys())),
-      delete: key => later(rows.delete(key)),
-      add: value => {
-        this.last = (this.last || 0) + 1;
-        return later(rows.set(this.last, value));
-      },
-    });
-    return transaction;
-  }
-}
 
 /** The worker in a separate context, with pages and notifications in lists. */
 function worker({pages = []} = {}) {

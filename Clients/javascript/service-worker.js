@@ -1,5 +1,8 @@
-// The service worker of a page with a Longwire client. It shows notifications of Web Push, records what was shown and
-// tapped for the page's client, and recognises messages that came over the connection.
+// The service worker of a page with a Longwire client. It shows notifications of Web Push, records what was shown,
+// tapped and received for the pages, and recognises messages that came over the connection.
+//
+// Records of the inbox, with a time `at`: {kind: "shown", msgId}, {kind: "opened", msgId} and {kind: "data", message}
+// for the page whose client runs; {kind: "tap", message} for the page that has the focus. A page removes what it took.
 //
 // Serve this file at the root of the site. A site with its own service worker adds one line to it:
 // importScripts("/longwire/service-worker.js").
@@ -69,21 +72,36 @@
     }
   }
 
-  /** Records a report for the page's client; the newest ones are kept. */
-  async function record(kind, msgId) {
-    await inDatabase("inbox", "readwrite", store => {
-      store.add({kind, msgId, at: Date.now()});
-      const keys = store.getAllKeys();
-      keys.onsuccess = () => {
-        for (const key of keys.result.slice(0, -INBOX_MOST)) store.delete(key);
-      };
-    }).catch(error => console.error("longwire: the report was not stored", error));
+  /** Adds a record for the pages; the newest ones are kept. Returns its key, or null if it was not stored. */
+  async function record(values) {
+    try {
+      return await inDatabase("inbox", "readwrite", store => {
+        const added = store.add({...values, at: Date.now()}), keys = store.getAllKeys();
+        keys.onsuccess = () => {
+          for (const key of keys.result.slice(0, -INBOX_MOST)) store.delete(key);
+        };
+        return added;
+      });
+    } catch (error) {
+      console.error(`longwire: the record "${values.kind}" of a push was not stored; free space of this site`, error);
+      return null;
+    }
   }
 
   const windows = () => self.clients.matchAll({type: "window", includeUncontrolled: true});
 
-  async function announce(longwire, message) {
-    for (const client of await windows()) client.postMessage({longwire, message});
+  /** Reports a new record to the pages; the one whose client runs takes it. */
+  async function announce(except = null) {
+    for (const page of await windows()) {
+      if (!except || page.id !== except.id) page.postMessage({longwire: "recorded"});
+    }
+  }
+
+  /** Passes on a push without a notification: through the inbox, so that it waits for a page. */
+  async function pass(message) {
+    if (await record({kind: "data", message}) !== null) return announce();
+    for (const page of await windows()) page.postMessage({longwire: "data", message});
+    return undefined;
   }
 
   async function show({message, notice}) {
@@ -94,8 +112,8 @@
     if (notice.image) options.image = notice.image;
     await self.registration.showNotification(notice.title, options);
     if (wasProcessed) return;
-    await record("shown", message.msgId);
-    await announce("shown", message);
+    await record({kind: "shown", msgId: message.msgId});
+    await announce();
   }
 
   /** Returns the address to open: the push's own if it is http or https, else the site's root. */
@@ -108,13 +126,23 @@
     }
   }
 
+  /** Returns the page for a tap: the focused one, else a visible one, else the one that had the focus last. */
+  async function pageFor(message) {
+    const pages = (await windows()).filter(one => !message.url || one.url === target(message.url));
+    return pages.find(one => one.focused) || pages.find(one => one.visibilityState === "visible") || pages[0];
+  }
+
+  /** Passes a tap to one page: an open one, which gets the focus, or a new one. The others learn of the report only. */
   async function open(message) {
-    // Recorded first: the browser may end this worker once a window is open.
-    await record("opened", message.msgId);
-    const pages = await windows(), page = message.url ? pages.find(one => one.url === target(message.url)) : pages[0];
-    if (page) await page.focus();
-    else await self.clients.openWindow(target(message.url));
-    await announce("opened", message);
+    const address = target(message.url), isOfSite = new URL(address).origin === new URL(self.registration.scope).origin;
+    // Recorded first: the browser may end this worker once a window is open, and a new page reads the tap here.
+    await record({kind: "opened", msgId: message.msgId});
+    const key = isOfSite ? await record({kind: "tap", message}) : null;
+    let page = await pageFor(message);
+    if (page) await page.focus().catch(() => {});
+    else page = await self.clients.openWindow(address);
+    if (page && isOfSite) page.postMessage({longwire: "opened", message, key});
+    await announce(isOfSite ? page : null);
   }
 
   self.addEventListener("install", () => self.skipWaiting());
@@ -122,7 +150,7 @@
   self.addEventListener("push", event => {
     const found = event.data && parse(event.data);
     if (!found) return;
-    event.waitUntil(found.notice ? show(found) : announce("data", found.message));
+    event.waitUntil(found.notice ? show(found) : pass(found.message));
   });
   self.addEventListener("notificationclick", event => {
     const message = event.notification.data;

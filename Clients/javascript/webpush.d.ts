@@ -21,7 +21,12 @@ export interface WebPushOptions {
 /** Subscribes, and gives the token to the client; returns the token, or null without the user's permission. */
 export function registerWebPush(client: LongwireClient, options: WebPushOptions): Promise<string | null>;
 export function unregisterWebPush(client: LongwireClient, options?: {scope?: string}): Promise<void>;
+/**
+ * Takes the service worker's records whenever the client runs, and passes a tap to the one page that it concerns. The
+ * returned function ends it.
+ */
 export function followNotifications(client: LongwireClient, onTap?: (tap: Tap) => void): () => void;
+/** Takes the records now, if the client runs; returns the number of records that it removed. */
 export function takeReports(client: LongwireClient): Promise<number>;
 export function closeNotifications(taskId: string, options?: {scope?: string}): Promise<number>;
 export function tokenOfSubscription(subscription: PushSubscription): string;

@@ -170,7 +170,21 @@ export class LongwireClient {
     this.stopping = null;
     this.flushes = [];
     this.savedText = null;
+    /** Functions that are called when messages of a vendor can be handed over, or one has its verdict. */
+    this.followers = new Set();
   }
+
+  get isRunning() { return this.core !== null; }
+
+  /** What became of a vendor's message: `new`, `handling`, `deferred` (in this session), or `processed`. */
+  vendorPlace(msgId) {
+    const {core} = this, key = `vendor:${msgId}`;
+    if (!core) return "new";
+    if (core.state.seen.includes(msgId)) return "processed";
+    return core.handling.has(key) ? "handling" : core.deferredVendor.has(msgId) ? "deferred" : "new";
+  }
+
+  notifyFollowers() { for (const follower of this.followers) follower(); }
 
   /** The device's id, or null before its registration is known. */
   get cid() { return this.core && this.core.state.cid !== "" ? this.core.state.cid : null; }
@@ -254,6 +268,7 @@ export class LongwireClient {
     this.core = new ClientCore({configuration, state, random: new Random(seed, hmac), hmac});
     this.core.start(this.now());
     this.schedule();
+    this.notifyFollowers();
   }
 
   /** Applies the kept calls to a state and stores it; calls that arrive during the save stay kept. */
@@ -632,9 +647,11 @@ export class LongwireClient {
         this.emit({type: "revoked", taskId: action.taskId});
         this.core.finishRevoke(action.sequence, action.key);
         break;
+      case "vendorProcessed": this.notifyFollowers(); break;
       default:
         if (action.event.type === "stopped") this.lastEvent = action.event;
         else this.emit(action.event);
+        if (action.event.type === "welcomed") this.notifyFollowers();
         break;
     }
   }

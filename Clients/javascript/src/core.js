@@ -77,6 +77,8 @@ export class ClientCore {
     this.handlingBytes = 0;
     /** Copies on the connection of messages that the app has from the vendor, by msgId. */
     this.copies = new Map();
+    /** Ids of messages from the vendor that the app deferred in this session. */
+    this.deferredVendor = new Set();
     this.pendingRejections = [];
     /**
      * Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order.
@@ -157,6 +159,7 @@ export class ClientCore {
     this.holes = new Map();
     for (const place of this.handling.values()) place.isOfEarlierSession = true;
     this.copies = new Map();
+    this.deferredVendor = new Set();
     this.pendingRejections = [];
     this.sentRejections = [];
     this.enter("greeting", now.monotonic + LIMITS.welcome);
@@ -588,6 +591,8 @@ export class ClientCore {
     const copy = this.copies.get(message.msgId);
     this.copies.delete(message.msgId);
     if (verdict.kind === "deferred") {
+      if (this.deferredVendor.size >= LIMITS.seen) this.deferredVendor.clear();
+      this.deferredVendor.add(message.msgId);
       if (copy && this.begin(copy.key, copy.origin, copy.payload.length, now, copy.msgId)) {
         this.actions.push({type: "handle", message: copy});
       }
@@ -595,6 +600,7 @@ export class ClientCore {
     }
     this.state.noteSeen(message.msgId);
     this.isDirty = true;
+    this.actions.push({type: "vendorProcessed"});
     if (copy && copy.origin === this.state.origin) {
       this.settle(copy.sequence, copy.stream);
       this.report("suppressed", {msgId: copy.msgId, sequence: copy.sequence, wasOpened: false});

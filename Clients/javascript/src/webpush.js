@@ -74,53 +74,116 @@ export async function unregisterWebPush(client, {scope} = {}) {
   client.setToken({vendor: "webPush", token: ""});
 }
 
-/**
- * Gives the service worker's records of shown and opened notifications to the client, and removes them once they are
- * stored.
- */
-export async function takeReports(client) {
+/** Runs work with the database of the service worker's records. */
+async function withDatabase(work) {
   const database = await openDatabase();
   try {
-    const records = await inDatabase(database, "inbox", "readonly", store => store.getAll(null, INBOX_MOST));
-    const keys = await inDatabase(database, "inbox", "readonly", store => store.getAllKeys(null, INBOX_MOST));
-    if (keys.length === 0) return 0;
-    for (const record of records) {
-      if (!record || !isId(record.msgId)) continue;
-      if (record.kind === "shown") client.report({kind: "shown", msgId: record.msgId});
-      if (record.kind === "opened") client.markOpened(record.msgId);
-    }
-    await client.flush();
-    await inDatabase(database, "inbox", "readwrite", store => {
-      for (const key of keys) store.delete(key);
-    });
-    return keys.length;
+    return await work(database);
   } finally {
     database.close();
   }
 }
 
+/** Returns the records of the service worker as pairs of key and record, in order. */
+async function recordsOf(database) {
+  let keys = null;
+  const records = await inDatabase(database, "inbox", "readonly", store => {
+    keys = store.getAllKeys(null, INBOX_MOST);
+    return store.getAll(null, INBOX_MOST);
+  });
+  return keys.result.map((key, index) => [key, records[index]]);
+}
+
+/** Hands over a message of a push without a notification, which is complete. */
+function receive(client, {msgId, taskId, payload}) {
+  if (!client.configuration.vendorDuplicates) return;
+  client.receiveVendorMessage({msgId, taskId: taskIdOfText(taskId) || "", payload});
+}
+
 /**
- * Takes the service worker's reports now and whenever it has more, and passes taps to `onTap({msgId, taskId, payload,
- * url})`. Returns a function that ends it.
+ * Gives the service worker's records of shown and opened notifications, and messages without a notification, to the
+ * client. Removes reports once they are stored, and messages once they are processed. Returns the number of removed
+ * records. A client that does not run, such as that of a standby tab, takes nothing.
+ */
+export async function takeReports(client) {
+  if (!client.isRunning) return 0;
+  return withDatabase(async database => {
+    const records = (await recordsOf(database)).filter(([, record]) => !record || record.kind !== "tap");
+    if (records.length === 0 || !client.isRunning) return 0;
+    const isMessage = record => record && record.kind === "data" && record.message && isId(record.message.msgId);
+    for (const [, record] of records) {
+      if (isMessage(record) && client.vendorPlace(record.message.msgId) === "new") receive(client, record.message);
+      if (!record || !isId(record.msgId)) continue;
+      if (record.kind === "shown") client.report({kind: "shown", msgId: record.msgId});
+      if (record.kind === "opened") client.markOpened(record.msgId);
+    }
+    await client.flush();
+    const taken = records.filter(([, record]) => !isMessage(record)
+      || client.vendorPlace(record.message.msgId) === "processed");
+    if (taken.length === 0) return 0;
+    await inDatabase(database, "inbox", "readwrite", store => {
+      for (const [key] of taken) store.delete(key);
+    });
+    return taken.length;
+  });
+}
+
+/** Removes a tap from the inbox; returns false when another page has taken it. */
+async function takeTap(database, key) {
+  const found = await inDatabase(database, "inbox", "readwrite", store => {
+    const request = store.get(key);
+    request.onsuccess = () => { if (request.result !== undefined) store.delete(key); };
+    return request;
+  });
+  return found !== undefined;
+}
+
+/** Returns the taps that no page has taken, for a page that a tap has opened. */
+function takeTaps() {
+  return withDatabase(async database => {
+    const taken = [];
+    for (const [key, record] of await recordsOf(database)) {
+      if (record && record.kind === "tap" && await takeTap(database, key)) taken.push(record.message);
+    }
+    return taken;
+  });
+}
+
+/**
+ * Takes the service worker's records now, whenever it has more, and when the client begins to run. Passes a tap to
+ * `onTap({msgId, taskId, payload, url})` if this page has the focus because of it. Returns a function that ends it.
  */
 export function followNotifications(client, onTap = () => {}) {
   let last = Promise.resolve();
-  const take = () => { last = last.then(() => takeReports(client)).catch(() => {}); };
+  const queue = work => {
+    last = last.then(work).catch(error => {
+      console.error("longwire: records of the service worker were not taken; they stay for the next start", error);
+    });
+  };
+  const take = () => queue(() => takeReports(client));
+  const tap = async (message, key) => {
+    // A record that cannot be read is no reason to lose the tap.
+    const isOwn = key === null || await withDatabase(database => takeTap(database, key)).catch(() => true);
+    if (isOwn) onTap(message);
+  };
   const listen = ({data}) => {
     if (!data || data.longwire === undefined) return;
     const {message} = data;
-    if (data.longwire === "opened") onTap(message);
-    // A push without a notification holds the complete message.
-    if (data.longwire === "data" && isId(message.msgId)) {
-      const {msgId, payload} = message;
-      client.receiveVendorMessage({msgId, taskId: taskIdOfText(message.taskId) || "", payload});
-    }
+    if (data.longwire === "opened") queue(() => tap(message, data.key));
+    if (data.longwire === "data" && isId(message.msgId)) receive(client, message);
     take();
   };
   navigator.serviceWorker.addEventListener("message", listen);
   navigator.serviceWorker.startMessages();
+  client.followers.add(take);
+  if (document.visibilityState === "visible") {
+    queue(async () => { for (const message of await takeTaps()) onTap(message); });
+  }
   take();
-  return () => navigator.serviceWorker.removeEventListener("message", listen);
+  return () => {
+    navigator.serviceWorker.removeEventListener("message", listen);
+    client.followers.delete(take);
+  };
 }
 
 /** Closes the notifications of a revoked task; call it with the event `revoked`. */

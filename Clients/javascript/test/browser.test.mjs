@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import {test} from "node:test";
 
 import {IndexedDBStore, LocalStorageStore} from "../src/browser.js";
-import {FakeDatabases, id, party, until} from "./support.mjs";
+import {FakeDatabases, having, id, party, until} from "./support.mjs";
 
 const limit = {timeout: 20000};
 
@@ -37,22 +37,6 @@ const fakeStorage = (items = new Map()) => ({
   items, getItem: key => items.has(key) ? items.get(key) : null, removeItem: key => items.delete(key),
   setItem: (key, value) => items.set(key, value),
 });
-
-/** Runs work with values of these globals. */
-async function having(globals, work) {
-  const saved = Object.keys(globals).map(name => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
-  for (const [name, value] of Object.entries(globals)) {
-    Object.defineProperty(globalThis, name, {value, configurable: true, writable: true});
-  }
-  try {
-    return await work();
-  } finally {
-    for (const [name, descriptor] of saved) {
-      if (descriptor) Object.defineProperty(globalThis, name, descriptor);
-      else delete globalThis[name];
-    }
-  }
-}
 
 const isRefused = error => error.code === "otherTab"
   && /another tab took over the connection and the state.*use that tab, or start this client again/.test(error.message);

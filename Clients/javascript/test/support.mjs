@@ -151,3 +151,19 @@ export class FakeDatabases {
     return transaction;
   }
 }
+
+/** Runs work with values of these globals. */
+export async function having(globals, work) {
+  const saved = Object.keys(globals).map(name => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
+  for (const [name, value] of Object.entries(globals)) {
+    Object.defineProperty(globalThis, name, {value, configurable: true, writable: true});
+  }
+  try {
+    return await work();
+  } finally {
+    for (const [name, descriptor] of saved) {
+      if (descriptor) Object.defineProperty(globalThis, name, descriptor);
+      else delete globalThis[name];
+    }
+  }
+}

@@ -36,7 +36,8 @@ test("the declared methods of a client exist, and the other way round", async ()
   const inner = ["reserve", "run", "saveKept", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept", "storeNow", "now",
     "schedule", "fail", "pump",
     "finishStop", "setTimer", "feed", "persist", "perform", "emit", "connect", "arrived", "received", "handOver",
-      "handlerFailed", "decide", "cid"];
+      "handlerFailed", "decide", "cid", "isRunning",
+      "vendorPlace", "notifyFollowers"];
   assert.deepEqual(Object.getOwnPropertyNames(LongwireClient.prototype).filter(name => !inner.includes(name)).sort(),
     methods.sort());
 });

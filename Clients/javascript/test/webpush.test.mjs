@@ -5,10 +5,10 @@ import {readFileSync} from "node:fs";
 import {test} from "node:test";
 import * as vm from "node:vm";
 
-import {LocalStorageStore} from "../src/browser.js";
+import {LocalStorageStore, MemoryStore} from "../src/browser.js";
 import {cleanToken, withToken} from "../src/tokens.js";
-import {taskIdOfText, tokenOfSubscription} from "../src/webpush.js";
-import {FakeDatabases, id, until} from "./support.mjs";
+import {followNotifications, takeReports, taskIdOfText, tokenOfSubscription} from "../src/webpush.js";
+import {FakeDatabases, having, id, party, until} from "./support.mjs";
 
 const limit = {timeout: 20000};
 const TASK = "RASS_1129_3d309ebcb6dce799a54d6c68";
@@ -89,7 +89,10 @@ function worker({pages = []} = {}) {
       scope: "https://app.example.com/",
       showNotification: async (title, options) => { one.shown.push({title, ...options}); },
     },
-    clients: {claim() {}, matchAll: async () => pages, openWindow: async url => { one.opened.push(url); }},
+    clients: {claim() {}, matchAll: async () => pages, openWindow: async url => {
+      one.opened.push(url);
+      return one.newPage || null;
+    }},
   };
   const code = readFileSync(new URL("../service-worker.js", import.meta.url), "utf8");
   vm.runInNewContext(code, {self, indexedDB: one.databases, URL, console, setTimeout});
@@ -100,15 +103,20 @@ function worker({pages = []} = {}) {
   };
   one.push = content => one.send("push", {data: {json: () => typeof content === "string" ? JSON.parse(content)
     : content}});
-  one.inbox = () => Array.from(one.databases.stores.get("inbox").values(), ({kind, msgId}) => `${kind} ${msgId}`);
+  one.inbox = () => Array.from(one.databases.stores.get("inbox").values(),
+    ({kind, msgId, message}) => `${kind} ${msgId || message.msgId}`);
   return one;
 }
 
 function page(visibilityState, url = "https://app.example.com/") {
-  const one = {visibilityState, url, messages: [], focused: 0, postMessage: message => one.messages.push(message)};
-  one.focus = async () => { one.focused += 1; };
+  const one = {id: {}, visibilityState, url, focused: false, messages: [], focuses: 0,
+    postMessage: message => one.messages.push(message)};
+  one.focus = async () => { one.focuses += 1; };
   return one;
 }
+
+/** A copy of objects of the worker's context, whose prototypes differ. */
+const plain = value => JSON.parse(JSON.stringify(value));
 
 const content = (msgId, notification = {title: "T", body: "B"}) => ({_gmid_: `${TASK}:${msgId}`, payload: "p",
   notification});
@@ -120,7 +128,7 @@ test("the worker shows a push, records it, and announces it", limit, async () =>
   assert.deepEqual([title, body, image, tag, silent], ["T", "B", "https://i.example/x.png", "order", false]);
   assert.deepEqual({...data}, {taskId: TASK, msgId: id(1), payload: "p", url: "/o/1"});
   assert.deepEqual(one.inbox(), [`shown ${id(1)}`]);
-  assert.equal(tab.messages[0].longwire, "shown");
+  assert.deepEqual(plain(tab.messages), [{longwire: "recorded"}]);
 });
 
 test("a message that came over the connection is not shown again, or silently without a visible page", limit,
@@ -146,7 +154,10 @@ test("pushes of other senders and data without a notification", limit, async () 
   await one.send("push", {data: null});
   assert.deepEqual([one.shown, tab.messages], [[], []]);
   await one.push({_gmid_: `${TASK}:${id(3)}`, payload: "data"});
-  assert.deepEqual([one.shown.length, tab.messages[0].longwire, tab.messages[0].message.payload], [0, "data", "data"]);
+  // The message waits in the inbox for the page whose client runs.
+  assert.deepEqual([one.shown.length, plain(tab.messages)], [0, [{longwire: "recorded"}]]);
+  const [kept] = one.databases.stores.get("inbox").values();
+  assert.deepEqual([kept.kind, kept.message.msgId, kept.message.payload], ["data", id(3), "data"]);
   await one.push(content(id(4), {title: {}, body: 7, tag: null}));
   assert.deepEqual([one.shown[0].title, one.shown[0].body, one.shown[0].tag], ["", "", id(4)]);
 });
@@ -157,23 +168,162 @@ test("a tap is recorded, focuses a page or opens the push's address, and reaches
     notification.close = () => { notification.closed += 1; };
     await one.send("notificationclick", {notification});
     assert.equal(notification.closed, 1);
-    assert.deepEqual(one.inbox(), [`opened ${id(1)}`]);
+    const isOfSite = !url.startsWith("https:");
+    assert.deepEqual(one.inbox(), [`opened ${id(1)}`, ...isOfSite ? [`tap ${id(1)}`] : []]);
     return one;
   };
   const tab = page("hidden");
   assert.deepEqual((await tap("", [tab])).opened, []);
-  assert.deepEqual([tab.focused, tab.messages[0].longwire, tab.messages[0].message.msgId], [1, "opened", id(1)]);
+  assert.deepEqual([tab.focuses, tab.messages[0].longwire, tab.messages[0].message.msgId], [1, "opened", id(1)]);
+  assert.equal(tab.messages[0].key, 2);
   assert.deepEqual((await tap("", [])).opened, ["https://app.example.com/"]);
   assert.deepEqual((await tap("/orders/7", [page("hidden")])).opened, ["https://app.example.com/orders/7"]);
   assert.deepEqual((await tap("https://other.example/x", [])).opened, ["https://other.example/x"]);
   assert.deepEqual((await tap("javascript:alert(1)", [])).opened, ["https://app.example.com/"]);
   const shown = page("hidden", "https://app.example.com/orders/7");
   assert.deepEqual((await tap("/orders/7", [tab, shown])).opened, []);
-  assert.equal(shown.focused, 1);
+  assert.equal(shown.focuses, 1);
   const other = worker();
   await other.send("notificationclick",
     {notification: {data: null, close: () => assert.fail("another's notification")}});
   assert.equal(other.databases.stores, null);
+});
+
+test("a tap goes to one page only: the focused one, or the one that it opens", limit, async () => {
+  const focused = Object.assign(page("visible"), {focused: true});
+  const pages = [page("visible"), page("hidden"), focused], one = worker({pages});
+  const tap = (worker, url = "") => worker.send("notificationclick",
+    {notification: {data: {taskId: TASK, msgId: id(1), payload: "p", url}, close() {}}});
+  await tap(one);
+  assert.deepEqual(pages.map(({messages}) => messages.map(({longwire}) => longwire)), [["recorded"], ["recorded"],
+    ["opened"]]);
+  assert.deepEqual(pages.map(({focuses}) => focuses), [0, 0, 1]);
+  const others = [page("hidden"), page("hidden")], other = worker({pages: others});
+  other.newPage = page("visible", "https://app.example.com/orders/7");
+  await tap(other, "/orders/7");
+  assert.deepEqual(plain(other.newPage.messages).map(({longwire, key}) => [longwire, key]), [["opened", 2]]);
+  assert.deepEqual(others.map(({messages}) => plain(messages)), [[{longwire: "recorded"}], [{longwire: "recorded"}]]);
+  // No page of this site gets the tap of another site's address.
+  const last = page("visible"), away = worker({pages: [last]});
+  await tap(away, "https://other.example/x");
+  assert.deepEqual(plain(last.messages), [{longwire: "recorded"}]);
+});
+
+/** Pages of one site with a worker's database; `visit` makes a page with a client of its own. */
+function site() {
+  const databases = new FakeDatabases(), listeners = new Set();
+  const one = {databases, taps: [], serviceWorker: {
+    addEventListener: (_, listener) => listeners.add(listener), startMessages() {},
+    removeEventListener: (_, listener) => listeners.delete(listener),
+  }};
+  const globals = {indexedDB: databases, document: {visibilityState: "visible"},
+    navigator: {serviceWorker: one.serviceWorker}};
+  one.run = work => having(globals, work);
+  one.records = () => Array.from(databases.stores ? databases.stores.get("inbox").values() : [],
+    ({kind, msgId, message}) => `${kind} ${msgId || message.msgId}`);
+  one.add = (...records) => {
+    if (!databases.stores) databases.stores = new Map([["states", new Map()], ["inbox", new Map()]]);
+    return records.map(record => {
+      databases.last = (databases.last || 0) + 1;
+      databases.stores.get("inbox").set(databases.last, record);
+      return databases.last;
+    });
+  };
+  /** Lets one page follow, and returns the function that sends it a message of the worker. */
+  one.follow = client => {
+    const before = new Set(listeners), taps = [], end = followNotifications(client, ({msgId}) => taps.push(msgId));
+    const [listener] = Array.from(listeners).filter(one => !before.has(one));
+    return {taps, end, post: data => listener({data})};
+  };
+  return one;
+}
+
+const message = number => ({taskId: TASK, msgId: id(number), payload: "data", url: ""});
+
+test("a client that does not run takes nothing, and takes all once it runs", limit, async () => {
+  const one = site();
+  await one.run(async () => {
+    let free = null;
+    const store = new MemoryStore();
+    store.lock = ({waits}) => new Promise(resolve => {
+      waits();
+      free = () => resolve(() => {});
+    });
+    const tab = party({store, vendorDuplicates: true});
+    await tab.client.start();
+    assert.equal(tab.client.status, "standby");
+    one.add({kind: "shown", msgId: id(1)}, {kind: "opened", msgId: id(1)}, {kind: "data", message: message(2)});
+    const page = one.follow(tab.client);
+    page.post({longwire: "recorded"});
+    assert.equal(await takeReports(tab.client), 0);
+    assert.equal(one.records().length, 3);
+    assert.deepEqual(tab.client.kept, []);
+    free();
+    await until(() => one.records().length === 0);
+    assert.deepEqual(tab.messages.map(({channel, msgId, text}) => [channel, msgId, text]), [["vendor", id(2), "data"]]);
+    const hello = await (await tab.gateway.next()).welcome();
+    assert.ok(hello.registration);
+    page.end();
+    await tab.client.stop();
+  });
+});
+
+test("a message without a notification stays in the inbox until it is processed", limit, async () => {
+  const one = site();
+  await one.run(async () => {
+    const verdicts = [], tab = party({vendorDuplicates: true, onMessage: () => new Promise(resolve => {
+      verdicts.push(resolve);
+    })});
+    await tab.client.start();
+    const page = one.follow(tab.client);
+    await (await tab.gateway.next()).welcome();
+    one.add({kind: "data", message: message(3)});
+    page.post({longwire: "recorded"});
+    await until(() => verdicts.length === 1);
+    page.post({longwire: "recorded"});
+    await takeReports(tab.client);
+    assert.deepEqual(one.records(), [`data ${id(3)}`]);
+    // Deferred: it comes again in the next session, and not before.
+    verdicts[0]("deferred");
+    page.post({longwire: "recorded"});
+    await takeReports(tab.client);
+    assert.deepEqual([verdicts.length, one.records().length], [1, 1]);
+    await tab.client.stop();
+    await tab.client.start();
+    await until(() => verdicts.length === 2);
+    verdicts[1]();
+    await until(() => one.records().length === 0);
+    assert.equal(verdicts.length, 2);
+    await tab.client.stop();
+    page.end();
+  });
+});
+
+test("a tap is taken once: by the page that is told, or by a page that it has opened", limit, async () => {
+  const one = site();
+  await one.run(async () => {
+    const tab = party({});
+    // A page that a tap has opened reads it when it starts, and its later message has no effect.
+    const [key] = one.add({kind: "tap", message: message(4)});
+    const page = one.follow(tab.client);
+    await until(() => page.taps.length === 1);
+    page.post({longwire: "opened", message: message(4), key});
+    // A tap without a record, because the database was full.
+    page.post({longwire: "opened", message: message(5), key: null});
+    await until(() => page.taps.length === 2);
+    assert.deepEqual(page.taps, [id(4), id(5)]);
+    // A page in the background takes no tap without the worker's message.
+    document.visibilityState = "hidden";
+    const [later] = one.add({kind: "tap", message: message(6)}), hidden = one.follow(tab.client);
+    hidden.post({longwire: "recorded"});
+    await new Promise(resolve => setTimeout(resolve, 20));
+    assert.deepEqual([hidden.taps, one.records()], [[], [`tap ${id(6)}`]]);
+    page.post({longwire: "opened", message: message(6), key: later});
+    await until(() => page.taps.length === 3);
+    assert.deepEqual([page.taps[2], one.records()], [id(6), []]);
+    page.end();
+    hidden.end();
+  });
 });
 
 test("the worker's records are bounded", limit, async () => {

@@ -1,10 +1,13 @@
 // The client: feeds the core with bytes, time and the app's calls, and performs the core's actions with the platform's
 // adapters.
 
-import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
-import {BACKGROUND, ClientCore, FOREGROUND, endpointOf} from "./core.js";
+import {utf8} from "./bytes.js";
+import {ClientCore} from "./core.js";
+import {defaultRandom, makeClock} from "./defaults.js";
 import {LongwireError, described} from "./errors.js";
+import {Handover, isThenable, verdictOf} from "./handover.js";
 import {LIMITS} from "./limits.js";
+import {STATES, bad, check, isBadge, isHeartbeat, isState, isWhole, networkName} from "./options.js";
 import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
 import {ClientState, isId} from "./state.js";
@@ -12,128 +15,6 @@ import {cleanToken, withToken} from "./tokens.js";
 
 const LONGEST_TIMER = 2147483647;
 const PAUSE_BYTES = 1048576;
-const SCHEMES = {tcp: 7000, tls: 7443, ws: 80, wss: 443};
-const STATES = {foreground: FOREGROUND, background: BACKGROUND};
-const PROCESSED = {kind: "processed"}, DEFERRED = {kind: "deferred"};
-
-const isThenable = value => value !== null && typeof value === "object" && typeof value.then === "function";
-const bad = message => new LongwireError("badConfiguration", message);
-
-/**
- * Parses the gateway's address: `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`.
- */
-export function parseURL(url) {
-  const found = /^([a-z]+):\/\/(\[[^\]/]*\]|[^:/?#[\]]+)(?::([0-9]{1,5}))?(\/[^?#]*)?(\?[^#]*)?$/.exec(url);
-  if (!found || !Object.keys(SCHEMES).includes(found[1])) {
-    throw bad(`"${url}" is no address of a gateway; write tcp://HOST:PORT, tls://HOST:PORT or wss://HOST/v1/device`);
-  }
-  const [, scheme, host, port, path, query] = found;
-  const endpoint = endpointOf(`${host}:${port || SCHEMES[scheme]}`);
-  if (!endpoint) throw bad(`"${url}" has no valid host and port`);
-  const isWebSocket = scheme === "ws" || scheme === "wss";
-  if (!isWebSocket && path && path !== "/") throw bad(`"${url}" has a path; only ws:// and wss:// have one`);
-  const target = path && path !== "/" ? path : "/v1/device";
-  return Object.assign(endpoint, {scheme, path: isWebSocket ? target + (query || "") : ""});
-}
-
-/** A clock in milliseconds that never runs backwards: `performance.now()`, or wall time with its jumps back removed. */
-export function makeClock() {
-  if (typeof performance === "object" && performance && typeof performance.now === "function") {
-    return {monotonic: () => performance.now(), wall: () => Date.now()};
-  }
-  let last = Date.now(), passed = 0;
-  const monotonic = () => {
-    const now = Date.now();
-    passed += Math.max(0, now - last);
-    last = now;
-    return passed;
-  };
-  return {monotonic, wall: () => Date.now()};
-}
-
-/** A store in memory, for tests and for devices that may register anew at each start. */
-export class MemoryStore {
-  constructor(text = null) { this.text = text; }
-  load() { return this.text; }
-  save(text) { this.text = text; }
-  clear() { this.text = null; }
-}
-
-function verdictOf(result) {
-  if (result === "deferred") return DEFERRED;
-  if (result && typeof result === "object" && typeof result.rejected === "string") {
-    // By code points, because a character may have two units.
-    return {kind: "rejected", reason: Array.from(result.rejected).slice(0, LIMITS.reasonCharacters).join("")};
-  }
-  return PROCESSED;
-}
-
-/** The name of a network in at most 64 bytes of UTF-8. */
-function networkName(name) {
-  let text = "", count = 0;
-  for (const character of String(name)) {
-    count += utf8(character).length;
-    if (count > LIMITS.networkNameBytes) break;
-    text += character;
-  }
-  return text;
-}
-
-function check(options) {
-  const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
-  if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) {
-    throw bad("appId must have 1 to 64 bytes");
-  }
-  if (typeof appSecret !== "string") throw bad("appSecret must be a text");
-  if (typeof options.onMessage !== "function") throw bad("onMessage must be a function that handles a message");
-  for (const name of ["store", "transport"]) {
-    if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
-  }
-  if (heartbeatSeconds !== 0 && !isHeartbeat(heartbeatSeconds)) {
-    throw bad(`heartbeatSeconds is ${heartbeatSeconds}; use 0 or 30 to 1800`);
-  }
-  if (!isWhole(window, 0, 4294967295)) throw bad(`window is ${window}; use 0 for the gateway's default`);
-  if (!isWhole(parallel, 1, LIMITS.holes)) throw bad(`parallel is ${parallel}; use 1 to ${LIMITS.holes}`);
-  const clientName = options.clientName === undefined ? "longwire-js/1" : options.clientName;
-  if (typeof clientName !== "string" || utf8(clientName).length > LIMITS.clientNameBytes) {
-    throw bad("clientName has more than 64 bytes");
-  }
-  const badge = options.badge === undefined ? null : options.badge;
-  if (badge !== null && !isBadge(badge)) throw bad(`badge is ${badge}; use a whole number of 32 bits`);
-  const state = options.applicationState === undefined ? "foreground" : options.applicationState;
-  if (!isState(state)) throw bad(`applicationState is ${state}; use foreground or background`);
-  const {first = LIMITS.backoffFirst, most = LIMITS.backoffMost} = backoff;
-  if (!isWhole(first, 1, LIMITS.retryWindow) || !isWhole(most, first, LIMITS.retryWindow)) {
-    throw bad("backoff must have first and most in milliseconds, in this order");
-  }
-  if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) {
-    throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
-  }
-  return Object.assign(parseURL(options.url), {
-    appId, appSecret, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
-    keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
-    replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
-    usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
-    pushModeOff: null,
-    backoff: {first, most},
-  });
-}
-
-const isWhole = (value, least, most) => Number.isInteger(value) && value >= least && value <= most;
-const isState = state => Object.keys(STATES).includes(state);
-const isBadge = value => isWhole(value, -2147483648, 2147483647);
-const isHeartbeat = seconds => isWhole(seconds, LIMITS.leastHeartbeatSeconds, LIMITS.mostHeartbeatSeconds);
-
-/** A message for the app. The core adds `origin` and `key`, which the app ignores. */
-class Message {
-  constructor(values) { Object.assign(this, values); }
-
-  /** Returns the payload as text, or null if it is not UTF-8. */
-  get text() { return textOfUTF8(this.payload); }
-
-  /** `live`, `queued` (the device was away) or `alerted` (a vendor accepted a notification of it). */
-  get provenance() { return this.alertedAt !== 0 ? "alerted" : this.offline ? "queued" : "live"; }
-}
 
 /**
  * A device of a Longwire gateway. It registers, stays connected, and hands each message to the app exactly once.
@@ -149,7 +30,6 @@ export class LongwireClient {
     this.store = options.store;
     this.hmac = options.hmac || hmacSHA256;
     this.clock = options.clock || makeClock();
-    this.parallel = options.parallel || 1;
     /** `stopped`, `starting`, `standby` (another tab has the connection), or a phase of the core. */
     this.status = "stopped";
     this.core = null;
@@ -158,9 +38,7 @@ export class LongwireClient {
     this.inputBytes = 0;
     this.isPumping = false;
     this.timer = null;
-    /** Messages that wait for the handler, and those that the app has, by key. */
-    this.waiting = [];
-    this.active = new Map();
+    this.handover = new Handover(this, options.parallel || 1);
     /** Calls without a running client, until the store has them. */
     this.kept = [];
     this.storing = null;
@@ -181,7 +59,8 @@ export class LongwireClient {
     const {core} = this, key = `vendor:${msgId}`;
     if (!core) return "new";
     if (core.state.seen.includes(msgId)) return "processed";
-    return core.handling.has(key) ? "handling" : core.deferredVendor.has(msgId) ? "deferred" : "new";
+    if (core.deliveries.handling.has(key)) return "handling";
+    return core.deliveries.deferredVendor.has(msgId) ? "deferred" : "new";
   }
 
   notifyFollowers() { for (const follower of this.followers) follower(); }
@@ -208,7 +87,7 @@ export class LongwireClient {
     this.stopping = new Promise(resolve => { this.stopped = resolve; });
     this.isStopWanted = false;
     this.lost = null;
-    this.waiting = [];
+    this.handover.waiting = [];
     try {
       if (this.storing) await this.storing;
       for (const msgId of opened) this.keep({do: "opened", msgId});
@@ -434,8 +313,8 @@ export class LongwireClient {
 
   /** Decides on a message for which `onMessage` returned `later`; returns false when it was already decided. */
   finish(message, verdict = "processed") {
-    if (!this.active.has(message.key)) return false;
-    this.decide(message, verdictOf(verdict));
+    if (!this.handover.active.has(message.key)) return false;
+    this.handover.decide(message, verdictOf(verdict));
     return true;
   }
 
@@ -586,7 +465,7 @@ export class LongwireClient {
 
   feed({command, bytes, opened, ended, connection, handOver}) {
     const {core} = this;
-    if (handOver) return this.handOver();
+    if (handOver) return this.handover.handOver();
     if (command) return core.perform(command, this.now());
     // Events of an earlier connection are ignored.
     if (!connection || connection !== this.connection) return undefined;
@@ -637,15 +516,15 @@ export class LongwireClient {
         break;
       }
       case "handle":
-        this.waiting.push(action.message);
-        this.handOver();
+        this.handover.waiting.push(action.message);
+        this.handover.handOver();
         break;
       case "withdraw":
-        for (const message of this.waiting.splice(0)) this.core.finish(message, DEFERRED, this.now());
+        this.handover.withdraw();
         break;
       case "revoke":
         this.emit({type: "revoked", taskId: action.taskId});
-        this.core.finishRevoke(action.sequence, action.key);
+        this.core.deliveries.finishRevoke(action.sequence, action.key);
         break;
       case "vendorProcessed": this.notifyFollowers(); break;
       default:
@@ -711,54 +590,4 @@ export class LongwireClient {
     if (this.inputBytes > PAUSE_BYTES && connection.pause && !connection.isPaused) connection.pause();
     this.post({bytes, connection});
   }
-
-  // Messages to the app
-
-  /** Calls the handler for waiting messages, up to `parallel` at a time. */
-  handOver() {
-    while (this.waiting.length > 0 && this.active.size < this.parallel) {
-      const message = new Message(this.waiting.shift());
-      // The app may still have a copy from before a stop. Its verdict applies to both copies.
-      if (this.active.has(message.key)) continue;
-      this.active.set(message.key, message);
-      let result;
-      try {
-        result = this.options.onMessage(message);
-      } catch (error) {
-        this.handlerFailed(message, error);
-        continue;
-      }
-      if (isThenable(result)) {
-        result.then(verdict => { if (verdict !== "later") this.decide(message, verdictOf(verdict)); },
-          error => this.handlerFailed(message, error));
-      } else if (result !== "later") {
-        this.active.delete(message.key);
-        // Called by the pump only, so the core may be entered.
-        this.core.finish(message, verdictOf(result), this.now());
-      }
-    }
-  }
-
-  /** A message whose handler failed stays un-acked; the gateway delivers it again in the next session. */
-  handlerFailed(message, error) {
-    this.emit({type: "handlerFailed", message, error});
-    this.decide(message, DEFERRED);
-  }
-
-  decide(message, verdict) {
-    if (this.active.get(message.key) !== message) return;
-    this.active.delete(message.key);
-    this.postOrKeep({do: "finish", message, verdict});
-    if (this.waiting.length > 0) this.post({handOver: true});
-  }
 }
-
-/** Fills an array with random bytes of the platform's own generator. */
-export function defaultRandom(count) {
-  if (typeof crypto !== "object" || !crypto || !crypto.getRandomValues) {
-    throw bad("this platform has no crypto.getRandomValues; give the option random");
-  }
-  return crypto.getRandomValues(new Uint8Array(count));
-}
-
-export {LongwireError, bytesOfHex, hex};

@@ -16,8 +16,8 @@ export class LongwireError extends Error {
 }
 
 /** The reason of the end of a connection whose peer does not read. */
-export const OUTBOX_FULL = `the gateway does not read: more than ${LIMITS.outboxBytes} bytes wait to be sent; check the `
-  + "gateway and the proxies before it";
+export const OUTBOX_FULL = `the gateway does not read: more than ${LIMITS.outboxBytes} bytes wait to be sent; `
+  + "check the gateway and the proxies before it";
 
 /** Returns the error itself if it is the client's, else a LongwireError with this code. */
 export function described(error, code) {

@@ -92,7 +92,7 @@ class NodeConnection {
     socket.on(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => {
       if (this.isOver) return;
       if (pins.length > 0 && !isPinned(socket, pins)) {
-        return this.fail("no certificate of the gateway's chain is pinned; compare its certificates with the option pins");
+        return this.fail("no certificate of the gateway's chain is pinned; compare the chain with the option pins");
       }
       if (!url) return events.opened();
       this.stream = new WebSocketStream(url, {

@@ -337,7 +337,7 @@ test("a verdict during a start counts: the message is not shown again", limit, a
   const started = one.client.start();
   await until(() => gate);
   finish();
-  await until(() => one.client.active.size === 0);
+  await until(() => one.client.handover.active.size === 0);
   gate();
   await started;
   const session = await one.gateway.next();

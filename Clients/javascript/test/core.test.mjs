@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
 
-import {ClientCore, endpointOf} from "../src/core.js";
+import {ClientCore} from "../src/core.js";
+import {endpointOf} from "../src/endpoints.js";
 import {FrameReader, encode} from "../src/frames.js";
 import {hmacSHA256} from "../src/index.js";
 import {Random} from "../src/random.js";
@@ -40,7 +41,7 @@ class Bench {
         if (action.type === "report") this.events.push(action.event);
         if (action.type === "send") this.frames.push(...new FrameReader().take(action.bytes));
         if (action.type === "connect") this.connects.push(action.endpoint.host);
-        if (action.type === "handle") this.core.finish(action.message, {kind: "processed"}, this.now);
+        if (action.type === "handle") this.core.deliveries.finish(action.message, {kind: "processed"}, this.now);
       }
       this.core.endTurn(this.now);
     } while (this.core.actions.length > 0);

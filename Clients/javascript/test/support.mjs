@@ -108,7 +108,7 @@ export function party(options = {}) {
   return {gateway, client, messages, events, store, event};
 }
 
-/** The part of IndexedDB that the client and its worker use, in memory; each transaction completes after its requests. */
+/** The part of IndexedDB that clients and the worker use; each transaction completes after its requests. */
 export class FakeDatabases {
   constructor() { this.stores = null; }
 

@@ -86,17 +86,35 @@ static const unsigned char client_bytes[] = {
 static const unsigned char client_client[] = {
 #embed "../../../../Clients/javascript/src/client.js"
 };
+static const unsigned char client_codes[] = {
+#embed "../../../../Clients/javascript/src/codes.js"
+};
 static const unsigned char client_core[] = {
 #embed "../../../../Clients/javascript/src/core.js"
 };
 static const unsigned char client_database[] = {
 #embed "../../../../Clients/javascript/src/database.js"
 };
+static const unsigned char client_defaults[] = {
+#embed "../../../../Clients/javascript/src/defaults.js"
+};
+static const unsigned char client_deliveries[] = {
+#embed "../../../../Clients/javascript/src/deliveries.js"
+};
+static const unsigned char client_endpoints[] = {
+#embed "../../../../Clients/javascript/src/endpoints.js"
+};
 static const unsigned char client_errors[] = {
 #embed "../../../../Clients/javascript/src/errors.js"
 };
+static const unsigned char client_fetching[] = {
+#embed "../../../../Clients/javascript/src/fetching.js"
+};
 static const unsigned char client_frames[] = {
 #embed "../../../../Clients/javascript/src/frames.js"
+};
+static const unsigned char client_handover[] = {
+#embed "../../../../Clients/javascript/src/handover.js"
 };
 static const unsigned char client_heartbeat[] = {
 #embed "../../../../Clients/javascript/src/heartbeat.js"
@@ -107,11 +125,17 @@ static const unsigned char client_index[] = {
 static const unsigned char client_limits[] = {
 #embed "../../../../Clients/javascript/src/limits.js"
 };
+static const unsigned char client_options[] = {
+#embed "../../../../Clients/javascript/src/options.js"
+};
 static const unsigned char client_processed[] = {
 #embed "../../../../Clients/javascript/src/processed.js"
 };
 static const unsigned char client_random[] = {
 #embed "../../../../Clients/javascript/src/random.js"
+};
+static const unsigned char client_reconnection[] = {
+#embed "../../../../Clients/javascript/src/reconnection.js"
 };
 static const unsigned char client_sha256[] = {
 #embed "../../../../Clients/javascript/src/sha256.js"
@@ -121,6 +145,9 @@ static const unsigned char client_state[] = {
 };
 static const unsigned char client_tokens[] = {
 #embed "../../../../Clients/javascript/src/tokens.js"
+};
+static const unsigned char client_upstream[] = {
+#embed "../../../../Clients/javascript/src/upstream.js"
 };
 
 #define HTML "text/html;charset=utf-8"
@@ -152,18 +179,27 @@ static const struct longwire_console_file files[] = {
     {"client/browser.js", SCRIPT, client_browser, sizeof client_browser},
     {"client/bytes.js", SCRIPT, client_bytes, sizeof client_bytes},
     {"client/client.js", SCRIPT, client_client, sizeof client_client},
+    {"client/codes.js", SCRIPT, client_codes, sizeof client_codes},
     {"client/core.js", SCRIPT, client_core, sizeof client_core},
     {"client/database.js", SCRIPT, client_database, sizeof client_database},
+    {"client/defaults.js", SCRIPT, client_defaults, sizeof client_defaults},
+    {"client/deliveries.js", SCRIPT, client_deliveries, sizeof client_deliveries},
+    {"client/endpoints.js", SCRIPT, client_endpoints, sizeof client_endpoints},
     {"client/errors.js", SCRIPT, client_errors, sizeof client_errors},
+    {"client/fetching.js", SCRIPT, client_fetching, sizeof client_fetching},
     {"client/frames.js", SCRIPT, client_frames, sizeof client_frames},
+    {"client/handover.js", SCRIPT, client_handover, sizeof client_handover},
     {"client/heartbeat.js", SCRIPT, client_heartbeat, sizeof client_heartbeat},
     {"client/index.js", SCRIPT, client_index, sizeof client_index},
     {"client/limits.js", SCRIPT, client_limits, sizeof client_limits},
+    {"client/options.js", SCRIPT, client_options, sizeof client_options},
     {"client/processed.js", SCRIPT, client_processed, sizeof client_processed},
     {"client/random.js", SCRIPT, client_random, sizeof client_random},
+    {"client/reconnection.js", SCRIPT, client_reconnection, sizeof client_reconnection},
     {"client/sha256.js", SCRIPT, client_sha256, sizeof client_sha256},
     {"client/state.js", SCRIPT, client_state, sizeof client_state},
     {"client/tokens.js", SCRIPT, client_tokens, sizeof client_tokens},
+    {"client/upstream.js", SCRIPT, client_upstream, sizeof client_upstream},
     {"find.js", SCRIPT, find_script, sizeof find_script},
     {"settings.js", SCRIPT, settings_script, sizeof settings_script},
     {"openapi.yaml", "application/yaml;charset=utf-8", api_description, sizeof api_description},

@@ -1,0 +1,86 @@
+// The options of a client: checked, and in the form that the core uses.
+
+import {utf8} from "./bytes.js";
+import {BACKGROUND, FOREGROUND} from "./codes.js";
+import {endpointOf} from "./endpoints.js";
+import {LongwireError} from "./errors.js";
+import {LIMITS} from "./limits.js";
+import {cleanToken, withToken} from "./tokens.js";
+
+const SCHEMES = {tcp: 7000, tls: 7443, ws: 80, wss: 443};
+export const STATES = {foreground: FOREGROUND, background: BACKGROUND};
+
+export const bad = message => new LongwireError("badConfiguration", message);
+export const isWhole = (value, least, most) => Number.isInteger(value) && value >= least && value <= most;
+export const isState = state => Object.keys(STATES).includes(state);
+export const isBadge = value => isWhole(value, -2147483648, 2147483647);
+export const isHeartbeat = seconds => isWhole(seconds, LIMITS.leastHeartbeatSeconds, LIMITS.mostHeartbeatSeconds);
+
+/**
+ * Parses the gateway's address: `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`.
+ */
+export function parseURL(url) {
+  const found = /^([a-z]+):\/\/(\[[^\]/]*\]|[^:/?#[\]]+)(?::([0-9]{1,5}))?(\/[^?#]*)?(\?[^#]*)?$/.exec(url);
+  if (!found || !Object.keys(SCHEMES).includes(found[1])) {
+    throw bad(`"${url}" is no address of a gateway; write tcp://HOST:PORT, tls://HOST:PORT or wss://HOST/v1/device`);
+  }
+  const [, scheme, host, port, path, query] = found;
+  const endpoint = endpointOf(`${host}:${port || SCHEMES[scheme]}`);
+  if (!endpoint) throw bad(`"${url}" has no valid host and port`);
+  const isWebSocket = scheme === "ws" || scheme === "wss";
+  if (!isWebSocket && path && path !== "/") throw bad(`"${url}" has a path; only ws:// and wss:// have one`);
+  const target = path && path !== "/" ? path : "/v1/device";
+  return Object.assign(endpoint, {scheme, path: isWebSocket ? target + (query || "") : ""});
+}
+
+/** The name of a network in at most 64 bytes of UTF-8. */
+export function networkName(name) {
+  let text = "", count = 0;
+  for (const character of String(name)) {
+    count += utf8(character).length;
+    if (count > LIMITS.networkNameBytes) break;
+    text += character;
+  }
+  return text;
+}
+
+/** Checks the options of a client; returns its configuration, or throws `badConfiguration`. */
+export function check(options) {
+  const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
+  if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) {
+    throw bad("appId must have 1 to 64 bytes");
+  }
+  if (typeof appSecret !== "string") throw bad("appSecret must be a text");
+  if (typeof options.onMessage !== "function") throw bad("onMessage must be a function that handles a message");
+  for (const name of ["store", "transport"]) {
+    if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
+  }
+  if (heartbeatSeconds !== 0 && !isHeartbeat(heartbeatSeconds)) {
+    throw bad(`heartbeatSeconds is ${heartbeatSeconds}; use 0 or 30 to 1800`);
+  }
+  if (!isWhole(window, 0, 4294967295)) throw bad(`window is ${window}; use 0 for the gateway's default`);
+  if (!isWhole(parallel, 1, LIMITS.holes)) throw bad(`parallel is ${parallel}; use 1 to ${LIMITS.holes}`);
+  const clientName = options.clientName === undefined ? "longwire-js/1" : options.clientName;
+  if (typeof clientName !== "string" || utf8(clientName).length > LIMITS.clientNameBytes) {
+    throw bad("clientName has more than 64 bytes");
+  }
+  const badge = options.badge === undefined ? null : options.badge;
+  if (badge !== null && !isBadge(badge)) throw bad(`badge is ${badge}; use a whole number of 32 bits`);
+  const state = options.applicationState === undefined ? "foreground" : options.applicationState;
+  if (!isState(state)) throw bad(`applicationState is ${state}; use foreground or background`);
+  const {first = LIMITS.backoffFirst, most = LIMITS.backoffMost} = backoff;
+  if (!isWhole(first, 1, LIMITS.retryWindow) || !isWhole(most, first, LIMITS.retryWindow)) {
+    throw bad("backoff must have first and most in milliseconds, in this order");
+  }
+  if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) {
+    throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
+  }
+  return Object.assign(parseURL(options.url), {
+    appId, appSecret, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
+    keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
+    replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
+    usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
+    pushModeOff: null,
+    backoff: {first, most},
+  });
+}

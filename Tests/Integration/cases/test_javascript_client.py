@@ -215,7 +215,8 @@ def test_without_web_locks_the_newest_tab_takes_the_connection(page, gateway):
         gateway.push(cid, "to the newest")
         page.has("to the newest")
         page.driver.switch_to.window(first)
-        page.is_in("stopped: another tab took over the connection")
+        page.is_in("stopped: another tab took over the connection and the state of this device; use that tab, or start "
+                   "this client again")
         assert page.messages() == []
     finally:
         if handles:

@@ -13,6 +13,11 @@ import java.util.List;
  * holder of the monitor never waits for the client's thread.
  */
 final class CallBoard {
+    /** A function that reads the state of the client that starts. */
+    interface Loader {
+        ClientState load() throws LongwireException;
+    }
+
     private final StateStore store;
     private final String appId;
     /** The mailbox of the running client, or {@code null}. */
@@ -79,13 +84,27 @@ final class CallBoard {
         }
     }
 
-    /** Switches to the running client and posts the calls that the store did not accept. */
-    synchronized void run(Mailbox running) {
+    /**
+     * Stores the kept calls, reads the state and switches to the client that starts with this state.
+     *
+     * <p>No call may come between these steps. The client would overwrite a call that only the file has. Calls that the
+     * store did not accept go to the client. If the client does not start after all, {@link #release} takes the calls
+     * back.
+     */
+    synchronized ClientState run(Mailbox running, Loader loader) throws LongwireException {
+        flush();
+        ClientState state = loader.load();
         mailbox = running;
         for (Command command : kept) {
             running.post(command);
         }
         kept = new ArrayList<>();
+        return state;
+    }
+
+    /** Reads the stored state of a client that does not run. */
+    synchronized byte[] load() throws LongwireException {
+        return store.load();
     }
 
     /** Marks that no client runs, and stores the calls that arrived too late for the client's thread. */

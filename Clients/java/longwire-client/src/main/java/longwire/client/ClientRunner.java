@@ -98,14 +98,19 @@ final class ClientRunner implements Runnable {
             thread = null;
             closeTransport();
             announceWakeup(Long.MAX_VALUE);
-            try {
-                selector.close();
-            } catch (IOException error) {
-                // Nothing is registered any more.
-                transport = null;
-            }
+            discard();
             fetches.end(new FetchResult(0, false), this::call);
             whenEnded.run();
+        }
+    }
+
+    /** Releases the system's resources of a client that does not run. */
+    void discard() {
+        try {
+            selector.close();
+        } catch (IOException error) {
+            // Nothing is registered any more.
+            transport = null;
         }
     }
 

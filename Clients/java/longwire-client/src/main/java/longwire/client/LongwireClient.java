@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -34,6 +35,7 @@ public final class LongwireClient {
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
     private volatile Identifier cid = Identifier.NONE;
+    private ThreadFactory threads = task -> new Thread(task, "longwire");
 
     /**
      * Creates a client, which is idle until {@link #start}.
@@ -47,6 +49,11 @@ public final class LongwireClient {
         this.store = store;
         this.listener = listener;
         calls = new CallBoard(store, configuration.appId());
+    }
+
+    /** Replaces the maker of the client's thread, for tests. */
+    void setThreads(ThreadFactory maker) {
+        threads = maker;
     }
 
     /**
@@ -77,34 +84,43 @@ public final class LongwireClient {
             for (Identifier id : opened) {
                 calls.postOrKeep(new Command.Open(id));
             }
-            calls.flush();
-            ClientState state = loadState();
-            cid = state == null ? Identifier.NONE : state.cid;
-            if (state != null) {
-                recent.addAll(state.seen);
-            }
-            isRecentKnown = true;
-            long seed = new SecureRandom().nextLong();
-            ClientCore core = new ClientCore(configuration.copy(), state, seed);
             Mailbox mailbox = new Mailbox();
+            ClientState state = calls.run(mailbox, this::loadState);
             CountDownLatch latch = new CountDownLatch(1);
-            ClientRunner runner = new ClientRunner(
-                core, mailbox, store, new Watcher(), fetches, recent,
-                (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
-                () -> {
-                    calls.release();
-                    latch.countDown();
-                });
-            calls.run(mailbox);
-            ended = latch;
+            boolean isStarted = false;
             try {
-                new Thread(runner, "longwire").start();
-            } catch (OutOfMemoryError error) {
+                start(mailbox, state, latch);
+                ended = latch;
+                isStarted = true;
+            } finally {
+                if (!isStarted) {
+                    calls.release();
+                }
+            }
+        }
+    }
+
+    private void start(Mailbox mailbox, ClientState state, CountDownLatch latch) throws LongwireException {
+        cid = state == null ? Identifier.NONE : state.cid;
+        if (state != null) {
+            recent.addAll(state.seen);
+        }
+        isRecentKnown = true;
+        long seed = new SecureRandom().nextLong();
+        ClientCore core = new ClientCore(configuration.copy(), state, seed);
+        ClientRunner runner = new ClientRunner(
+            core, mailbox, store, new Watcher(), fetches, recent,
+            (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
+            () -> {
                 calls.release();
                 latch.countDown();
-                throw new LongwireException(
-                    LongwireException.Code.SYSTEM_RESOURCE, "the system could not start a thread", error);
-            }
+            });
+        try {
+            threads.newThread(runner).start();
+        } catch (OutOfMemoryError error) {
+            runner.discard();
+            throw new LongwireException(
+                LongwireException.Code.SYSTEM_RESOURCE, "the system could not start a thread", error);
         }
     }
 
@@ -313,7 +329,7 @@ public final class LongwireClient {
                 return;
             }
             try {
-                byte[] bytes = store.load();
+                byte[] bytes = calls.load();
                 if (bytes != null) {
                     recent.addAll(ClientState.parse(bytes).seen);
                 }

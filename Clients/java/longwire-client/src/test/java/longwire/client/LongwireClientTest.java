@@ -163,6 +163,60 @@ public class LongwireClientTest implements Listener {
         gateway.await(FrameType.UPSTREAM);
     }
 
+    /** Another thread sends while the start reads the state; the call comes before or after the start, not between. */
+    @Test
+    public void aCallDuringTheStartIsNotOverwritten() throws Exception {
+        BlockingQueue<Boolean> results = new LinkedBlockingQueue<>();
+        Thread caller = new Thread(() -> results.add(client.send(new byte[] {1}, Identifier.NONE)));
+        StateStore store = new StateStore() {
+            private final MemoryStateStore memory = new MemoryStateStore();
+
+            @Override
+            public byte[] load() {
+                byte[] bytes = memory.load();
+                if (caller.getState() == Thread.State.NEW) {
+                    caller.start();
+                    // The call ends now, or waits for the end of the start.
+                    while (caller.isAlive() && caller.getState() != Thread.State.BLOCKED) {
+                        Thread.yield();
+                    }
+                }
+                return bytes;
+            }
+
+            @Override
+            public void save(byte[] state) {
+                memory.save(state);
+            }
+        };
+        client = new LongwireClient(configuration(), store, this);
+        client.start();
+        assertEquals(true, results.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        gateway.await(FrameType.UPSTREAM);
+    }
+
+    @Test
+    public void aStartWithoutAThreadKeepsTheCalls() throws Exception {
+        FileStateStore store = new FileStateStore(new File(folder.getRoot(), "state"));
+        client = new LongwireClient(configuration(), store, this);
+        client.setThreads(task -> {
+            assertTrue("this call is for the client that starts", client.send(new byte[] {1}, Identifier.NONE));
+            throw new OutOfMemoryError("no threads");
+        });
+        try {
+            client.start();
+            fail("a client without a thread was started");
+        } catch (LongwireException error) {
+            assertEquals(LongwireException.Code.SYSTEM_RESOURCE, error.code());
+        }
+        assertFalse(client.isRunning());
+        assertTrue(client.awaitStop(0));
+        assertEquals(1, ClientState.parse(store.load()).outgoing.size());
+        client.setThreads(Thread::new);
+        client.start();
+        gateway.await(FrameType.UPSTREAM);
+    }
+
     @Test
     public void aRevokeIsAckedAfterItsCallback() throws Exception {
         start(configuration());

@@ -94,6 +94,13 @@ final class ClientState {
         }
     }
 
+    /** Records the id of a processed message whose copy may still come through a vendor. */
+    void noteProcessed(ReceivedMessage message) {
+        if (message.alertedAt != 0) {
+            noteSeen(message.messageId);
+        }
+    }
+
     /** Returns false when the report is already recorded. */
     boolean note(MessageReport report) {
         if (unreported.contains(report)) {

@@ -158,6 +158,7 @@ abstract class Command {
                 return;
             }
             if (verdict == ReceivedMessage.Verdict.PROCESSED) {
+                state.noteProcessed(message);
                 state.stream(message.stream).insertAlone(message.sequence);
             } else if (verdict == ReceivedMessage.Verdict.REJECTED) {
                 state.note(new Rejection(message.stream, message.sequence, reason));

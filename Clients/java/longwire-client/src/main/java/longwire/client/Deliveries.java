@@ -251,10 +251,7 @@ final class Deliveries {
         switch (verdict) {
             case PROCESSED:
                 core.countFetched();
-                if (message.alertedAt != 0) {
-                    // The vendor's copy may still arrive.
-                    core.state.noteSeen(message.messageId);
-                }
+                core.state.noteProcessed(message);
                 if (place.isOfEarlierSession) {
                     // The current session has not redelivered this message, so nothing is known about neighboring
                     // sequences.

@@ -102,11 +102,24 @@ public final class FakeGateway implements Closeable {
      * @throws IOException when the connection has ended
      */
     public void deliver(long sequence, String payload, String title) throws IOException {
+        deliver(sequence, payload, title, false);
+    }
+
+    /**
+     * Delivers a message that may also have gone through a vendor.
+     *
+     * @throws IOException when the connection has ended
+     */
+    public void deliver(long sequence, String payload, String title, boolean isCarriedByVendor) throws IOException {
         ProtoWriter out = ProtoWriter.ofFrame(FrameType.DELIVER);
         out.number(2, sequence);
         out.identifier(3, message(sequence));
         out.identifier(4, task(sequence));
         out.text(5, payload);
+        if (isCarriedByVendor) {
+            out.number(8, 1_764_000_000_000L);
+            out.number(12, 1);
+        }
         if (title != null) {
             ProtoWriter alert = new ProtoWriter();
             alert.text(1, title);

@@ -6,6 +6,7 @@ import static org.junit.Assert.assertTrue;
 import static org.junit.Assert.fail;
 
 import java.io.File;
+import java.util.Collections;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -252,6 +253,18 @@ public class LongwireClientTest implements Listener {
         LongwireClient later = new LongwireClient(
             configuration(), new FileStateStore(new File(folder.getRoot(), "state")), this);
         assertFalse("also before the next start", later.receivedFromVendor(FakeGateway.message(2)));
+    }
+
+    @Test
+    public void aVerdictAfterTheStopAlsoCountsForTheVendorsCopy() throws Exception {
+        start(configuration());
+        gateway.deliver(1, "one", "Title", true);
+        ReceivedMessage late = next();
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertTrue(late.processed());
+        byte[] stored = new FileStateStore(new File(folder.getRoot(), "state")).load();
+        assertEquals(Collections.singletonList(FakeGateway.message(1)), ClientState.parse(stored).seen);
     }
 
     @Test

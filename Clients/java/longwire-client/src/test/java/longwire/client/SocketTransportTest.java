@@ -189,6 +189,8 @@ public class SocketTransportTest {
             Endpoint endpoint = new Endpoint("127.0.0.1", server.getLocalPort());
             SocketTransport transport =
                 new SocketTransport(selector, endpoint, tls, ClientClock.SYSTEM, selector::wakeup);
+            // The lookup of a numeric address wakes the selector at once; that wake-up would end a later wait.
+            selector.selectNow();
             try {
                 byte[] target = new byte[RECORD];
                 int total = 0;

@@ -1,13 +1,16 @@
 package android.os;
 
-/** A stub that runs posted tasks at once, and keeps delayed ones for a test. */
+import java.util.concurrent.Executor;
+
+/** A stub that gives posted tasks to an executor, by default at once, and keeps delayed ones for a test. */
 public class Handler {
+    public static volatile Executor executor = Runnable::run;
     public Runnable delayed;
 
     public Handler(Looper looper) {}
 
     public final boolean post(Runnable task) {
-        task.run();
+        executor.execute(task);
         return true;
     }
 

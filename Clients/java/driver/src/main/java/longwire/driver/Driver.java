@@ -22,6 +22,8 @@ import longwire.client.LongwireException;
 import longwire.client.MessageReport;
 import longwire.client.OutgoingMessage;
 import longwire.client.ReceivedMessage;
+import longwire.client.VendorMessage;
+import longwire.client.VendorPush;
 import longwire.client.VendorToken;
 import longwire.client.WelcomeDetails;
 
@@ -171,14 +173,7 @@ public final class Driver implements Listener {
             case "push-mode": client.setPushModeOff((Boolean) command.get("off")); break;
             case "heartbeat": client.setHeartbeatSeconds((Long) command.get("seconds")); break;
             case "vendor-message":
-                if (client.receivedFromVendor(id(command.get("msgId")))) {
-                    Object payload = command.get("payload");
-                    Object task = command.get("taskId");
-                    print(
-                        "message", "msgId", command.get("msgId"), "taskId", task == null ? "" : task, "sequence", 0,
-                        "payload",
-                        payload == null ? "" : payload, "offline", true, "kind", "message");
-                }
+                client.receivedFromVendor(vendorPush(command));
                 break;
             case "stop": client.stop(); break;
             default: print("unsupported", "do", name);
@@ -208,6 +203,11 @@ public final class Driver implements Listener {
             case "custom": client.report(MessageReport.action(((Long) command.get("action")).intValue(), id)); break;
             default: throw new IllegalArgumentException("the kind of report is unknown");
         }
+    }
+
+    private static VendorPush vendorPush(Map<String, Object> command) {
+        Identifier task = command.get("taskId") == null ? Identifier.NONE : id(command.get("taskId"));
+        return VendorPush.of(task.taskText() + ":" + command.get("msgId"), (String) command.get("payload"));
     }
 
     private static Identifier id(Object hex) {
@@ -243,6 +243,15 @@ public final class Driver implements Listener {
                 Runtime.getRuntime().halt(1);
             }
         }
+    }
+
+    @Override
+    public void onVendorMessage(VendorMessage message) {
+        VendorPush push = message.push();
+        print(
+            "message", "msgId", push.messageId().toString(), "taskId", push.taskId().toString(), "sequence", 0, "payload",
+            push.payload() == null ? "" : push.payload(), "offline", true, "kind", "message");
+        message.processed();
     }
 
     @Override

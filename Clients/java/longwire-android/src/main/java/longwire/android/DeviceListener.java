@@ -29,11 +29,4 @@ public interface DeviceListener extends Listener {
      * @param push the ids, and the payload if the notification has it
      */
     default void onNotificationTapped(VendorPush push) {}
-
-    /**
-     * Receives a data message that came through a vendor and not over the connection before.
-     *
-     * @param push the ids and the payload
-     */
-    default void onVendorMessage(VendorPush push) {}
 }

@@ -218,7 +218,9 @@ public final class LongwireDevice {
     }
 
     /**
-     * Passes on a data message of a vendor, such as {@code RemoteMessage.getData()} of FCM.
+     * Passes on a data message of a vendor, such as {@code RemoteMessage.getData()} of FCM, from any thread.
+     *
+     * <p>{@code onVendorMessage} of the listener receives it on the main thread.
      *
      * @param data the message's map
      * @return true if the message is from the gateway
@@ -228,7 +230,7 @@ public final class LongwireDevice {
     }
 
     /**
-     * Passes on a data message of a vendor in JSON, such as {@code RemoteMessage.getData()} of HMS.
+     * Passes on a data message of a vendor in JSON, such as {@code RemoteMessage.getData()} of HMS, from any thread.
      *
      * @param json the message's text
      * @return true if the message is from the gateway
@@ -241,9 +243,7 @@ public final class LongwireDevice {
         if (push == null) {
             return false;
         }
-        if (client.receivedFromVendor(push.messageId())) {
-            listener.onVendorMessage(push);
-        }
+        client.receivedFromVendor(push);
         return true;
     }
 

@@ -23,6 +23,7 @@ import java.util.concurrent.TimeUnit;
 import longwire.client.ClientConfiguration;
 import longwire.client.FakeGateway;
 import longwire.client.ReceivedMessage;
+import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
 import longwire.client.VendorToken;
 import org.junit.ClassRule;
@@ -55,8 +56,9 @@ public class LongwireDeviceTest implements DeviceListener {
     }
 
     @Override
-    public void onVendorMessage(VendorPush push) {
-        events.add("vendor " + push.payload());
+    public void onVendorMessage(VendorMessage message) {
+        events.add("vendor " + message.push().payload());
+        message.processed();
     }
 
     private String next() throws Exception {

@@ -15,6 +15,7 @@ final class ClientRunner implements Runnable {
     private final StateStore store;
     private final Listener listener;
     private final FetchBoard fetches;
+    private final VendorCopies copies;
     private final Executor executor;
     private final ClientClock clock;
     private final Wakeups wakeups;
@@ -32,13 +33,14 @@ final class ClientRunner implements Runnable {
 
     ClientRunner(
         ClientCore core, Mailbox mailbox, StateStore store, Listener listener, FetchBoard fetches,
-        RecentMessages recent, ReceivedMessage.VerdictSink later, Runnable whenEnded
+        VendorCopies copies, ReceivedMessage.VerdictSink later, Runnable whenEnded
     ) throws LongwireException {
         this.core = core;
         this.mailbox = mailbox;
         this.store = store;
         this.listener = listener;
         this.fetches = fetches;
+        this.copies = copies;
         this.whenEnded = whenEnded;
         executor = core.configuration.executor();
         clock = core.configuration.clock();
@@ -53,7 +55,7 @@ final class ClientRunner implements Runnable {
         maker = this::connect;
         sink = (message, verdict, reason) -> {
             if (verdict == ReceivedMessage.Verdict.PROCESSED) {
-                recent.add(message.messageId);
+                copies.add(message.messageId);
             }
             // A verdict within the callback needs no queue.
             if (Thread.currentThread() == thread) {
@@ -325,10 +327,29 @@ final class ClientRunner implements Runnable {
         if (!message.take()) {
             return;
         }
+        switch (copies.compare(message)) {
+            case HELD: break;
+            case PROCESSED: suppress(message, listener); break;
+            default: offer(message, listener);
+        }
+    }
+
+    /** Hands a message to the app; a message whose callback fails is deferred. */
+    static void offer(ReceivedMessage message, Listener listener) {
         try {
             listener.onMessage(message);
         } catch (RuntimeException error) {
             message.deferred();
+            listener.onCallbackFailed(error);
+        }
+    }
+
+    /** Ends a message whose copy the app has processed. */
+    static void suppress(ReceivedMessage message, Listener listener) {
+        message.processed();
+        try {
+            listener.onSuppressed(message.messageId, message.sequence, message.wasOpened);
+        } catch (RuntimeException error) {
             listener.onCallbackFailed(error);
         }
     }

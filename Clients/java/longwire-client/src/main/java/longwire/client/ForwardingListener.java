@@ -19,6 +19,11 @@ public class ForwardingListener implements Listener {
     }
 
     @Override
+    public void onVendorMessage(VendorMessage message) {
+        target.onVendorMessage(message);
+    }
+
+    @Override
     public void onRegistered(Identifier cid) {
         target.onRegistered(cid);
     }

@@ -21,6 +21,18 @@ public interface Listener {
     void onMessage(ReceivedMessage message);
 
     /**
+     * Receives a message that came through a vendor, which the app ends with {@link VendorMessage#processed} or {@link
+     * VendorMessage#deferred}, now or later.
+     *
+     * <p>The default defers it: {@link #onMessage} receives the copy on the connection. An exception defers it, too.
+     *
+     * @param message the message
+     */
+    default void onVendorMessage(VendorMessage message) {
+        message.deferred();
+    }
+
+    /**
      * Reports that a new device was registered and its credentials are stored.
      *
      * @param cid the new device

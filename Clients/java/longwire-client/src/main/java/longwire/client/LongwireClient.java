@@ -6,6 +6,8 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 
@@ -29,9 +31,9 @@ public final class LongwireClient {
     private final Listener listener;
     private final CallBoard calls;
     private final FetchBoard fetches = new FetchBoard();
-    private final RecentMessages recent = new RecentMessages();
-    /** Whether {@code recent} has the messages of earlier runs; guarded by {@code lock}. */
-    private boolean isRecentKnown;
+    private final VendorCopies copies = new VendorCopies();
+    /** Whether {@code copies} has the messages of earlier runs; guarded by {@code lock}. */
+    private boolean areCopiesKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
     private volatile Identifier cid = Identifier.NONE;
@@ -103,13 +105,13 @@ public final class LongwireClient {
     private void start(Mailbox mailbox, ClientState state, CountDownLatch latch) throws LongwireException {
         cid = state == null ? Identifier.NONE : state.cid;
         if (state != null) {
-            recent.addAll(state.seen);
+            copies.addAll(state.seen);
         }
-        isRecentKnown = true;
+        areCopiesKnown = true;
         long seed = new SecureRandom().nextLong();
         ClientCore core = new ClientCore(configuration.copy(), state, seed);
         ClientRunner runner = new ClientRunner(
-            core, mailbox, store, new Watcher(), fetches, recent,
+            core, mailbox, store, new Watcher(), fetches, copies,
             (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
             () -> {
                 calls.release();
@@ -303,37 +305,80 @@ public final class LongwireClient {
     }
 
     /**
-     * Records that a message came through a vendor's channel, and returns whether the app processes this copy.
+     * Hands a message that came through a vendor's channel to {@link Listener#onVendorMessage}, unless the app has it
+     * already.
      *
-     * <p>The copy on the connection is then acked and not handed to the app, if the vendor's copy carried all of it. A
-     * copy that comes through the vendor after the one on the connection gives false. The last 256 messages are
-     * compared.
+     * <p>The callback runs where all callbacks run. The message is recorded after {@link VendorMessage#processed}. Its
+     * copy on the connection waits for the verdict, if the vendor's copy carried all of the message. The last 256
+     * messages are compared.
      *
-     * @param messageId the msgId, the second part of the vendor's {@code _gmid_}
-     * @return false when the app has this message already
+     * @param push the vendor's push
+     * @return false when no callback can be made: without an executor the client must run
      */
-    public boolean receivedFromVendor(Identifier messageId) {
-        loadRecent();
-        if (!recent.add(messageId)) {
+    public boolean receivedFromVendor(VendorPush push) {
+        VendorMessage message = new VendorMessage(push, this::finishVendorMessage);
+        return dispatch(() -> offer(message));
+    }
+
+    private void offer(VendorMessage message) {
+        loadProcessed();
+        if (!copies.begin(message.push().messageId())) {
+            return;
+        }
+        try {
+            listener.onVendorMessage(message);
+        } catch (RuntimeException error) {
+            message.deferred();
+            listener.onCallbackFailed(error);
+        }
+    }
+
+    private boolean finishVendorMessage(Identifier messageId, boolean isProcessed) {
+        // Without room for the record the copy on the connection is handed over as well: twice is better than never.
+        boolean isKept = !isProcessed || calls.postOrKeep(new Command.Seen(messageId));
+        ReceivedMessage held = copies.end(messageId, isProcessed);
+        if (held != null) {
+            boolean isTaken = dispatch(() -> {
+                if (isProcessed) {
+                    ClientRunner.suppress(held, listener);
+                } else {
+                    ClientRunner.offer(held, listener);
+                }
+            });
+            if (!isTaken) {
+                held.deferred();
+            }
+        }
+        return isKept;
+    }
+
+    /** Runs a task where callbacks run; returns false when there is no such thread now. */
+    private boolean dispatch(Runnable task) {
+        Executor executor = configuration.executor();
+        if (executor == null) {
+            return post((core, now) -> task.run());
+        }
+        try {
+            executor.execute(task);
+            return true;
+        } catch (RejectedExecutionException error) {
+            // The app has shut its executor down.
             return false;
         }
-        // Without room for the record the copy on the connection is handed over as well: twice is better than never.
-        calls.postOrKeep(new Command.Seen(messageId));
-        return true;
     }
 
     /** Reads the messages of earlier runs, if no start has done so. */
-    private void loadRecent() {
+    private void loadProcessed() {
         synchronized (lock) {
-            if (isRecentKnown) {
+            if (areCopiesKnown) {
                 return;
             }
             try {
                 byte[] bytes = calls.load();
                 if (bytes != null) {
-                    recent.addAll(ClientState.parse(bytes).seen);
+                    copies.addAll(ClientState.parse(bytes).seen);
                 }
-                isRecentKnown = true;
+                areCopiesKnown = true;
             } catch (LongwireException error) {
                 // The next call tries again, and the next start reports the fault.
                 return;

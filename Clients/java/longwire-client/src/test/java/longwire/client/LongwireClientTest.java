@@ -25,6 +25,7 @@ public class LongwireClientTest implements Listener {
     public final TemporaryFolder folder = new TemporaryFolder();
     private FakeGateway gateway;
     private final BlockingQueue<ReceivedMessage> messages = new LinkedBlockingQueue<>();
+    private final BlockingQueue<VendorMessage> vendorMessages = new LinkedBlockingQueue<>();
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
     private LongwireClient client;
 
@@ -46,6 +47,15 @@ public class LongwireClientTest implements Listener {
     public void onMessage(ReceivedMessage message) {
         messages.add(message);
         if (message.text().equals("throw")) {
+            throw new IllegalStateException("the app's fault");
+        }
+    }
+
+    @Override
+    public void onVendorMessage(VendorMessage message) {
+        vendorMessages.add(message);
+        events.add(Thread.currentThread().getName());
+        if (message.push().payload().equals("throw")) {
             throw new IllegalStateException("the app's fault");
         }
     }
@@ -239,20 +249,77 @@ public class LongwireClientTest implements Listener {
         assertFalse("no client runs", client.fetch(1, results::add));
     }
 
+    private VendorPush push(long sequence, String payload) {
+        return VendorPush.of(FakeGateway.task(sequence).taskText() + ":" + FakeGateway.message(sequence), payload);
+    }
+
+    private VendorMessage nextOfVendor() throws Exception {
+        VendorMessage message = vendorMessages.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+        assertTrue("a vendor's message came", message != null);
+        return message;
+    }
+
     @Test
     public void aVendorsCopyCountsOnce() throws Exception {
         start(configuration());
         gateway.deliver(1, "one", null);
         next().processed();
         gateway.awaitAck(1);
-        assertFalse("the connection was first", client.receivedFromVendor(FakeGateway.message(1)));
-        assertTrue(client.receivedFromVendor(FakeGateway.message(2)));
-        assertFalse(client.receivedFromVendor(FakeGateway.message(2)));
+        assertTrue(client.receivedFromVendor(push(1, "the connection was first")));
+        assertTrue(client.receivedFromVendor(push(2, "two")));
+        VendorMessage two = nextOfVendor();
+        assertEquals("two", two.push().payload());
+        assertTrue(two.processed());
+        assertFalse("a verdict counts once", two.deferred());
+        assertTrue(client.receivedFromVendor(push(2, "again")));
         client.stop();
         assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertFalse("no thread for the callback", client.receivedFromVendor(push(3, "three")));
         LongwireClient later = new LongwireClient(
-            configuration(), new FileStateStore(new File(folder.getRoot(), "state")), this);
-        assertFalse("also before the next start", later.receivedFromVendor(FakeGateway.message(2)));
+            configuration().setExecutor(Runnable::run), new FileStateStore(new File(folder.getRoot(), "state")), this);
+        assertTrue(later.receivedFromVendor(push(2, "also before the next start")));
+        assertTrue(later.receivedFromVendor(push(4, "four")));
+        assertEquals("four", nextOfVendor().push().payload());
+    }
+
+    @Test
+    public void aVendorsMessageIsRecordedAfterItsVerdict() throws Exception {
+        ExecutorService executor = Executors.newSingleThreadExecutor(task -> new Thread(task, "callbacks"));
+        MemoryStateStore store = new MemoryStateStore();
+        client = new LongwireClient(configuration().setExecutor(executor), store, this);
+        client.start();
+        gateway.awaitSession();
+        client.receivedFromVendor(push(1, "one"));
+        VendorMessage one = nextOfVendor();
+        assertEquals("callbacks", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        client.receivedFromVendor(push(2, "throw"));
+        nextOfVendor();
+        assertEquals("callbacks", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertEquals("the app's fault", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+
+        // The copy of the message whose callback failed is handed over; the other one waits for the verdict.
+        gateway.deliver(1, "one", null, true);
+        gateway.deliver(2, "two", null, true);
+        ReceivedMessage two = next();
+        assertEquals("two", two.text());
+        assertTrue(ClientState.parse(store.load()).seen.isEmpty());
+        assertTrue(one.processed());
+        gateway.awaitAck(1);
+        assertTrue(two.processed());
+        gateway.awaitAck(2);
+        assertTrue("the copy of the first one was not handed over", messages.isEmpty());
+        assertTrue(ClientState.parse(store.load()).seen.contains(FakeGateway.message(1)));
+
+        // A deferred message is handed over with the copy that waits.
+        client.receivedFromVendor(push(3, "three"));
+        VendorMessage three = nextOfVendor();
+        gateway.deliver(3, "three", null, true);
+        gateway.deliver(4, "four", null, true);
+        assertEquals("four", next().text());
+        assertTrue(three.deferred());
+        assertEquals("three", next().text());
+        executor.shutdown();
+        assertFalse("the app has shut its executor down", client.receivedFromVendor(push(5, "five")));
     }
 
     @Test

@@ -7,10 +7,12 @@ import android.content.Intent;
 import android.content.ServiceConnection;
 import android.content.pm.PackageManager;
 import android.os.Bundle;
+import android.os.Handler;
 import android.os.IBinder;
+import android.os.Looper;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import longwire.android.DeviceListener;
 import longwire.android.LongwireDevice;
 import longwire.client.ClientConfiguration;
@@ -18,13 +20,15 @@ import longwire.client.Identifier;
 import longwire.client.LongwireException;
 import longwire.client.MessageReport;
 import longwire.client.ReceivedMessage;
+import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
 import longwire.client.WelcomeDetails;
 
 /**
  * Getui's calls on a {@link LongwireDevice}, so that an app of Getui's moves by changing its imports.
  *
- * <p>All calls belong to the main thread, as callbacks do. README lists the calls that differ.
+ * <p>Callbacks run on the main thread. Initialize on the main thread; the other calls may come from any thread. README
+ * lists the calls that differ.
  */
 public final class PushManager {
     /**
@@ -44,16 +48,18 @@ public final class PushManager {
 
     private static final PushManager INSTANCE = new PushManager();
 
-    private LongwireDevice device;
-    private Application application;
-    private GTIntentService service;
+    private final Handler main = new Handler(Looper.getMainLooper());
+    private volatile LongwireDevice device;
+    private volatile Application application;
     private ServiceConnection connection;
-    private AliasesAndTags commands = AliasesAndTags.NOT_OFFERED;
-    private String appId = "";
-    private boolean isOnline;
-    private boolean isTurnedOn = true;
-    /** Callbacks that wait for the app's service, oldest first. */
-    private final List<Callback> waiting = new ArrayList<>();
+    private volatile AliasesAndTags commands = AliasesAndTags.NOT_OFFERED;
+    private volatile String appId = "";
+    private volatile boolean isOnline;
+    private volatile boolean isTurnedOn = true;
+    /** Callbacks that wait for the app's service, oldest first; guarded by its own monitor. */
+    private final Deque<Callback> waiting = new ArrayDeque<>();
+    /** The app's service, or {@code null}; guarded by the monitor of {@code waiting}. */
+    private GTIntentService service;
 
     private interface Callback {
         void call(GTIntentService receiver);
@@ -98,7 +104,7 @@ public final class PushManager {
             throw new IllegalStateException(error.toString(), error);
         }
         Object name = values.get(INTENT_SERVICE);
-        if (name != null && service == null) {
+        if (name != null && !isAttached()) {
             String className = name.toString();
             bind(new Intent().setClassName(
                 application, className.startsWith(".") ? application.getPackageName() + className : className));
@@ -158,30 +164,57 @@ public final class PushManager {
     // The app's service.
 
     void attach(GTIntentService newService) {
-        service = newService;
-        drain();
+        synchronized (waiting) {
+            service = newService;
+        }
+        main.post(this::drain);
     }
 
-    /** Makes the waiting callbacks in order. If one throws, the next callback continues with the others. */
+    private boolean isAttached() {
+        synchronized (waiting) {
+            return service != null;
+        }
+    }
+
+    /**
+     * Makes the waiting callbacks in order, on the main thread. If one throws, the next callback continues with the
+     * others.
+     */
     private void drain() {
-        while (service != null && !waiting.isEmpty()) {
-            waiting.remove(0).call(service);
+        while (true) {
+            Callback next;
+            GTIntentService receiver;
+            synchronized (waiting) {
+                receiver = service;
+                if (receiver == null || waiting.isEmpty()) {
+                    return;
+                }
+                next = waiting.removeFirst();
+            }
+            next.call(receiver);
         }
     }
 
     void detach(GTIntentService oldService) {
-        if (service == oldService) {
-            service = null;
+        synchronized (waiting) {
+            if (service == oldService) {
+                service = null;
+            }
         }
     }
 
-    /** Makes a callback, or keeps it for the app's service; returns false when too many wait. */
+    /**
+     * Makes a callback on the main thread, or keeps it for the app's service; returns false when too many wait. Any
+     * thread may call this.
+     */
     private boolean call(Callback callback) {
-        if (waiting.size() >= WAITING_COUNT) {
-            return false;
+        synchronized (waiting) {
+            if (waiting.size() >= WAITING_COUNT) {
+                return false;
+            }
+            waiting.addLast(callback);
         }
-        waiting.add(callback);
-        drain();
+        main.post(this::drain);
         return true;
     }
 
@@ -482,17 +515,29 @@ public final class PushManager {
         }
 
         @Override
-        public void onVendorMessage(VendorPush push) {
+        public void onVendorMessage(VendorMessage message) {
+            VendorPush push = message.push();
             if (push.payload() == null) {
+                message.deferred();
                 return;
             }
             byte[] payload = push.payload().getBytes(StandardCharsets.UTF_8);
-            call(receiver -> receiver.onReceiveMessageData(
-                application,
-                new GTTransmitMessage(
-                    appId, cid(), application.getPackageName(), push.taskId().taskText(), push.messageId().toString(),
-                    payload,
-                    true)));
+            boolean isTaken = call(receiver -> {
+                try {
+                    receiver.onReceiveMessageData(
+                        application,
+                        new GTTransmitMessage(
+                            appId, cid(), application.getPackageName(), push.taskId().taskText(),
+                            push.messageId().toString(), payload, true));
+                } catch (RuntimeException error) {
+                    message.deferred();
+                    throw error;
+                }
+                message.processed();
+            });
+            if (!isTaken) {
+                message.deferred();
+            }
         }
 
         @Override

@@ -8,8 +8,18 @@ import static org.junit.Assert.fail;
 
 import android.app.Activity;
 import android.content.Context;
+import android.os.Handler;
+import java.io.File;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import longwire.android.FakePhone;
@@ -24,6 +34,7 @@ public class PushManagerTest {
     @ClassRule
     public static final TemporaryFolder FOLDER = new TemporaryFolder();
     private static final BlockingQueue<String> EVENTS = new LinkedBlockingQueue<>();
+    private static final Set<String> THREADS = ConcurrentHashMap.newKeySet();
 
     /** The service as an app of Getui's has it. */
     public static final class DemoIntentService extends GTIntentService {
@@ -35,6 +46,9 @@ public class PushManagerTest {
         @Override
         public void onReceiveMessageData(Context context, GTTransmitMessage message) {
             String text = new String(message.getPayload(), StandardCharsets.UTF_8);
+            if (text.equals("throw")) {
+                throw new IllegalStateException("the app's fault");
+            }
             EVENTS.add("message " + text + " " + message.getTaskId());
         }
 
@@ -45,6 +59,7 @@ public class PushManagerTest {
 
         @Override
         public void onReceiveCommandResult(Context context, GTCmdMessage message) {
+            THREADS.add(Thread.currentThread().getName());
             EVENTS.add("command " + message.getAction() + " " + message.getSn() + " " + message.getCode());
         }
 
@@ -69,6 +84,42 @@ public class PushManagerTest {
             tags[index] = new Tag().setName(names[index]);
         }
         return tags;
+    }
+
+    private static String vendorMessage(long sequence, String payload) {
+        String ids = FakeGateway.task(sequence).taskText() + ":" + FakeGateway.message(sequence);
+        return "{\"_gmid_\": \"" + ids + "\", \"payload\": \"" + payload + "\"}";
+    }
+
+    private static boolean isSeen(long sequence) throws Exception {
+        File state = new File(FOLDER.getRoot(), "longwire/state");
+        String text = new String(Files.readAllBytes(state.toPath()), StandardCharsets.US_ASCII);
+        return text.contains("seen " + FakeGateway.message(sequence));
+    }
+
+    private static void commandsFromManyThreadsReachTheMainThread(PushManager manager, Context phone) throws Exception {
+        ExecutorService main = Executors.newSingleThreadExecutor(task -> new Thread(task, "main thread"));
+        Handler.executor = main;
+        THREADS.clear();
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < 4; number++) {
+            Thread thread = new Thread(() -> {
+                for (int count = 0; count < 250; count++) {
+                    manager.bindAlias(phone, "", "many");
+                }
+            });
+            thread.start();
+            threads.add(thread);
+        }
+        for (int count = 0; count < 1_000; count++) {
+            assertEquals("result " + count, "command 10010 many 30007", next());
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        assertEquals(Collections.singleton("main thread"), THREADS);
+        Handler.executor = Runnable::run;
+        main.shutdown();
     }
 
     @Test
@@ -100,7 +151,9 @@ public class PushManagerTest {
             gateway.answerUpdate(1);
             gateway.deliver(1, "seven", "Order");
             gateway.awaitFeedback();
+            LongwireDevice.current().onVendorMessage(vendorMessage(9, "nine"));
             assertNull(EVENTS.poll());
+            assertFalse("the app does not have it yet", isSeen(9));
             DemoIntentService service = new DemoIntentService();
             service.onCreate();
             assertEquals("command 10010 sn0 30005", next());
@@ -109,6 +162,15 @@ public class PushManagerTest {
             assertEquals("arrived Order: body of Order", next());
             assertEquals("message seven RASS_1129_000000000000000000000001", next());
             gateway.awaitAck(1);
+            assertEquals("message nine " + FakeGateway.task(9).taskText(), next());
+            while (!isSeen(9)) {
+                Thread.sleep(1);
+            }
+            try {
+                LongwireDevice.current().onVendorMessage(vendorMessage(8, "throw"));
+            } catch (IllegalStateException error) {
+                assertEquals("the app's fault", error.getMessage());
+            }
 
             activity.setIntent(phone.notifications.shown.get(FakeGateway.task(1) + "#1").tap.intent);
             phone.app.callbacks.onActivityResumed(activity);
@@ -129,6 +191,8 @@ public class PushManagerTest {
             assertEquals("command 10009 sn5 20005", next());
             assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn6"));
             assertEquals("command 10012 sn6 20005", next());
+
+            commandsFromManyThreadsReachTheMainThread(manager, phone);
 
             manager.turnOffPush(phone);
             assertEquals("off true", gateway.awaitUpdate());

@@ -19,6 +19,7 @@ final class DeviceCallbacks extends ForwardingListener {
 
     @Override
     public void onMessage(ReceivedMessage message) {
+        device.confirmTap(message);
         if (message.hasAlert() && listener.showsNotification(message) && notifications.show(message)) {
             device.reportShown(message.messageId());
             listener.onNotificationShown(message);

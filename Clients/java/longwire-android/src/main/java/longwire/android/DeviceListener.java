@@ -24,9 +24,20 @@ public interface DeviceListener extends Listener {
     default void onNotificationShown(ReceivedMessage message) {}
 
     /**
-     * Reports that the user tapped a notification, of this client or of a vendor.
+     * Reports that the user tapped a notification, of this client or of a vendor, once for each message.
      *
      * @param push the ids, and the payload if the notification has it
      */
     default void onNotificationTapped(VendorPush push) {}
+
+    /**
+     * Reports a tap without a seal on a message that is not known: a vendor's notification, or an intent that another
+     * app invented.
+     *
+     * <p>{@link #onNotificationTapped} follows when the connection brings the message. An app that acts earlier must not
+     * trust the payload.
+     *
+     * @param push the ids, and the payload if the intent has it
+     */
+    default void onUnconfirmedTap(VendorPush push) {}
 }

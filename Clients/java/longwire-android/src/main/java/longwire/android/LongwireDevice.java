@@ -16,6 +16,7 @@ import longwire.client.Identifier;
 import longwire.client.LongwireClient;
 import longwire.client.LongwireException;
 import longwire.client.MessageReport;
+import longwire.client.ReceivedMessage;
 import longwire.client.VendorPush;
 
 /**
@@ -31,6 +32,7 @@ public final class LongwireDevice {
     private final Application application;
     private final LongwireClient client;
     private final FileStateStore store;
+    private final TapCheck taps;
     private final DeviceListener listener;
     private final MessageNotifications notifications;
     private final AppWatch appWatch;
@@ -53,6 +55,8 @@ public final class LongwireDevice {
         store = new FileStateStore(new File(folder, "state"));
         notifications = options.notifications == null
             ? new MessageNotifications(application, "longwire", "Messages", 0) : options.notifications;
+        taps = new TapCheck(new FileStateStore(new File(folder, "tap-key")));
+        notifications.setTaps(taps);
         alarm = new HeartbeatAlarm(application, this::wake);
         configuration.setExecutor(main::post).setWakeups(alarm).setClock(new ClientClock() {
             @Override
@@ -253,26 +257,51 @@ public final class LongwireDevice {
      * Reads a tapped notification, of this client or of a vendor, from an activity's intent.
      *
      * <p>The device calls this itself for each created and resumed activity. An activity that is not created anew gets
-     * its tap in {@code onNewIntent}: call {@code setIntent(intent)} there. A tap is reported once.
+     * its tap in {@code onNewIntent}: call {@code setIntent(intent)} there. The tap of a message is reported once, also
+     * when the system repeats the intent after the end of the process.
+     *
+     * <p>Another app can start an exported activity with any intent. A tap counts if this library made its intent, or if
+     * its message is known. Other taps go to {@link DeviceListener#onUnconfirmedTap} and wait for their messages.
      *
      * @param intent the activity's intent
-     * @return the push, or {@code null} if the intent is no tap of the gateway's
+     * @return the push, or {@code null} if the intent is no tap, an unconfirmed one, or one that was counted before
      */
-    public VendorPush handleTap(Intent intent) {
+    public synchronized VendorPush handleTap(Intent intent) {
         if (intent == null) {
             return null;
         }
-        VendorPush push = VendorPush.of(
-            intent.getStringExtra(VendorPush.IDS_KEY), intent.getStringExtra(VendorPush.PAYLOAD_KEY));
+        String ids = intent.getStringExtra(VendorPush.IDS_KEY);
+        String payload = intent.getStringExtra(VendorPush.PAYLOAD_KEY);
+        VendorPush push = VendorPush.of(ids, payload);
         if (push == null) {
             return null;
         }
         // The system repeats an activity's intent when it creates the activity anew.
         intent.removeExtra(VendorPush.IDS_KEY);
+        if (client.wasOpened(push.messageId())) {
+            return null;
+        }
+        boolean isConfirmed = taps.isSealed(ids, payload, intent.getStringExtra(TapCheck.SEAL_KEY))
+            || client.isKnown(push.messageId()) || taps.isReceivedOrWaits(push.messageId());
+        if (!isConfirmed) {
+            listener.onUnconfirmedTap(push);
+            return null;
+        }
+        countTap(push);
+        return push;
+    }
+
+    private void countTap(VendorPush push) {
         client.markOpened(push.messageId());
         notifications.remove(push.taskId());
         listener.onNotificationTapped(push);
-        return push;
+    }
+
+    /** Counts the tap that waits for a message, with the payload of the message. */
+    synchronized void confirmTap(ReceivedMessage message) {
+        if (taps.receive(message.messageId()) && !client.wasOpened(message.messageId())) {
+            countTap(VendorPush.of(message.taskId().taskText() + ":" + message.messageId(), message.text()));
+        }
     }
 
     /**

@@ -24,6 +24,7 @@ public final class MessageNotifications {
     private final String channel;
     private final int icon;
     private volatile int number;
+    private volatile TapCheck taps;
 
     /**
      * Creates the display and its channel.
@@ -65,8 +66,12 @@ public final class MessageNotifications {
         Intent tap = context.getPackageManager().getLaunchIntentForPackage(context.getPackageName());
         if (tap != null) {
             tap.addFlags(Intent.FLAG_ACTIVITY_SINGLE_TOP);
-            tap.putExtra(VendorPush.IDS_KEY, message.taskId().taskText() + ":" + message.messageId());
+            String ids = message.taskId().taskText() + ":" + message.messageId();
+            tap.putExtra(VendorPush.IDS_KEY, ids);
             tap.putExtra(VendorPush.PAYLOAD_KEY, message.text());
+            if (taps != null) {
+                tap.putExtra(TapCheck.SEAL_KEY, taps.seal(ids, message.text()));
+            }
             // The request distinguishes the intents of two messages, whose extras the system does not compare.
             builder.setContentIntent(PendingIntent.getActivity(
                 context, message.messageId().hashCode(), tap,
@@ -88,6 +93,11 @@ public final class MessageNotifications {
     /** Removes all notifications of the app. */
     public void removeAll() {
         manager.cancelAll();
+    }
+
+    /** Sets the maker of the seals of intents. */
+    void setTaps(TapCheck check) {
+        taps = check;
     }
 
     void setNumber(int newNumber) {

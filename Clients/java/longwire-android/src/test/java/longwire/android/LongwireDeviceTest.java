@@ -22,6 +22,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import longwire.client.ClientConfiguration;
 import longwire.client.FakeGateway;
+import longwire.client.FileStateStore;
 import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
@@ -53,6 +54,16 @@ public class LongwireDeviceTest implements DeviceListener {
     @Override
     public void onNotificationTapped(VendorPush push) {
         events.add("tapped " + push.payload());
+    }
+
+    @Override
+    public void onUnconfirmedTap(VendorPush push) {
+        events.add("unconfirmed " + push.payload());
+    }
+
+    private static Intent intent(String ids, String payload, String seal) {
+        return new Intent("main").putExtra(VendorPush.IDS_KEY, ids).putExtra(VendorPush.PAYLOAD_KEY, payload)
+            .putExtra(TapCheck.SEAL_KEY, seal);
     }
 
     @Override
@@ -129,6 +140,12 @@ public class LongwireDeviceTest implements DeviceListener {
             assertNull(events.poll());
             assertNull(phone.notifications.shown.get(FakeGateway.task(1) + "#1"));
 
+            // After the end of the process the system repeats the intent as it was.
+            String first = FakeGateway.task(1).taskText() + ":" + FakeGateway.message(1);
+            activity.setIntent(intent(first, "order 7", shown.tap.intent.getStringExtra(TapCheck.SEAL_KEY)));
+            phone.app.callbacks.onActivityCreated(activity, null);
+            assertNull("it is counted already", events.poll());
+
             // A revoke removes the notification of its task.
             gateway.deliver(2, "two", "Two");
             assertEquals("shown Two", next());
@@ -136,6 +153,25 @@ public class LongwireDeviceTest implements DeviceListener {
             gateway.revoke(3, 2);
             gateway.awaitAck(3);
             assertTrue(phone.notifications.shown.isEmpty());
+
+            // An app can invent an intent. The tap of a vendor looks the same, and waits for its message.
+            String tapped = FakeGateway.task(4).taskText() + ":" + FakeGateway.message(4);
+            assertNull(device.handleTap(intent(tapped, "invented", null)));
+            assertEquals("unconfirmed invented", next());
+            assertNull(device.handleTap(intent(tapped, "invented", shown.tap.intent.getStringExtra(TapCheck.SEAL_KEY))));
+            assertEquals("unconfirmed invented", next());
+            assertNull(device.handleTap(intent(FakeGateway.task(5).taskText() + ":" + FakeGateway.message(5), null, null)));
+            assertEquals("unconfirmed null", next());
+            assertFalse(device.client().wasOpened(FakeGateway.message(4)));
+            gateway.deliver(4, "four", "Four", true);
+            assertEquals("tapped four", next());
+            assertEquals("message four", next());
+            assertEquals("0 0 " + FakeGateway.message(4), gateway.awaitFeedback());
+
+            // The key of the seals is kept for notifications that outlive the process.
+            String seal = new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key"))).seal(first, "x");
+            assertTrue(new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key")))
+                .isSealed(first, "x", seal));
 
             // A vendor's copy counts once, also after the message itself.
             String ids = FakeGateway.task(2).taskText() + ":" + FakeGateway.message(2);

@@ -32,8 +32,9 @@ public final class LongwireClient {
     private final CallBoard calls;
     private final FetchBoard fetches = new FetchBoard();
     private final VendorCopies copies = new VendorCopies();
-    /** Whether {@code copies} has the messages of earlier runs; guarded by {@code lock}. */
-    private boolean areCopiesKnown;
+    private final RecentIds opened = new RecentIds();
+    /** Whether {@code copies} and {@code opened} have the messages of earlier runs; guarded by {@code lock}. */
+    private boolean isHistoryKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
     private volatile Identifier cid = Identifier.NONE;
@@ -72,19 +73,19 @@ public final class LongwireClient {
     /**
      * Reads the state and starts to connect, after taps that started the app.
      *
-     * @param opened messages opened from a notification that started the app. The first Hello reports them to the
+     * @param tapped messages opened from a notification that started the app. The first Hello reports them to the
      *     gateway, so that the gateway does not deliver them again.
      * @throws LongwireException as {@link #start()} does
      */
-    public void start(List<Identifier> opened) throws LongwireException {
+    public void start(List<Identifier> tapped) throws LongwireException {
         synchronized (lock) {
             if (calls.isRunning()) {
                 throw new LongwireException(
                     LongwireException.Code.WRONG_STATE, "the client runs already; stop it first and await its end");
             }
             configuration.validate();
-            for (Identifier id : opened) {
-                calls.postOrKeep(new Command.Open(id));
+            for (Identifier id : tapped) {
+                markOpened(id);
             }
             Mailbox mailbox = new Mailbox();
             ClientState state = calls.run(mailbox, this::loadState);
@@ -105,9 +106,9 @@ public final class LongwireClient {
     private void start(Mailbox mailbox, ClientState state, CountDownLatch latch) throws LongwireException {
         cid = state == null ? Identifier.NONE : state.cid;
         if (state != null) {
-            copies.addAll(state.seen);
+            noteHistory(state);
         }
-        areCopiesKnown = true;
+        isHistoryKnown = true;
         long seed = new SecureRandom().nextLong();
         ClientCore core = new ClientCore(configuration.copy(), state, seed);
         ClientRunner runner = new ClientRunner(
@@ -295,13 +296,43 @@ public final class LongwireClient {
      * Records that the user opened this message from its notification.
      *
      * <p>The message is not shown again, and the gateway is informed now or with the next Hello. Before {@code start}
-     * and after {@code stop} the record goes into the state store at once.
+     * and after {@code stop} the record goes into the state store at once. A second call for the same message has no
+     * effect.
      *
      * @param messageId the message
      * @return false when the record could not be kept: 512 calls already wait for a store that cannot be written
      */
     public boolean markOpened(Identifier messageId) {
-        return calls.postOrKeep(new Command.Open(messageId));
+        if (wasOpened(messageId)) {
+            return true;
+        }
+        boolean isKept = calls.postOrKeep(new Command.Open(messageId));
+        if (isKept) {
+            opened.add(messageId);
+        }
+        return isKept;
+    }
+
+    /**
+     * Returns whether the app has marked the message as opened, in this run or an earlier one.
+     *
+     * @param messageId the message, one of the last 256 that were opened
+     * @return true after {@link #markOpened}
+     */
+    public boolean wasOpened(Identifier messageId) {
+        loadHistory();
+        return opened.contains(messageId);
+    }
+
+    /**
+     * Returns whether the app has a message that came through a vendor, or processed it in this run.
+     *
+     * @param messageId the message, one of the last 256
+     * @return false for an id that may be invented
+     */
+    public boolean isKnown(Identifier messageId) {
+        loadHistory();
+        return copies.isKnown(messageId);
     }
 
     /**
@@ -321,7 +352,7 @@ public final class LongwireClient {
     }
 
     private void offer(VendorMessage message) {
-        loadProcessed();
+        loadHistory();
         if (!copies.begin(message.push().messageId())) {
             return;
         }
@@ -367,18 +398,23 @@ public final class LongwireClient {
         }
     }
 
+    private void noteHistory(ClientState state) {
+        copies.addAll(state.seen);
+        opened.addAll(state.opened);
+    }
+
     /** Reads the messages of earlier runs, if no start has done so. */
-    private void loadProcessed() {
+    private void loadHistory() {
         synchronized (lock) {
-            if (areCopiesKnown) {
+            if (isHistoryKnown) {
                 return;
             }
             try {
                 byte[] bytes = calls.load();
                 if (bytes != null) {
-                    copies.addAll(ClientState.parse(bytes).seen);
+                    noteHistory(ClientState.parse(bytes));
                 }
-                areCopiesKnown = true;
+                isHistoryKnown = true;
             } catch (LongwireException error) {
                 // The next call tries again, and the next start reports the fault.
                 return;

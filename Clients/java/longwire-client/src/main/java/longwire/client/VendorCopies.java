@@ -2,8 +2,6 @@ package longwire.client;
 
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.Iterator;
-import java.util.LinkedHashSet;
 import java.util.Map;
 
 /** The filter of messages that come twice: through a vendor and over the connection. */
@@ -18,25 +16,24 @@ final class VendorCopies {
         HELD
     }
 
-    /** The messages that the app processed last, oldest first; guarded by this object's monitor. */
-    private final LinkedHashSet<Identifier> processed = new LinkedHashSet<>();
+    private final RecentIds processed = new RecentIds();
     /**
-     * The vendor's messages without a verdict, each with the copy on the connection or {@code null}; guarded as above.
+     * The vendor's messages without a verdict, each with the copy on the connection or {@code null}; guarded by this
+     * object's monitor.
      */
     private final Map<Identifier, ReceivedMessage> open = new HashMap<>();
 
-    synchronized void add(Identifier id) {
-        if (processed.add(id) && processed.size() > Limits.SEEN_COUNT) {
-            Iterator<Identifier> oldest = processed.iterator();
-            oldest.next();
-            oldest.remove();
-        }
+    void add(Identifier id) {
+        processed.add(id);
     }
 
-    synchronized void addAll(Collection<Identifier> ids) {
-        for (Identifier id : ids) {
-            add(id);
-        }
+    void addAll(Collection<Identifier> ids) {
+        processed.addAll(ids);
+    }
+
+    /** Whether the app has the message, with or without a verdict. */
+    synchronized boolean isKnown(Identifier id) {
+        return processed.contains(id) || open.containsKey(id);
     }
 
     /**
@@ -45,7 +42,7 @@ final class VendorCopies {
      * <p>It also returns false when too many messages are without a verdict. The connection brings the message then.
      */
     synchronized boolean begin(Identifier id) {
-        if (processed.contains(id) || open.containsKey(id) || open.size() >= Limits.SEEN_COUNT) {
+        if (isKnown(id) || open.size() >= Limits.SEEN_COUNT) {
             return false;
         }
         open.put(id, null);

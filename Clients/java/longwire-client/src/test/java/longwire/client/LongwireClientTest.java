@@ -323,6 +323,23 @@ public class LongwireClientTest implements Listener {
     }
 
     @Test
+    public void aTapCountsOnceAcrossRuns() throws Exception {
+        FileStateStore store = new FileStateStore(new File(folder.getRoot(), "state"));
+        LongwireClient earlier = new LongwireClient(configuration(), store, this);
+        assertTrue(earlier.markOpened(FakeGateway.message(1)));
+        assertTrue(earlier.wasOpened(FakeGateway.message(1)));
+        start(configuration());
+        assertTrue(client.wasOpened(FakeGateway.message(1)));
+        assertFalse(client.wasOpened(FakeGateway.message(2)));
+        assertTrue(client.markOpened(FakeGateway.message(1)));
+        assertTrue(client.markOpened(FakeGateway.message(2)));
+        assertEquals("0 0 " + FakeGateway.message(1), gateway.awaitFeedback());
+        assertEquals("0 0 " + FakeGateway.message(2), gateway.awaitFeedback());
+        client.report(MessageReport.shown(FakeGateway.message(3)));
+        assertEquals("no second report", "1 0 " + FakeGateway.message(3), gateway.awaitFeedback());
+    }
+
+    @Test
     public void aVerdictAfterTheStopAlsoCountsForTheVendorsCopy() throws Exception {
         start(configuration());
         gateway.deliver(1, "one", "Title", true);

@@ -176,14 +176,12 @@ final class ClientRunner implements Runnable {
                 core.connected(now());
             }
             // Reads first: if the gateway has closed, its Close frame is more useful than a write error.
-            int total = 0;
-            while (total < Limits.TURN_BYTE_COUNT) {
+            for (int reads = 0; reads < Limits.TURN_READ_COUNT; reads++) {
                 int count = transport.read(buffer);
                 if (count == 0) {
                     break;
                 }
                 core.receive(buffer, count, now());
-                total += count;
                 if (!transport.hasMoreToRead()) {
                     break;
                 }

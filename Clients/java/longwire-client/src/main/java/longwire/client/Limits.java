@@ -123,9 +123,14 @@ final class Limits {
     static final int KEPT_CALL_COUNT = 512;
     /** Calls of the app in the client's mailbox. */
     static final int COMMAND_COUNT = 4_096;
-    /** Bytes of one read from the socket, and of all reads in one turn. */
+    /** Bytes of one read from the socket. */
     static final int READ_BYTE_COUNT = 64 << 10;
-    static final int TURN_BYTE_COUNT = 4 * READ_BYTE_COUNT;
+    /**
+     * Reads of one turn, and TLS records of one read or one step of the handshake. Records may be empty or hold one byte,
+     * so the bytes alone do not bound the work.
+     */
+    static final int TURN_READ_COUNT = 4;
+    static final int RECORD_COUNT = 1_024;
     /**
      * A state file beyond this size is damaged: the largest state has about 1.2 MB, most of it messages to the server.
      */

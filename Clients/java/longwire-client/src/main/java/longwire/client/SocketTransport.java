@@ -50,6 +50,8 @@ final class SocketTransport implements Transport {
     /** Plain bytes to send. */
     private ByteBuffer outbox = EMPTY;
     private boolean hasMoreToRead;
+    /** The number of records that this read or this step of the handshake may still decrypt. */
+    private int recordsLeft;
     /** The reason why the connection ended; thrown once all earlier bytes have been read. */
     private TransportException end;
 
@@ -206,7 +208,14 @@ final class SocketTransport implements Transport {
     }
 
     private void continueHandshake() throws IOException, TransportException {
+        recordsLeft = Limits.RECORD_COUNT;
+        hasMoreToRead = false;
         while (true) {
+            if (recordsLeft == 0) {
+                // The next turn continues, after the app's calls and the deadlines.
+                hasMoreToRead = true;
+                return;
+            }
             if (end != null) {
                 throw new TransportException("TLS with " + endpoint.host + " failed: " + end.getMessage());
             }
@@ -253,13 +262,15 @@ final class SocketTransport implements Transport {
     @Override
     public int read(byte[] target) throws TransportException {
         try {
+            recordsLeft = Limits.RECORD_COUNT;
             int count = engine == null ? readPlain(target) : readTls(target);
             if (count == 0 && end != null) {
                 hasMoreToRead = false;
                 throw end;
             }
-            // A full target leaves bytes in the socket, or whole records that were read and not decrypted.
-            hasMoreToRead = end != null || plainIn.hasRemaining() || count == target.length;
+            // A full target or too many records leave bytes in the socket, or whole records that were read and not
+            // decrypted.
+            hasMoreToRead = end != null || plainIn.hasRemaining() || count == target.length || recordsLeft == 0;
             return count;
         } catch (IOException error) {
             throw broken(error);
@@ -290,11 +301,11 @@ final class SocketTransport implements Transport {
     /**
      * Decrypts received records, and reads from the socket if they are incomplete.
      *
-     * @return the number of plain bytes; 0 if no more records are complete, the connection ended, or the handshake
-     *     needs a step
+     * @return the number of plain bytes; 0 if no more records are complete, the connection ended, the handshake needs a
+     *     step, or {@code recordsLeft} is 0
      */
     private int unwrap() throws IOException {
-        while (true) {
+        while (recordsLeft > 0) {
             plainIn.compact();
             SSLEngineResult result;
             try {
@@ -319,6 +330,7 @@ final class SocketTransport implements Transport {
                     end = new TransportException("the gateway closed the connection");
                     return plainIn.remaining();
                 default:
+                    recordsLeft--;
                     if (phase == Phase.HANDSHAKE) {
                         return result.bytesConsumed() + plainIn.remaining();
                     }
@@ -334,6 +346,7 @@ final class SocketTransport implements Transport {
                     }
             }
         }
+        return plainIn.remaining();
     }
 
     /** Reads from the socket; returns false when nothing has arrived or the stream has ended. */

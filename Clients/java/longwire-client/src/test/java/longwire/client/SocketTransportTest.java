@@ -19,6 +19,8 @@ import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import javax.net.ssl.KeyManager;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLServerSocket;
@@ -35,6 +37,12 @@ public class SocketTransportTest {
     private static final char[] PASSWORD = "changeit".toCharArray();
     private static final int RECORD = 64;
     private static final int RECORDS = 100;
+    private static final int TINY_RECORDS = 2 * Limits.RECORD_COUNT;
+    /** The bytes that ask the server for records. */
+    private static final int MANY = 200;
+    private static final int TINY = 201;
+    /** Has a permit for each answer that the server has sent. */
+    private static Semaphore written;
     private static KeyStore keys;
     private static File root;
     private static File other;
@@ -85,16 +93,19 @@ public class SocketTransportTest {
         context.init(new KeyManager[] {new Keys(certificates, key)}, null, null);
         SSLServerSocket server = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(
             0, 8, InetAddress.getLoopbackAddress());
+        written = new Semaphore(0);
         Thread thread = new Thread(() -> {
             while (!server.isClosed()) {
                 try (Socket socket = server.accept()) {
                     int first = socket.getInputStream().read();
-                    // A negative byte asks for many records, each as long as one read of the client.
-                    byte[] answer = new byte[first < 128 ? 1 : RECORD];
+                    // One byte asks for many records, each as long as one read of the client, another for tiny ones.
+                    byte[] answer = new byte[first == MANY ? RECORD : 1];
                     Arrays.fill(answer, (byte) (first + 1));
-                    for (int record = first < 128 ? RECORDS - 1 : 0; record < RECORDS; record++) {
+                    int count = first == MANY ? RECORDS : first == TINY ? TINY_RECORDS : 1;
+                    for (int record = 0; record < count; record++) {
                         socket.getOutputStream().write(answer);
                     }
+                    written.release();
                     socket.getInputStream().read();
                 } catch (IOException error) {
                     // The client refused the certificate.
@@ -199,7 +210,7 @@ public class SocketTransportTest {
                     transport.serve();
                     if (transport.isOpen() && !isSent) {
                         isSent = true;
-                        transport.write(new byte[] {-56});
+                        transport.write(new byte[] {(byte) MANY});
                     }
                     if (transport.isOpen()) {
                         total += transport.read(target);
@@ -213,6 +224,38 @@ public class SocketTransportTest {
                     }
                 }
                 assertEquals(RECORD * RECORDS, total);
+            } finally {
+                transport.close();
+            }
+        }
+    }
+
+    @Test
+    public void oneReadDecryptsALimitedNumberOfRecords() throws Exception {
+        try (SSLServerSocket server = serve("leaf", "root"); Selector selector = Selector.open()) {
+            TlsSettings tls = new TlsSettings(root, Collections.emptyList());
+            Endpoint endpoint = new Endpoint("127.0.0.1", server.getLocalPort());
+            SocketTransport transport =
+                new SocketTransport(selector, endpoint, tls, ClientClock.SYSTEM, selector::wakeup);
+            try {
+                while (!transport.isOpen()) {
+                    transport.serve();
+                    transport.prepareToWait();
+                    selector.select(1);
+                    selector.selectedKeys().clear();
+                }
+                transport.write(new byte[] {(byte) TINY});
+                assertTrue(written.tryAcquire(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+                byte[] target = new byte[Limits.READ_BYTE_COUNT];
+                int total = 0;
+                int reads = 0;
+                while (total < TINY_RECORDS) {
+                    int count = transport.read(target);
+                    assertTrue(count + " records in one read", count <= Limits.RECORD_COUNT);
+                    total += count;
+                    reads++;
+                }
+                assertTrue(reads + " reads", reads >= 2);
             } finally {
                 transport.close();
             }

@@ -6,15 +6,18 @@ import android.os.Bundle;
 
 /** Follows the app's activities: visible ones make the app a foreground app, and their intents may be taps. */
 final class AppWatch implements Application.ActivityLifecycleCallbacks {
-    private final LongwireDevice device;
+    private LongwireDevice device;
     private int startedCount;
 
-    AppWatch(LongwireDevice device) {
-        this.device = device;
-    }
-
-    void begin(Application application) {
-        application.registerActivityLifecycleCallbacks(this);
+    /** Reports to this device from now on, instead of the one whose settings were refused. */
+    void follow(LongwireDevice newDevice, Application application) {
+        boolean isFirst = device == null;
+        device = newDevice;
+        if (isFirst) {
+            application.registerActivityLifecycleCallbacks(this);
+        } else if (startedCount > 0) {
+            device.setVisible(true);
+        }
     }
 
     @Override

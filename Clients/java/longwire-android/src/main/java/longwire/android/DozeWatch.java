@@ -21,8 +21,8 @@ final class DozeWatch extends BroadcastReceiver {
 
     synchronized void begin() {
         if (!isRegistered) {
-            isRegistered = true;
             context.registerReceiver(this, new IntentFilter(PowerManager.ACTION_DEVICE_IDLE_MODE_CHANGED));
+            isRegistered = true;
         }
     }
 

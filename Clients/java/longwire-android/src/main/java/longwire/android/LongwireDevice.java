@@ -41,10 +41,16 @@ public final class LongwireDevice {
     private final HeartbeatAlarm alarm;
     private final VendorTokens tokens;
     private final boolean keepsRunning;
+    /** Whether the last start was refused because of the settings. */
+    private boolean isRefused;
+    /** Whether {@code stop} was the last call. */
+    private volatile boolean isStopped;
 
     private LongwireDevice(
-        Application application, ClientConfiguration configuration, Options options, DeviceListener listener
+        Application application, ClientConfiguration configuration, Options options, DeviceListener listener,
+        AppWatch appWatch
     ) {
+        this.appWatch = appWatch;
         this.application = application;
         this.listener = listener;
         keepsRunning = options.keepsRunning;
@@ -72,7 +78,6 @@ public final class LongwireDevice {
         });
         configuration.setApplicationState(ApplicationState.BACKGROUND, keepsRunning);
         client = new LongwireClient(configuration, store, new DeviceCallbacks(listener, notifications, this));
-        appWatch = new AppWatch(this);
         networkWatch = new NetworkWatch(application, client::networkChanged);
         dozeWatch = new DozeWatch(application, this::wake);
         tokens = new VendorTokens(main, client::setToken);
@@ -117,31 +122,46 @@ public final class LongwireDevice {
      * @param options the other settings
      * @param listener the app's callbacks
      * @return the device
-     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code STATE_UNREADABLE}, such as on a
+     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code BAD_CONFIGURATION} a call with
+     *     corrected settings starts the device; all other calls use the settings of the first one. After {@code
+     *     WRONG_STATE} the client still ends; await it with {@code awaitStop}. After {@code STATE_UNREADABLE}, such as on a
      *     phone that was not unlocked yet, call this again later. After {@code STATE_DAMAGED} the app decides about
      *     {@link #setStateAside}.
      */
     public static synchronized LongwireDevice start(
         Application application, ClientConfiguration configuration, Options options, DeviceListener listener
     ) throws LongwireException {
-        if (current != null && current.client.isRunning()) {
-            return current;
-        }
         LongwireDevice device = current;
-        if (device == null) {
-            device = new LongwireDevice(application, configuration, options, listener);
+        if (device != null && device.client.isRunning() && !device.isStopped) {
+            return device;
+        }
+        if (device == null || device.isRefused) {
+            AppWatch watch = device == null ? new AppWatch() : device.appWatch;
+            device = new LongwireDevice(application, configuration, options, listener, watch);
             // Published before the start, so that taps of the first activity find it.
             current = device;
-            device.appWatch.begin(application);
+            watch.follow(device, application);
         }
         device.run();
         return device;
     }
 
     private void run() throws LongwireException {
-        client.start();
-        networkWatch.begin();
-        dozeWatch.begin();
+        try {
+            client.start();
+        } catch (LongwireException error) {
+            isRefused = error.code() == LongwireException.Code.BAD_CONFIGURATION;
+            throw error;
+        }
+        isStopped = false;
+        try {
+            networkWatch.begin();
+            dozeWatch.begin();
+        } catch (RuntimeException error) {
+            // The manifest lacks a permission, for example.
+            stop();
+            throw error;
+        }
     }
 
     /**
@@ -153,8 +173,9 @@ public final class LongwireDevice {
         return current;
     }
 
-    /** Stops the client; a later {@link #start} starts it again. The tokens stay at the gateway. */
+    /** Stops the client; a {@link #start} after its end starts it again. The tokens stay at the gateway. */
     public void stop() {
+        isStopped = true;
         networkWatch.end();
         dozeWatch.end();
         client.stop();

@@ -28,8 +28,8 @@ final class NetworkWatch extends ConnectivityManager.NetworkCallback {
 
     synchronized void begin() {
         if (!isRegistered) {
-            isRegistered = true;
             manager.registerDefaultNetworkCallback(this);
+            isRegistered = true;
         }
     }
 

@@ -5,6 +5,7 @@ import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNotNull;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertTrue;
+import static org.junit.Assert.fail;
 
 import android.app.Activity;
 import android.app.Notification;
@@ -23,6 +24,7 @@ import java.util.concurrent.TimeUnit;
 import longwire.client.ClientConfiguration;
 import longwire.client.FakeGateway;
 import longwire.client.FileStateStore;
+import longwire.client.LongwireException;
 import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
@@ -106,6 +108,14 @@ public class LongwireDeviceTest implements DeviceListener {
         try (FakeGateway gateway = new FakeGateway()) {
             ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
                 .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
+            // A start with faulty settings fails, and one with others succeeds.
+            try {
+                LongwireDevice.start(
+                    phone.app, new ClientConfiguration("127.0.0.1", 0, "demo"), new LongwireDevice.Options(), this);
+                fail("a device without a port was started");
+            } catch (LongwireException error) {
+                assertEquals(LongwireException.Code.BAD_CONFIGURATION, error.code());
+            }
             LongwireDevice device =
                 LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
             assertEquals(device, LongwireDevice.current());
@@ -210,6 +220,18 @@ public class LongwireDeviceTest implements DeviceListener {
             handler.delayed.run();
             assertEquals("token 1:token-1", gateway.awaitUpdate());
             tokens.received(new Fcm(), "");
+
+            // A device that ends is not taken for one that runs.
+            device.stop();
+            try {
+                LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
+            } catch (LongwireException error) {
+                assertEquals(LongwireException.Code.WRONG_STATE, error.code());
+                assertTrue(device.client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+                LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
+            }
+            gateway.awaitSession();
+            assertNotNull(phone.connectivity.callback);
 
             assertFalse("the system does not allow it now", LongwireService.startForeground(phone));
             device.stop();

@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.Map;
 import longwire.client.ApplicationState;
 import longwire.client.ClientConfiguration;
+import longwire.client.DriverAccess;
 import longwire.client.FileStateStore;
 import longwire.client.Identifier;
 import longwire.client.Listener;
@@ -128,7 +129,7 @@ public final class Driver implements Listener {
                 continue;
             }
             try {
-                perform(Json.parse(line));
+                perform(DriverAccess.parse(line));
             } catch (IllegalArgumentException | ClassCastException | NullPointerException error) {
                 System.err.println("driver: cannot perform " + line + ": " + error.getMessage());
             }

@@ -13,7 +13,7 @@ import java.util.concurrent.Executor;
  *
  * <p>The client copies the configuration when it is created. Later changes to this object have no effect.
  */
-public final class ClientConfiguration {
+public final class ClientConfiguration implements Cloneable {
     private final String host;
     private final int port;
     private final String appId;
@@ -52,27 +52,14 @@ public final class ClientConfiguration {
     }
 
     ClientConfiguration copy() {
-        ClientConfiguration copy = new ClientConfiguration(host, port, appId);
-        copy.appSecret = appSecret;
-        copy.usesTls = usesTls;
-        copy.trustedCertificates = trustedCertificates;
-        copy.pinnedCertificates = pinnedCertificates;
-        copy.clientName = clientName;
-        copy.heartbeatSeconds = heartbeatSeconds;
-        copy.window = window;
-        copy.applicationState = applicationState;
-        copy.keepsRunning = keepsRunning;
-        copy.badge = badge;
-        copy.tokens = new ArrayList<>(tokens);
-        copy.replaysOpened = replaysOpened;
-        copy.reconnects = reconnects;
-        copy.executor = executor;
-        copy.clock = clock;
-        copy.wakeups = wakeups;
-        copy.firstDelay = firstDelay;
-        copy.greatestDelay = greatestDelay;
-        copy.isPushModeOff = isPushModeOff;
-        return copy;
+        try {
+            ClientConfiguration copy = (ClientConfiguration) clone();
+            // All other values are immutable or belong to the app.
+            copy.tokens = new ArrayList<>(tokens);
+            return copy;
+        } catch (CloneNotSupportedException error) {
+            throw new IllegalStateException("this class is cloneable", error);
+        }
     }
 
     /**

@@ -1,6 +1,5 @@
 package longwire.client;
 
-import java.util.HashMap;
 import java.util.Map;
 
 /**
@@ -59,10 +58,15 @@ public final class VendorPush {
      */
     public static VendorPush ofJson(String json) {
         try {
-            return of(new Reader(json).object());
+            Map<String, Object> members = JsonReader.object(json);
+            return of(text(members.get(IDS_KEY)), text(members.get(PAYLOAD_KEY)));
         } catch (IllegalArgumentException error) {
             return null;
         }
+    }
+
+    private static String text(Object value) {
+        return value instanceof String ? (String) value : null;
     }
 
     /**
@@ -90,138 +94,5 @@ public final class VendorPush {
      */
     public String payload() {
         return payload;
-    }
-
-    /** A reader of one JSON object, which keeps the members that are texts. */
-    private static final class Reader {
-        /** Values nested deeper are refused, so that hostile text cannot exhaust the stack. */
-        private static final int DEPTH = 32;
-
-        private final String text;
-        private int offset;
-
-        Reader(String text) {
-            this.text = text;
-        }
-
-        Map<String, String> object() {
-            Map<String, String> members = new HashMap<>();
-            readObject(members, 0);
-            if (next() != 0) {
-                throw new IllegalArgumentException("text behind the object");
-            }
-            return members;
-        }
-
-        /** Returns the next character that is no blank, or 0 at the end. */
-        private char next() {
-            while (offset < text.length()) {
-                char character = text.charAt(offset++);
-                if (character != ' ' && character != '\n' && character != '\r' && character != '\t') {
-                    return character;
-                }
-            }
-            return 0;
-        }
-
-        private void expect(char wanted) {
-            if (next() != wanted) {
-                throw new IllegalArgumentException("no " + wanted);
-            }
-        }
-
-        private void readObject(Map<String, String> members, int depth) {
-            expect('{');
-            char character = next();
-            while (character != '}') {
-                if (character != '"') {
-                    throw new IllegalArgumentException("no name");
-                }
-                String name = string();
-                expect(':');
-                String value = value(depth + 1);
-                if (value != null && members != null) {
-                    members.put(name, value);
-                }
-                character = next();
-                if (character == ',') {
-                    character = next();
-                } else if (character != '}') {
-                    throw new IllegalArgumentException("no comma");
-                }
-            }
-        }
-
-        /** Returns a text, or {@code null} for any other value. */
-        private String value(int depth) {
-            if (depth > DEPTH) {
-                throw new IllegalArgumentException("nested too deeply");
-            }
-            char character = next();
-            if (character == '"') {
-                return string();
-            }
-            if (character == '{') {
-                offset--;
-                readObject(null, depth);
-                return null;
-            }
-            if (character == '[') {
-                array(depth);
-                return null;
-            }
-            int start = offset - 1;
-            while (offset < text.length()
-                && "+-.0123456789abcdefghijklmnopqrstuvwxyzE".indexOf(text.charAt(offset)) >= 0) {
-                offset++;
-            }
-            if (!text.substring(start, offset).matches("true|false|null|-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?")) {
-                throw new IllegalArgumentException("no value");
-            }
-            return null;
-        }
-
-        private void array(int depth) {
-            char character = next();
-            if (character == ']') {
-                return;
-            }
-            offset--;
-            while (true) {
-                value(depth + 1);
-                character = next();
-                if (character == ']') {
-                    return;
-                }
-                if (character != ',') {
-                    throw new IllegalArgumentException("no comma");
-                }
-            }
-        }
-
-        private String string() {
-            StringBuilder value = new StringBuilder();
-            while (offset < text.length()) {
-                char character = text.charAt(offset++);
-                if (character == '"') {
-                    return value.toString();
-                }
-                if (character != '\\') {
-                    value.append(character);
-                    continue;
-                }
-                char escaped = offset < text.length() ? text.charAt(offset++) : 0;
-                int plain = "bfnrt\"\\/".indexOf(escaped);
-                if (plain >= 0) {
-                    value.append("\b\f\n\r\t\"\\/".charAt(plain));
-                } else if (escaped == 'u' && offset + 4 <= text.length()) {
-                    value.append((char) Integer.parseInt(text.substring(offset, offset + 4), 16));
-                    offset += 4;
-                } else {
-                    throw new IllegalArgumentException("an unknown escape");
-                }
-            }
-            throw new IllegalArgumentException("a text without an end");
-        }
     }
 }

@@ -3,12 +3,8 @@ package longwire.getui;
 import longwire.client.ReceivedMessage;
 
 /** A message for the app. */
-public class GTTransmitMessage {
+public class GTTransmitMessage extends BaseMessage {
     private final String appid;
-    private final String clientId;
-    private final String packageName;
-    private final String taskId;
-    private final String messageId;
     private final byte[] payload;
     private final boolean isOffline;
 
@@ -23,11 +19,8 @@ public class GTTransmitMessage {
         String appid, String clientId, String packageName, String taskId, String messageId, byte[] payload,
         boolean isOffline
     ) {
+        super(clientId, packageName, taskId, messageId);
         this.appid = appid;
-        this.clientId = clientId;
-        this.packageName = packageName;
-        this.taskId = taskId;
-        this.messageId = messageId;
         this.payload = payload;
         this.isOffline = isOffline;
     }
@@ -42,48 +35,12 @@ public class GTTransmitMessage {
     }
 
     /**
-     * Returns the device's id.
-     *
-     * @return the cid
-     */
-    public String getClientId() {
-        return clientId;
-    }
-
-    /**
-     * Returns the app's package.
-     *
-     * @return the package name
-     */
-    public String getPkgName() {
-        return packageName;
-    }
-
-    /**
-     * Returns the task.
-     *
-     * @return the taskid, as the push API returned it
-     */
-    public String getTaskId() {
-        return taskId;
-    }
-
-    /**
-     * Returns the message's id.
-     *
-     * @return the messageid
-     */
-    public String getMessageId() {
-        return messageId;
-    }
-
-    /**
      * Returns the id under which reports name the payload.
      *
      * @return the messageid and the taskid, because Longwire has no separate id for payloads
      */
     public String getPayloadId() {
-        return messageId + ":" + taskId;
+        return getMessageId() + ":" + getTaskId();
     }
 
     /**

@@ -74,6 +74,22 @@ final class ClientState {
         return set;
     }
 
+    /** Returns the positions of all streams, for a Hello or an Ack. */
+    List<ProtoWriter> positions() {
+        List<ProtoWriter> positions = new ArrayList<>(streams.size());
+        for (Map.Entry<Long, ProcessedSet> entry : streams.entrySet()) {
+            positions.add(entry.getValue().position(entry.getKey()));
+        }
+        return positions;
+    }
+
+    /** Returns the timestamp of the next Hello: the gateway's time, and above all earlier ones. */
+    long nextTimestamp(long wallMillis) {
+        long gatewayTime = Math.max(0, wallMillis + clockOffset);
+        long next = lastTimestamp + 1;
+        return Long.compareUnsigned(gatewayTime, next) > 0 ? gatewayTime : next;
+    }
+
     /** Records that the user opened this message from its notification; the last 256 are kept. */
     void noteOpened(Identifier id) {
         for (List<Identifier> list : Arrays.asList(opened, unreportedOpened)) {

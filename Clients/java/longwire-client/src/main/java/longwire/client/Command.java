@@ -41,7 +41,7 @@ abstract class Command {
 
         @Override
         void perform(ClientCore core, long now) {
-            core.open(id, now);
+            core.reports().open(id, now);
         }
 
         @Override
@@ -64,7 +64,7 @@ abstract class Command {
 
         @Override
         void perform(ClientCore core, long now) {
-            core.see(id);
+            core.reports().see(id);
         }
 
         @Override
@@ -87,7 +87,7 @@ abstract class Command {
 
         @Override
         void perform(ClientCore core, long now) {
-            core.note(report, now);
+            core.reports().note(report, now);
         }
 
         @Override
@@ -112,7 +112,7 @@ abstract class Command {
 
         @Override
         void perform(ClientCore core, long now) {
-            core.send(payload, task, now);
+            core.upstream().send(payload, task, now);
         }
 
         @Override

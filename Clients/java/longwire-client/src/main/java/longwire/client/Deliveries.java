@@ -360,7 +360,7 @@ final class Deliveries {
         }
         if (owesAck) {
             owesAck = false;
-            core.send(Frames.ack(core.positions(), new ArrayList<>()), now);
+            core.send(Frames.ack(core.state.positions(), new ArrayList<>()), now);
         }
     }
 

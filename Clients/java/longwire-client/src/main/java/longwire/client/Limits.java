@@ -126,8 +126,8 @@ final class Limits {
     /** Bytes of one read from the socket. */
     static final int READ_BYTE_COUNT = 64 << 10;
     /**
-     * Reads of one turn, and TLS records of one read or one step of the handshake. Records may be empty or hold one byte,
-     * so the bytes alone do not bound the work.
+     * Reads of one turn, and TLS records of one read or one step of the handshake. Records may be empty or hold one
+     * byte, so the bytes alone do not bound the work.
      */
     static final int TURN_READ_COUNT = 4;
     static final int RECORD_COUNT = 1_024;

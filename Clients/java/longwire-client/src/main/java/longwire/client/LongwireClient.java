@@ -223,7 +223,7 @@ public final class LongwireClient {
     public boolean setBadge(int badge) {
         synchronized (lock) {
             configuration.setBadge(badge);
-            return post((core, now) -> core.setBadge(badge, now));
+            return post((core, now) -> core.settings().setBadge(badge, now));
         }
     }
 
@@ -236,7 +236,7 @@ public final class LongwireClient {
     public boolean setToken(VendorToken token) {
         synchronized (lock) {
             configuration.setToken(token);
-            return post((core, now) -> core.setToken(token, now));
+            return post((core, now) -> core.settings().setToken(token, now));
         }
     }
 
@@ -249,7 +249,7 @@ public final class LongwireClient {
     public boolean setPushModeOff(boolean isOff) {
         synchronized (lock) {
             configuration.setPushModeOff(isOff);
-            return post((core, now) -> core.setPushModeOff(isOff, now));
+            return post((core, now) -> core.settings().setPushModeOff(isOff, now));
         }
     }
 

@@ -3,8 +3,8 @@ package longwire.client;
 /**
  * A message that came through a vendor's channel.
  *
- * <p>The app ends it with {@link #processed} or {@link #deferred}, from any thread. Only a processed message is recorded;
- * its copy on the connection is then acked and not handed to the app.
+ * <p>The app ends it with {@link #processed} or {@link #deferred}, from any thread. Only a processed message is
+ * recorded; its copy on the connection is then acked and not handed to the app.
  */
 public final class VendorMessage {
     /** The receiver of the verdict. */

@@ -338,7 +338,7 @@ public class ClientCoreTest {
     public void aCopyFromTheVendorIsNotShownAgain() {
         Bench bench = new Bench();
         bench.connect();
-        bench.core.see(new Identifier(1, 1));
+        bench.core.reports().see(new Identifier(1, 1));
         bench.turn();
         bench.log.clear();
         ProtoWriter out = new ProtoWriter();
@@ -348,7 +348,7 @@ public class ClientCoreTest {
         carried[3] += 2;
         bench.receive(carried);
         assertEquals("[suppressed 1, persist, ack]", bench.log.toString());
-        bench.core.see(new Identifier(1, 2));
+        bench.core.reports().see(new Identifier(1, 2));
         bench.receive(deliver(0, 2, 10));
         assertEquals("the vendor did not carry all of it", 1, bench.handled.size());
     }

@@ -1,0 +1,69 @@
+package longwire.client;
+
+/** The messages to the app's server: kept in order, sent one at a time, and confirmed by the gateway. */
+final class Upstream {
+    private final ClientCore core;
+    /** Whether the first message is in flight. */
+    private boolean isSent;
+    /** The time of its next attempt. */
+    private long retryAt = ClientCore.NEVER;
+
+    Upstream(ClientCore core) {
+        this.core = core;
+    }
+
+    void send(byte[] payload, Identifier task, long now) {
+        if (core.state.keep(payload, task) == null) {
+            OutgoingMessage message = new OutgoingMessage(0, payload, task);
+            core.report(listener ->
+                listener.onMessageRefused(message, 0, "too many messages wait for the gateway already"));
+            return;
+        }
+        core.persist();
+        resume(now);
+    }
+
+    /** Sends the first kept message; only one is in flight, so that a later one cannot overtake a refused one. */
+    void resume(long now) {
+        boolean isEarly = retryAt != ClientCore.NEVER && now < retryAt;
+        if (!core.isReady() || isSent || isEarly) {
+            return;
+        }
+        retryAt = ClientCore.NEVER;
+        if (!core.state.outgoing.isEmpty()) {
+            isSent = true;
+            core.send(Frames.upstream(core.state.outgoing.get(0)), now);
+        }
+    }
+
+    void receive(Frames.UpstreamResult result, long now) {
+        if (!isSent || core.state.outgoing.isEmpty() || core.state.outgoing.get(0).number != result.request) {
+            return;
+        }
+        isSent = false;
+        if (result.code >= Limits.FIRST_RETRIED_CODE) {
+            retryAt = now + (result.code == Limits.BUSY_CODE ? Limits.BUSY_RETRY_TIME : Limits.FULL_RETRY_TIME);
+            return;
+        }
+        retryAt = ClientCore.NEVER;
+        OutgoingMessage first = core.state.outgoing.remove(0);
+        core.persist();
+        if (result.code == 0) {
+            core.report(listener -> listener.onMessageTaken(first));
+        } else {
+            core.report(listener -> listener.onMessageRefused(first, result.code, result.reason));
+        }
+        resume(now);
+    }
+
+    /** Returns the time of the next attempt, or {@code ClientCore.NEVER}. */
+    long deadline() {
+        return retryAt;
+    }
+
+    /** Resets what belongs to one connection. */
+    void leaveSession() {
+        isSent = false;
+        retryAt = ClientCore.NEVER;
+    }
+}

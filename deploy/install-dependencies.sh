@@ -55,6 +55,8 @@ test_packages=(
     "python3-yaml|reads the alerts"
     "nodejs|runs the JavaScript client and its tests"
     "node-typescript|compiles a program that uses its declarations"
+    "default-jdk-headless|compiles and runs the clients in Java"
+    "junit4|runs their tests"
     "chromium|opens the console as a person would"
     "chromium-driver|drives it"
     "python3-selenium|the same"
@@ -144,7 +146,7 @@ javascript_packages=(
     "node-typescript|compiles a program that uses its declarations"
 )
 
-# Only when asked for by name: they build and test the clients in Java.
+# A part of the tests' packages.
 java_packages=(
     "default-jdk-headless|compiles and runs the clients in Java"
     "junit4|runs their tests"

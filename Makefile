@@ -55,6 +55,7 @@ KILLS ?= 20
 .PHONY: conformance
 conformance: dependencies-test ## Runs the conformance suite on each client whose driver exists, then on planted faults: CLIENT=name, KILLS=20.
 	if command -v swift >/dev/null; then swift build --product longwire-conformance-driver; fi
+	if command -v javac >/dev/null; then Clients/java/build.sh --jars; fi
 	$(python) -m pytest -q Tests/Conformance -rs --kills $(KILLS) $(if $(CLIENT),--client $(CLIENT))
 	$(python) -m pytest -q Tests/Conformance --planted
 

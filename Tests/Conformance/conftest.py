@@ -1,6 +1,7 @@
 """Fixtures and options of the conformance suite; README.md has the rules and the contract of the drivers."""
 
 import json
+import os
 import pathlib
 import ssl
 import sys
@@ -45,6 +46,8 @@ def pytest_generate_tests(metafunc):
         wanted = marks["transports"].args if "transports" in marks else client.transports
         usable = [one for one in client.transports if one in wanted]
         skip = client.missing()
+        if skip and os.environ.get("LONGWIRE_CI"):
+            raise pytest.UsageError(f"the client {name} cannot run: {skip}; LONGWIRE_CI requires every client")
         if skip:
             skip = pytest.mark.skip(reason=f"not run: {skip}")
         elif not usable:

@@ -51,13 +51,19 @@ package final class RSASigningKey: @unchecked Sendable {
     }
 
     package func isSignature(_ signature: [UInt8], of message: [UInt8], _ scheme: Scheme) -> Bool {
+        Self.isSignature(signature, of: message, scheme, key: raw)
+    }
+
+    static func isSignature(
+        _ signature: [UInt8], of message: [UInt8], _ scheme: Scheme, key: OpaquePointer
+    ) -> Bool {
         guard let context = EVP_MD_CTX_new() else { return false }
         defer {
             EVP_MD_CTX_free(context)
             OpenSSLErrors.forget()
         }
         var parameters: OpaquePointer?
-        guard EVP_DigestVerifyInit(context, &parameters, EVP_sha256(), nil, raw) == 1,
+        guard EVP_DigestVerifyInit(context, &parameters, EVP_sha256(), nil, key) == 1,
             Self.prepare(parameters, scheme)
         else { return false }
         return EVP_DigestVerify(context, signature, signature.count, message, message.count) == 1
@@ -71,6 +77,20 @@ package final class RSASigningKey: @unchecked Sendable {
                 && EVP_PKEY_CTX_set_rsa_mgf1_md(parameters, EVP_sha256()) == 1
                 && EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, 32) == 1
         }
+    }
+
+    /// The public half in PEM form.
+    package var publicPEM: [UInt8]? {
+        guard let memory = BIO_new(BIO_s_mem()) else { return nil }
+        defer { BIO_free(memory) }
+        guard PEM_write_bio_PUBKEY(memory, raw) == 1 else { return nil }
+        return Self.contents(of: memory)
+    }
+
+    private static func contents(of memory: OpaquePointer) -> [UInt8] {
+        var pem = [UInt8](repeating: 0, count: 16_384)
+        let count = BIO_read(memory, &pem, CInt(pem.count))
+        return Array(pem.prefix(max(0, Int(count))))
     }
 
     /// Creates a new key in PEM form, for tests and trials.
@@ -89,8 +109,6 @@ package final class RSASigningKey: @unchecked Sendable {
         guard PEM_write_bio_PrivateKey(memory, key, nil, nil, 0, nil, nil) == 1 else {
             throw TLSFailure("the key cannot be written: \(OpenSSLErrors.takeLast())")
         }
-        var pem = [UInt8](repeating: 0, count: 16_384)
-        let count = BIO_read(memory, &pem, CInt(pem.count))
-        return Array(pem.prefix(max(0, Int(count))))
+        return contents(of: memory)
     }
 }

@@ -28,6 +28,11 @@ public struct ClientConfiguration: Sendable {
     public var appID: String
     /// The app's secret; needed only until the device is registered.
     public var appSecret: String
+    /// A token of the app's server, which registers the device without an `appSecret`.
+    ///
+    /// A JSON Web Token with the app's id in `aud` and an end in `exp`. The client also binds the alias in its `sub` in each
+    /// session, so the alias follows the user. Set a fresh token before each start, or leave it empty for a registered device.
+    public var registrationToken = ""
     /// The product and version for the gateway's logs, up to 64 bytes of UTF-8.
     public var clientName = "longwire-swift/1"
     /// The requested heartbeat in seconds, 30 to 1800; with 0 the gateway's default applies.
@@ -61,6 +66,9 @@ public struct ClientConfiguration: Sendable {
         if host.isEmpty { throw refuse("the host is empty") }
         if port == 0 { throw refuse("the port is 0; name the gateway's device port") }
         if appID.isEmpty { throw refuse("the appID is empty") }
+        if registrationToken.utf8.count > Wire.Limits.webTokenByteCount {
+            throw refuse("the registrationToken is longer than \(Wire.Limits.webTokenByteCount) bytes")
+        }
         if clientName.utf8.count > 64 { throw refuse("clientName is longer than 64 bytes") }
         if heartbeatSeconds != 0, !(30...1_800).contains(heartbeatSeconds) {
             throw refuse("heartbeatSeconds is \(heartbeatSeconds); it must be 0 or 30 to 1800")

@@ -17,6 +17,7 @@ extension ClientCore {
             // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
             // millisecond would be refused as a replay.
             hello.nonce = withUnsafeBytes(of: cryptography.randomWord()) { Array($0) }
+            hello.registrationToken = configuration.registrationToken
         }
         hello.applicationState = configuration.applicationState
         hello.keepsRunning = configuration.keepsRunning
@@ -29,7 +30,9 @@ extension ClientCore {
 
         var transcript = Self.transcriptPrefix
         hello.appendBody(to: &transcript)
-        let key = state.isRegistered ? state.deviceSecret : Array(configuration.appSecret.utf8)
+        let token = configuration.registrationToken
+        let key =
+            state.isRegistered ? state.deviceSecret : Array((token.isEmpty ? configuration.appSecret : token).utf8)
         hello.proof = cryptography.authenticationCode(of: transcript, key: key)
 
         greeted = Greeting(
@@ -85,6 +88,7 @@ extension ClientCore {
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
         sendReports(at: now)
         sendOutgoing(at: now)
+        bindTokensAlias()
         sendNames(at: now)
     }
 

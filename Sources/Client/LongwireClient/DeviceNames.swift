@@ -46,6 +46,15 @@ extension LongwireClient {
         try await request(.bindAlias) { ($0.alias, $0.aliasType) = (alias, type) }
     }
 
+    /// Binds the alias in the `sub` of a token of the app's server; it needs no right in `deviceMay`.
+    ///
+    /// For another user on a registered device. A token in the configuration is bound automatically.
+    ///
+    /// - Throws: As `bindAlias`; `namesRefused` also for a token that is invalid or has expired.
+    public func bindAlias(token: String) async throws(LongwireClientError) {
+        try await request(.bindAlias) { $0.token = token }
+    }
+
     /// Unbinds an alias from this device; other devices keep it.
     ///
     /// - Throws: As `bindAlias`; `namesRefused` also when the device does not have the alias.
@@ -89,13 +98,14 @@ extension LongwireClient {
         names.operation = operation
         fill(&names)
         guard names.tags.count <= Wire.Limits.deviceTagCount,
-            (names.tags + [names.alias, names.aliasType]).allSatisfy({ $0.utf8.count <= Wire.Limits.nameByteCount })
+            (names.tags + [names.alias, names.aliasType]).allSatisfy({ $0.utf8.count <= Wire.Limits.nameByteCount }),
+            names.token.utf8.count <= Wire.Limits.webTokenByteCount
         else {
             throw LongwireClientError(
                 code: .namesRefused,
                 message: """
                     a name has at most \(Wire.Limits.nameByteCount) bytes, and a device at most \
-                    \(Wire.Limits.deviceTagCount) tags; shorten the list
+                    \(Wire.Limits.deviceTagCount) tags; a token has at most \(Wire.Limits.webTokenByteCount) bytes
                     """)
         }
         return try await ask(names).checked()
@@ -167,6 +177,17 @@ extension ClientCore {
         }
         self.names.waiting.append(names)
         sendNames(at: now)
+    }
+
+    /// Requests the alias of the configuration's token before other requests, under the number 0, which no call has.
+    ///
+    /// The alias is thus bound even if the process ended between the registration and the first result.
+    mutating func bindTokensAlias() {
+        let token = configuration.registrationToken
+        guard !token.isEmpty, names.waiting.first?.token != token else { return }
+        var request = DeviceNames()
+        (request.operation, request.token) = (.bindAlias, token)
+        names.waiting.insert(request, at: 0)
     }
 
     /// Sends the first waiting request; one is in flight, so that the changes are made in the order of the calls.

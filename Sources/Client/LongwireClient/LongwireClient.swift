@@ -169,9 +169,12 @@ public final class LongwireClient: Sendable {
                 code: .stateUnreadable,
                 message: "the state belongs to the app \(state.appID), not to \(configuration.appID); use another one")
         }
-        guard state?.isRegistered == true || !configuration.appSecret.isEmpty else {
+        guard
+            state?.isRegistered == true || !configuration.appSecret.isEmpty || !configuration.registrationToken.isEmpty
+        else {
             throw LongwireClientError(
-                code: .badConfiguration, message: "this device is not registered yet, and no appSecret is given")
+                code: .badConfiguration,
+                message: "this device is not registered yet; give a registrationToken or an appSecret")
         }
         (store as? FileStateStore)?.removeDrafts()
         return state

@@ -12,10 +12,12 @@ public enum Limits {
     public static let clientBodyByteCount: Int = {
         let positions = positionCount * (rangeCount * 24 + 32)
         let tokens = tokenCount * (topicByteCount + tokenByteCount + activityByteCount + 32)
-        let texts = appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
+        let texts =
+            appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
+            + webTokenByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
-        let names = (deviceTagCount + 2) * (nameByteCount + 4)
+        let names = (deviceTagCount + 2) * (nameByteCount + 4) + webTokenByteCount
         return 1_024 + max(hello, ack, names, upstreamPayloadByteCount)
     }()
     /// The payload of an upstream message from a device.
@@ -64,6 +66,8 @@ public enum Limits {
     public static let proofByteCount = 64
     /// Sixteen random bytes that distinguish two Hellos with the same timestamp.
     public static let nonceByteCount = 16
+    /// A JSON Web Token with RS256 and a key of 4,096 bits has about 1,000 bytes.
+    public static let webTokenByteCount = 2_048
     /// A device secret has 32 bytes.
     public static let secretByteCount = 64
 }

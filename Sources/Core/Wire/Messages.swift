@@ -66,6 +66,7 @@ public struct Hello: Equatable, Sendable {
     public var client = ""
     public var window: UInt32 = 0
     public var nonce: [UInt8] = []
+    public var registrationToken = ""
     public init() {}
 }
 
@@ -206,6 +207,7 @@ public struct DeviceNames: Equatable, Sendable {
     public var alias = ""
     public var aliasType = ""
     public var tags: [String] = []
+    public var token = ""
     public init() {}
 }
 

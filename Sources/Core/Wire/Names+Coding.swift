@@ -2,13 +2,13 @@ extension DeviceNames: WireMessage {
     package static let frameType = FrameType.deviceNames
 
     package enum Field: UInt32, MessageField {
-        case request = 1, operation, alias, aliasType, tags
+        case request = 1, operation, alias, aliasType, tags, token
 
         package var shape: FieldShape {
             switch self {
             case .request: .uint32
             case .operation: .enumeration
-            case .alias, .aliasType: .string
+            case .alias, .aliasType, .token: .string
             case .tags: .string.repeated
             }
         }
@@ -23,6 +23,7 @@ extension DeviceNames: WireMessage {
             case .alias: alias = try cursor.string(field, limit: Limits.nameByteCount, in: bytes)
             case .aliasType: aliasType = try cursor.string(field, limit: Limits.nameByteCount, in: bytes)
             case .tags: try cursor.name(of: &tags, field, in: bytes)
+            case .token: token = try cursor.string(field, limit: Limits.webTokenByteCount, in: bytes)
             }
         }
     }
@@ -33,6 +34,7 @@ extension DeviceNames: WireMessage {
         sink.text(alias, Field.alias)
         sink.text(aliasType, Field.aliasType)
         sink.names(tags, Field.tags)
+        sink.text(token, Field.token)
     }
 }
 

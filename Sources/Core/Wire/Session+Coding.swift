@@ -3,11 +3,12 @@ extension Hello: WireMessage {
 
     package enum Field: UInt32, MessageField {
         case appId = 1, role, cid, registration, timestamp, proof, queueEpoch, positions, applicationState,
-            keepsRunning, heartbeatSeconds, badge, tokens, opened, replayOpened, client, window, nonce
+            keepsRunning, heartbeatSeconds, badge, tokens, opened, replayOpened, client, window, nonce,
+            registrationToken
 
         package var shape: FieldShape {
             switch self {
-            case .appId, .client: .string
+            case .appId, .client, .registrationToken: .string
             case .role, .applicationState: .enumeration
             case .cid, .proof, .nonce: .bytes
             case .opened: .bytes.repeated
@@ -50,6 +51,8 @@ extension Hello: WireMessage {
             case .client: client = try cursor.string(field, limit: Limits.clientByteCount, in: bytes)
             case .window: window = try cursor.uint32(in: bytes)
             case .nonce: nonce = try cursor.array(field, limit: Limits.nonceByteCount, in: bytes)
+            case .registrationToken:
+                registrationToken = try cursor.string(field, limit: Limits.webTokenByteCount, in: bytes)
             }
         }
     }
@@ -73,6 +76,7 @@ extension Hello: WireMessage {
         sink.text(client, Field.client)
         sink.number(window, Field.window)
         sink.bytes(nonce, Field.nonce)
+        sink.text(registrationToken, Field.registrationToken)
     }
 }
 

@@ -1,3 +1,4 @@
+package import Cryptography
 package import Quotas
 package import Wire
 
@@ -33,6 +34,10 @@ package struct App: Sendable {
     /// Whether the app has the upstream feed.
     package var takesUpstream = false
     package var hasEvents = false
+    /// Whether the appSecret registers devices; otherwise only tokens of the app's server do.
+    package var registersBySecret = true
+    /// The keys of RS256 tokens.
+    package var tokenKeys: [RSAPublicKey] = []
     /// The rights of the app's devices over their own aliases and tags.
     package var deviceMay: Set<DevicePermission> = []
     let bucketPrefix: [UInt8]

@@ -68,6 +68,32 @@ struct DeviceNamesTests {
         #expect(answers(driver).last?.names == OwnNames(alias: "one", tags: ["a", "b"]))
     }
 
+    @Test("a token registers, proves its Hello, and binds its alias in each session before the app's requests")
+    func token() throws {
+        var driver = CoreDriver { ($0.registrationToken, $0.appSecret) = ("a.b.c", "") }
+        driver.perform(.names(Self.bind(1)))
+        driver.start()
+        let hello = try #require(driver.hellos.last)
+        #expect(hello.registration && hello.registrationToken == "a.b.c")
+        var unsigned = hello
+        unsigned.proof = []
+        var transcript = ClientCore.transcriptPrefix
+        unsigned.appendBody(to: &transcript)
+        let cryptography = SystemCryptography()
+        #expect(hello.proof == cryptography.authenticationCode(of: transcript, key: Array("a.b.c".utf8)))
+        try driver.welcome { ($0.cid, $0.deviceSecret) = (CoreDriver.cid, CoreDriver.secret) }
+        #expect(sent(driver) == [0])
+        driver.core.disconnected(reason: "gone", at: driver.now)
+        driver.turn()
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.hellos.last?.registrationToken == "")
+        try driver.welcome()
+        #expect(sent(driver) == [0, 0])
+        try driver.receive(Self.result(0))
+        #expect(sent(driver) == [0, 0, 1])
+    }
+
     @Test("calls of a client that does not run, and calls with too long names, fail at once")
     func failures() async {
         let client = LongwireClient(

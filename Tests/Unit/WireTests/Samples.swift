@@ -120,6 +120,7 @@ extension Hello: Sampled {
         hello.client = random.text(upTo: 64)
         hello.window = random.number()
         hello.nonce = random.bytes(upTo: 16)
+        hello.registrationToken = random.text(upTo: 40)
         return hello
     }
 }
@@ -266,6 +267,7 @@ extension DeviceNames: Sampled {
         names.alias = random.text(upTo: 40)
         names.aliasType = random.text(upTo: 10)
         names.tags = (0..<random.below(5)).map { _ in random.text(upTo: 20) }
+        names.token = random.text(upTo: 50)
         return names
     }
 }

@@ -124,6 +124,7 @@ extension Hello: TextFormatted {
         text.text("client", client)
         text.number("window", window)
         text.bytes("nonce", nonce)
+        text.text("registration_token", registrationToken)
     }
 }
 
@@ -269,6 +270,7 @@ extension DeviceNames: TextFormatted {
         text.text("alias", alias)
         text.text("alias_type", aliasType)
         for tag in tags { text.element("tags", tag.utf8) }
+        text.text("token", token)
     }
 }
 

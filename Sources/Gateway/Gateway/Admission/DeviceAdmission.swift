@@ -45,10 +45,8 @@ extension EventLoopHost {
             guard isPrivate || snapshot.allowsPlaintextRegistration else {
                 throw Refusal(.plaintextRegistration, "register over TLS: the answer holds the device's secret")
             }
-            var isProven = false
-            for secret in app.appSecrets
-            where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
-            guard isProven else { throw Refusal(.badProof, "the proof does not match the app's secret") }
+            try checkRegistration(hello, transcript, app)
+            adopted.hello.registrationToken = ""
             adopted.cid = mintDevice(of: app, for: hello.proof)
             adopted.newSecret = SecureRandom.bytes(32)
         } else if hello.cid.isNone {
@@ -61,6 +59,29 @@ extension EventLoopHost {
             throw .emptying(alternate, window: alternate.isEmpty ? nil : Emptying.window)
         }
         return adopted
+    }
+
+    /// Checks the token of the app's server, or the appSecret, behind a registration.
+    private func checkRegistration(_ hello: Hello, _ transcript: HelloTranscript, _ app: App) throws(Refusal) {
+        guard hello.registrationToken.isEmpty else {
+            do throws(DeviceToken.Fault) {
+                _ = try DeviceToken(hello.registrationToken, app: app, now: now)
+            } catch {
+                throw Refusal(.badProof, error.reason)
+            }
+            let key = Array(hello.registrationToken.utf8)
+            guard HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: key) else {
+                throw Refusal(.badProof, "the proof does not match the token")
+            }
+            return
+        }
+        guard app.registersBySecret else {
+            throw Refusal(.badProof, "this app registers devices only with a token of the app's server")
+        }
+        var isProven = false
+        for secret in app.appSecrets
+        where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
+        guard isProven else { throw Refusal(.badProof, "the proof does not match the app's secret") }
     }
 
     /// Rejects a registration whose proof was used before.
@@ -84,7 +105,7 @@ extension EventLoopHost {
     /// Generates a cid; in a cluster the cid belongs to the partition that the proof selects, so a replayed proof reaches the
     /// same owner.
     ///
-    /// A proof cannot be chosen without the app's secret, so registrations spread evenly over the partitions.
+    /// A proof cannot be chosen without the app's secret or a token, so registrations spread evenly over the partitions.
     private func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
         let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
         while true {

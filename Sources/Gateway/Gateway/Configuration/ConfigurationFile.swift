@@ -1,5 +1,6 @@
 internal import Quotas
 package import Configuration
+internal import Cryptography
 internal import Delivery
 internal import EventLoops
 internal import Glibc
@@ -318,6 +319,7 @@ struct ConfigurationReader {
             readReceipts(receipts, beside: object, &secrets, into: &app)
         }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
+        if let registration = object.object("registration") { readRegistration(registration, into: &app) }
         if let names = object.strings("deviceMay", limit: DevicePermission.allCases.count) {
             app.deviceMay = Set(names.compactMap { DevicePermission(rawValue: $0) })
             if app.deviceMay.count < names.count {
@@ -327,6 +329,26 @@ struct ConfigurationReader {
         app.vendors = readChannels(object, "vendors", of: VendorChannel.vendors) ?? []
         object.finish()
         return appID == nil ? nil : app
+    }
+
+    private func readRegistration(_ object: ConfigurationObject, into app: inout AppConfiguration) {
+        app.registersBySecret = object.boolean("appSecret") ?? true
+        for (index, pem) in (object.strings("publicKeys", limit: 3) ?? []).enumerated() {
+            do throws(TLSFailure) {
+                _ = try RSAPublicKey(pem: Array(pem.utf8))
+                app.tokenKeys.append(pem)
+            } catch {
+                object.report("publicKeys", "text \(index + 1) is \(error.reason)")
+            }
+        }
+        let hasSecret = app.masterSecrets.contains { $0.exposed.utf8.count >= DeviceToken.secretByteCount }
+        if !app.registersBySecret, app.tokenKeys.isEmpty, !hasSecret {
+            object.report(
+                "appSecret",
+                "false leaves no way to register; give publicKeys, or a masterSecret of 32 characters or more for HS256"
+            )
+        }
+        object.finish()
     }
 
     /// Reads a list of vendors' names without repetitions.

@@ -151,6 +151,10 @@ package struct AppConfiguration: Sendable, Equatable {
     package var maxAttempts = 5
     /// See `AppSettings.vendorOrder`.
     package var vendors: [VendorChannel] = []
+    /// Whether the appSecret registers devices; otherwise only tokens of the app's server do.
+    package var registersBySecret = true
+    /// The PEM texts of the public keys that check RS256 tokens.
+    package var tokenKeys: [String] = []
     /// The rights of the app's devices over their own aliases and tags; none by default.
     package var deviceMay: Set<DevicePermission> = []
     package var push = PushConfiguration()

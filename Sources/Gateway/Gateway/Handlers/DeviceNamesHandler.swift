@@ -19,6 +19,7 @@ final class DeviceNamesHandler {
         case aliasFull = 3
         case tooMany = 4
         case notBound = 5
+        case badToken = 6
         case tooOften = 100
         case busy = 102
 
@@ -30,6 +31,7 @@ final class DeviceNamesHandler {
             case .aliasFull: "the alias has as many devices as it may; unbind one of them first"
             case .tooMany: "the device has as many tags, or aliases of as many types, as it may"
             case .notBound: "the device does not have this alias"
+            case .badToken: "the token of the app's server is not valid"
             case .tooOften: "the names were changed too often; send it again in a minute, a set of tags tomorrow"
             case .busy: "the gateway is busy, or an earlier request has no result yet; send it again in some seconds"
             }
@@ -53,13 +55,28 @@ final class DeviceNamesHandler {
         guard let source = owner.core.pointee.shard.source(of: session), let app = owner.registry[source.app] else {
             return send(names, .busy, to: session)
         }
+        var names = names
+        let isSigned = !names.token.isEmpty
+        if isSigned {
+            do throws(DeviceToken.Fault) {
+                let token = try DeviceToken(names.token, app: app, now: owner.now)
+                guard names.operation == .bindAlias, names.alias.isEmpty || names.alias == token.alias else {
+                    throw DeviceToken.Fault(reason: "the token allows only its alias to be bound")
+                }
+                // A token without an alias only registers devices.
+                guard !token.alias.isEmpty else { return send(names, .done, to: session) }
+                (names.alias, names.aliasType, names.token) = (token.alias, token.aliasType, "")
+            } catch {
+                return send(names, .badToken, "\(error.reason)", to: session)
+            }
+        }
         let request: DeviceNamesRequest
         do throws(RefusedNames) {
             request = try DeviceNamesRequest(names, app: app.key, limits: owner.limits.users)
         } catch {
             return send(names, .badName, error.reason, to: session)
         }
-        let isAllowed = request.permission.map(app.deviceMay.contains) ?? !app.deviceMay.isEmpty
+        let isAllowed = isSigned || request.permission.map(app.deviceMay.contains) ?? !app.deviceMay.isEmpty
         guard isAllowed else { return send(names, .notAllowed, to: session) }
         guard !running.contains(session), running.count < Self.runningLimit else {
             return send(names, .busy, to: session)

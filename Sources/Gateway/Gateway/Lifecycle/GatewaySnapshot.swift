@@ -1,5 +1,6 @@
 internal import Quotas
 internal import Configuration
+internal import Cryptography
 internal import Delivery
 internal import PushAPI
 internal import Wire
@@ -98,6 +99,9 @@ extension App {
         timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
         (takesUpstream, hasEvents) = (app.upstream != nil, app.events != nil)
         deviceMay = app.deviceMay
+        registersBySecret = app.registersBySecret
+        // The configuration has checked the keys.
+        tokenKeys = app.tokenKeys.compactMap { try? RSAPublicKey(pem: Array($0.utf8)) }
         (rates, bounds, quotas) = (app.push.rates, app.push.bounds, app.quotas)
     }
 }

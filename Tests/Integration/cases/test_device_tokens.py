@@ -1,0 +1,169 @@
+"""Tokens of the app's server: registration without the appSecret, and the alias of a user."""
+
+import base64
+import hashlib
+import hmac
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import QUICK
+from gateway import Gateway, eventually
+from longwire_client import Closed, Device, pb
+from test_device_names import BAD_NAME, DONE, NOT_ALLOWED, Names, ask, name
+from test_users import cids, push_alias
+
+SECRET = "a-master-secret-of-32-characters"
+BAD_PROOF, BAD_TOKEN = 401, 6
+
+
+def part(value):
+    return base64.urlsafe_b64encode(value).rstrip(b"=")
+
+
+def token(app="demo", alias=None, expires=600, secret=SECRET, algorithm="HS256", sign=None, **claims):
+    claims = {"aud": app, "exp": int(time.time()) + expires, **({"sub": alias} if alias else {}), **claims}
+    message = part(json.dumps({"alg": algorithm, "typ": "JWT"}).encode()) + b"." + part(json.dumps(claims).encode())
+    code = sign(message) if sign else hmac.new(secret.encode(), message, hashlib.sha256).digest()
+    return (message + b"." + part(code)).decode()
+
+
+class Keys:
+    """An RSA key pair of the openssl command."""
+
+    def __init__(self, folder):
+        self.file = folder / "key.pem"
+        subprocess.run(["openssl", "genrsa", "-out", self.file, "2048"], check=True, capture_output=True)
+        self.public = subprocess.run(
+            ["openssl", "rsa", "-in", self.file, "-pubout"], check=True, capture_output=True, text=True).stdout
+
+    def sign(self, message):
+        command = ["openssl", "dgst", "-sha256", "-sign", self.file]
+        return subprocess.run(command, input=message, check=True, capture_output=True).stdout
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    if not shutil.which("openssl"):
+        pytest.skip("the openssl command makes the keys")
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def gateway(keys):
+    app = {"masterSecret": SECRET, "registration": {"appSecret": False, "publicKeys": [keys.public]}}
+    with Gateway(limits=QUICK, loops=3, app=app) as one:
+        yield one
+
+
+@pytest.fixture
+def register():
+    devices = []
+
+    def make(gateway, text, **fields):
+        device = Device("127.0.0.1", gateway.device, gateway.app["appId"])
+        devices.append(device)
+        device.register(text, registration_token=text, **fields)
+        device.cid = device.state.cid.hex()
+        return device
+
+    yield make
+    for device in devices:
+        device.close()
+
+
+def test_a_token_registers_and_binds_the_alias_of_its_user(gateway, keys, register):
+    for made in (token(alias=name()), token(alias=name(), algorithm="RS256", sign=keys.sign)):
+        device = register(gateway, made)
+        alias = json.loads(base64.urlsafe_b64decode(made.split(".")[1] + "=="))["sub"]
+        assert cids(gateway, alias) == []
+        assert ask(device, Names.BIND_ALIAS, token=made).code == DONE
+        assert cids(gateway, alias) == [device.cid]
+        push_alias(gateway, alias, "for the user")
+        assert device.receive().payload == b"for the user"
+
+
+def test_a_registered_device_takes_the_alias_of_another_user(gateway, register):
+    first, second = name(), name()
+    device = register(gateway, token(alias=first))
+    for alias in (first, second):
+        assert ask(device, Names.BIND_ALIAS, token=token(alias=alias)).code == DONE
+    assert cids(gateway, first) == [] and cids(gateway, second) == [device.cid]
+    typed = name()
+    assert ask(device, Names.BIND_ALIAS, token=token(alias=typed, alias_type="phone")).code == DONE
+    assert cids(gateway, typed + "?alias_type=phone") == [device.cid] and cids(gateway, second) == [device.cid]
+
+
+def test_the_app_secret_registers_only_where_it_may(gateway, new_device):
+    with pytest.raises(Closed) as closed:
+        new_device(gateway)
+    assert closed.value.code == BAD_PROOF and "token" in closed.value.close.reason
+
+
+@pytest.mark.parametrize("bad, word", [
+    (lambda keys: token(expires=-61), "expired"), (lambda keys: token(app="other"), "aud"),
+    (lambda keys: token(secret="another-secret-of-32-characters-"), "masterSecret"),
+    (lambda keys: token(algorithm="none", sign=lambda _: b""), "alg"),
+    (lambda keys: token(secret=keys.public), "masterSecret"),
+    (lambda keys: token(algorithm="RS256", secret=keys.public), "publicKeys"),
+    (lambda keys: "no.token", "three parts"),
+])
+def test_a_bad_token_registers_nothing_and_binds_nothing(gateway, keys, register, bad, word):
+    with pytest.raises(Closed) as closed:
+        register(gateway, bad(keys))
+    assert closed.value.code == BAD_PROOF and word in closed.value.close.reason
+    device = register(gateway, token())
+    result = ask(device, Names.BIND_ALIAS, token=bad(keys))
+    assert result.code == BAD_TOKEN and word in result.reason
+
+
+def test_a_token_proves_only_the_alias_that_it_names(gateway, register):
+    alias, device = name(), register(gateway, token())
+    assert ask(device, Names.BIND_ALIAS, alias=alias, token=token(alias=alias)).code == DONE
+    assert ask(device, Names.BIND_ALIAS, alias=name(), token=token(alias=alias)).code == BAD_TOKEN
+    assert ask(device, Names.SET_TAGS, tags=["x"], token=token(alias=alias)).code == BAD_TOKEN
+    assert ask(device, Names.BIND_ALIAS, alias=name()).code == NOT_ALLOWED
+    assert ask(device, Names.BIND_ALIAS, token=token(alias="no alias")).code == BAD_NAME
+    assert ask(device, Names.BIND_ALIAS, token=token()).code == DONE
+    assert cids(gateway, alias) == [device.cid]
+
+
+def test_a_proof_under_another_key_than_the_token_is_refused(gateway):
+    device = Device("127.0.0.1", gateway.device, gateway.app["appId"])
+    with pytest.raises(Closed) as closed:
+        device.register("another key", registration_token=token())
+    assert closed.value.code == BAD_PROOF
+    device.close()
+
+
+def test_a_token_beside_the_app_secret_and_a_reload_that_ends_the_secret(new_device, register):
+    with Gateway(limits=QUICK, app={"masterSecret": SECRET}) as gateway:
+        new_device(gateway)
+        register(gateway, token())
+        gateway.app["registration"] = {"appSecret": False}
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.process.send_signal(signal.SIGHUP)
+
+        def is_refused():
+            try:
+                new_device(gateway)
+            except Closed as closed:
+                return closed.code == BAD_PROOF
+            return False
+
+        eventually(is_refused, "the end of the appSecret")
+        register(gateway, token())
+
+
+def test_a_configuration_without_any_way_to_register_is_refused():
+    app = {"masterSecret": "too-short", "registration": {"appSecret": False}}
+    gateway = Gateway(limits=QUICK, app=app)
+    try:
+        with pytest.raises(Exception):
+            gateway.start()
+        assert "registration.appSecret" in gateway.log()
+    finally:
+        gateway.__exit__()

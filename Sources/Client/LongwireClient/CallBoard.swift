@@ -43,6 +43,8 @@ final class CallBoard: Sendable {
         return isKept
     }
 
+    var isRunning: Bool { ended != nil }
+
     /// A latch that opens when the running client has ended, or `nil` if no client runs.
     var ended: Latch? {
         state.withValue { if case .running(_, let ended) = $0.phase { ended } else { nil } }

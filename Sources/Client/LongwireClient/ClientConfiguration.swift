@@ -30,8 +30,8 @@ public struct ClientConfiguration: Sendable {
     public var appSecret: String
     /// A token of the app's server, which registers the device without an `appSecret`.
     ///
-    /// A JSON Web Token with the app's id in `aud` and an end in `exp`. The client also binds the alias in its `sub` in each
-    /// session, so the alias follows the user. Set a fresh token before each start, or leave it empty for a registered device.
+    /// A JSON Web Token with the app's id in `aud` and an end in `exp`. After each start the client also binds the alias in its
+    /// `sub`. For a later start or user: `LongwireClient.setRegistrationToken`, `LongwireClient.bindAlias(token:)`.
     public var registrationToken = ""
     /// The product and version for the gateway's logs, up to 64 bytes of UTF-8.
     public var clientName = "longwire-swift/1"

@@ -88,7 +88,6 @@ extension ClientCore {
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
         sendReports(at: now)
         sendOutgoing(at: now)
-        bindTokensAlias()
         sendNames(at: now)
     }
 

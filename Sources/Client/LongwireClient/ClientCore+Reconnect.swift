@@ -126,7 +126,8 @@ extension ClientCore {
             wait(skewRetryCount == 1 ? 0 : backoff.next(), at: now, thenAt: phase == .ready ? nil : endpoint)
         case CloseCode.unknownDevice.rawValue:
             correctionCount += 1
-            guard correctionCount == 1, state.isRegistered, !configuration.appSecret.isEmpty else { return halt(error) }
+            let mayRegister = !configuration.appSecret.isEmpty || !configuration.registrationToken.isEmpty
+            guard correctionCount == 1, state.isRegistered, mayRegister else { return halt(error) }
             actions.append(.report(.registrationLost(state.cid)))
             state.forgetRegistration()
             isDirty = true

@@ -135,7 +135,7 @@ package struct ClientCore {
     var sentReports: (nonce: UInt64, opened: [MessageID], others: [MessageReport])?
     var fetch: Fetch?
     var outgoing = Outgoing()
-    var names = Names()
+    var names: Names
 
     // Reconnecting.
     var backoff: Backoff
@@ -186,6 +186,7 @@ package struct ClientCore {
         self.cryptography = cryptography
         endpoint = Endpoint(host: configuration.host, port: configuration.port)
         pushModeOff = configuration.pushModeOff
+        names = Names(token: configuration.registrationToken)
         backoff = Backoff(seed: seed)
         pendingBadge = configuration.badge
         if let state, state.appID == configuration.appID {
@@ -200,7 +201,8 @@ package struct ClientCore {
 
     /// The time of the next call of `wake`, in monotonic milliseconds.
     package var deadline: Int64? {
-        [fetch?.deadline, phaseDeadline, phase == .ready ? outgoing.retryAt : nil].compactMap { $0 }.min()
+        let ofSession = phase == .ready ? [outgoing.retryAt, names.deadline] : []
+        return ([fetch?.deadline, phaseDeadline] + ofSession).compactMap { $0 }.min()
     }
 
     private var phaseDeadline: Int64? {
@@ -265,6 +267,7 @@ package struct ClientCore {
     package mutating func wake(at now: ClientTime) {
         if let fetch, now.monotonic >= fetch.deadline { endFetch(at: now) }
         if outgoing.retryAt != nil { sendOutgoing(at: now) }
+        wakeNames(at: now)
         guard let phaseDeadline, now.monotonic >= phaseDeadline else { return }
         switch phase {
         case .idle, .stopped: break
@@ -288,8 +291,11 @@ package struct ClientCore {
     package mutating func persistFailed(
         _ error: LongwireClientError, skipping skipped: some Sequence<ClientAction>, at now: ClientTime
     ) {
+        var answers: [ClientAction] = []
         for action in Array(skipped) + actions {
             switch action {
+            // The state holds no requests about names, so a caller would wait for its answer without end.
+            case .report(.namesAnswered): answers.append(action)
             case .handle(let message): handling.removeAll { $0.isOf(message) }
             case .revoke(_, let sequence): handling.removeAll { ($0.stream, $0.sequence) == (0, sequence) }
             default: break
@@ -298,6 +304,7 @@ package struct ClientCore {
         actions.removeAll()
         // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
         isDirty = false
+        actions = answers
         actions.append(.report(.stateNotStored(error)))
         actions.append(.disconnect)
         switch phase {
@@ -346,7 +353,7 @@ package struct ClientCore {
         fetch?.quietAt = nil
         pendingUpdates = [:]
         outgoing = Outgoing()
-        names.isSent = false
+        names.leaveSession()
     }
 
     // MARK: Sending

@@ -18,16 +18,18 @@ public struct NamesAnswer: Equatable, Sendable {
     public var code: UInt32
     /// The reason for a refusal, or empty.
     public var reason: String
-    /// The names, of a query.
-    public var names: OwnNames
+    /// The names, for a query that succeeded.
+    public var names: OwnNames?
 
-    init(_ result: DeviceNamesResult) {
+    init(_ result: DeviceNamesResult, isQuery: Bool) {
         (request, code, reason) = (result.request, result.code, result.reason)
-        names = OwnNames(alias: result.alias.isEmpty ? nil : result.alias, tags: result.tags)
+        if isQuery, code == 0 {
+            names = OwnNames(alias: result.alias.isEmpty ? nil : result.alias, tags: result.tags)
+        }
     }
 
     fileprivate func checked() throws(LongwireClientError) -> OwnNames {
-        guard code != 0 else { return names }
+        guard code != 0 else { return names ?? OwnNames() }
         throw LongwireClientError(code: code < Limits.firstRetriedCode ? .namesRefused : .tryLater, message: reason)
     }
 }
@@ -36,7 +38,7 @@ extension LongwireClient {
     /// Binds an alias to this device; it replaces the device's alias of this type.
     ///
     /// The calls about names need the app's setting `deviceMay`. They wait for the gateway, also across reconnects, and are
-    /// made one after the other. A repeated call costs no write.
+    /// made one after the other. A repeated call costs no write. Cancelling the task ends the wait, not the change.
     ///
     /// - Parameters:
     ///   - alias: letters, digits, `_` and Chinese characters, at most 39 by default.
@@ -48,7 +50,8 @@ extension LongwireClient {
 
     /// Binds the alias in the `sub` of a token of the app's server; it needs no right in `deviceMay`.
     ///
-    /// For another user on a registered device. A token in the configuration is bound automatically.
+    /// For another user on a registered device. The alias of the configuration's token is bound automatically, once after each
+    /// start, unless the app binds or unbinds an alias itself.
     ///
     /// - Throws: As `bindAlias`; `namesRefused` also for a token that is invalid or has expired.
     public func bindAlias(token: String) async throws(LongwireClientError) {
@@ -57,7 +60,7 @@ extension LongwireClient {
 
     /// Unbinds an alias from this device; other devices keep it.
     ///
-    /// - Throws: As `bindAlias`; `namesRefused` also when the device does not have the alias.
+    /// - Throws: As `bindAlias`; an alias that the device does not have is no error.
     public func unbindAlias(_ alias: String, type: String = "") async throws(LongwireClientError) {
         try await request(.unbindAlias) { ($0.alias, $0.aliasType) = (alias, type) }
     }
@@ -112,52 +115,111 @@ extension LongwireClient {
     }
 
     private func ask(_ names: DeviceNames) async throws(LongwireClientError) -> NamesAnswer {
-        let answer = await withCheckedContinuation { continuation in
-            var names = names
-            names.request = namesBoard.add(continuation)
-            if !calls.post(.names(names)) { namesBoard.end(names.request) }
+        let (calls, board) = (calls, namesBoard)
+        var names = names
+        names.request = board.nextRequest()
+        let request = names
+        let outcome = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                guard board.add(request.request, continuation) else { return }
+                switch calls.isRunning {
+                case true where calls.post(.names(request)): break
+                case true:
+                    board.end(
+                        request.request, .failed(.tryLater, "the client has too many calls to make; call again later"))
+                case false:
+                    board.end(request.request, .failed(.wrongState, "the client does not run; start it and call again"))
+                }
+            }
+        } onCancel: {
+            board.cancel(request.request)
         }
-        guard let answer else {
-            throw LongwireClientError(
-                code: .wrongState, message: "the client does not run or has stopped; start it and call again")
+        switch outcome {
+        case .answered(let answer): return answer
+        case .failed(let code, let message): throw LongwireClientError(code: code, message: message)
         }
-        return answer
     }
 }
 
 /// The callers that wait for an answer about names.
 final class NamesBoard: Sendable {
+    enum Outcome: Sendable {
+        case answered(NamesAnswer)
+        case failed(LongwireClientError.Code, String)
+    }
+
+    private enum Entry {
+        /// The call does not wait yet.
+        case numbered
+        case cancelled
+        case waiting(CheckedContinuation<Outcome, Never>)
+    }
+
     private struct State {
         var last: UInt32 = 0
-        var waiting: [UInt32: CheckedContinuation<NamesAnswer?, Never>] = [:]
+        var entries: [UInt32: Entry] = [:]
     }
+
+    private static let cancelled = Outcome.failed(
+        .tryLater, "the call was cancelled; the gateway may still make the change")
+    private static let stopped = Outcome.failed(
+        .wrongState, "the client has stopped before the gateway answered; start it and call again")
 
     private let state = Guarded(State())
 
-    /// Returns the number of the request.
-    func add(_ continuation: CheckedContinuation<NamesAnswer?, Never>) -> UInt32 {
+    func nextRequest() -> UInt32 {
         state.withValue { state in
-            repeat { state.last = state.last == .max ? 1 : state.last + 1 } while state.waiting[state.last] != nil
-            state.waiting[state.last] = continuation
+            repeat { state.last = state.last == .max ? 1 : state.last + 1 } while state.entries[state.last] != nil
+            state.entries[state.last] = .numbered
             return state.last
         }
     }
 
+    /// Returns false, and ends the call, if it was cancelled already.
+    func add(_ request: UInt32, _ continuation: CheckedContinuation<Outcome, Never>) -> Bool {
+        let isCancelled = state.withValue { state in
+            guard case .cancelled? = state.entries[request] else {
+                state.entries[request] = .waiting(continuation)
+                return false
+            }
+            state.entries[request] = nil
+            return true
+        }
+        if isCancelled { continuation.resume(returning: Self.cancelled) }
+        return !isCancelled
+    }
+
+    func cancel(_ request: UInt32) {
+        let continuation = state.withValue { state -> CheckedContinuation<Outcome, Never>? in
+            switch state.entries[request] {
+            case .waiting(let continuation):
+                state.entries[request] = nil
+                return continuation
+            case .numbered: state.entries[request] = .cancelled
+            case .cancelled, nil: break
+            }
+            return nil
+        }
+        continuation?.resume(returning: Self.cancelled)
+    }
+
     func note(_ event: ClientEvent) {
         switch event {
-        case .namesAnswered(let answer): end(answer.request, answer)
+        case .namesAnswered(let answer): end(answer.request, .answered(answer))
         case .stopped:
-            let waiting = state.withValue { state in
-                defer { state.waiting = [:] }
-                return state.waiting
-            }
-            for continuation in waiting.values { continuation.resume(returning: nil) }
+            let requests = state.withValue { Array($0.entries.keys) }
+            for request in requests { end(request, Self.stopped) }
         default: break
         }
     }
 
-    func end(_ request: UInt32, _ answer: NamesAnswer? = nil) {
-        state.withValue { $0.waiting.removeValue(forKey: request) }?.resume(returning: answer)
+    func end(_ request: UInt32, _ outcome: Outcome) {
+        let continuation = state.withValue { state -> CheckedContinuation<Outcome, Never>? in
+            guard case .waiting(let continuation)? = state.entries[request] else { return nil }
+            state.entries[request] = nil
+            return continuation
+        }
+        continuation?.resume(returning: outcome)
     }
 }
 
@@ -165,7 +227,19 @@ extension ClientCore {
     /// The requests about names, and whether the first is in flight.
     struct Names {
         var waiting: [DeviceNames] = []
-        var isSent = false
+        /// The time of the deadline of the request in flight, in monotonic milliseconds.
+        var answerDeadline: Int64?
+        /// Whether the alias of the configuration's token is still to be bound in this run.
+        var owesTokensAlias: Bool
+        /// The time of the next attempt at that alias.
+        var retryAt: Int64?
+
+        init(token: String) { owesTokensAlias = !token.isEmpty }
+
+        var deadline: Int64? { [answerDeadline, retryAt].compactMap { $0 }.min() }
+
+        /// Ends the wait for an answer, which the connection can no longer bring.
+        mutating func leaveSession() { (answerDeadline, retryAt) = (nil, nil) }
     }
 
     mutating func ask(_ names: DeviceNames, at now: ClientTime) {
@@ -173,37 +247,57 @@ extension ClientCore {
             var result = DeviceNamesResult()
             (result.request, result.code) = (names.request, Limits.busyCode)
             result.reason = "\(Limits.namesCount) requests about names wait for the gateway already; call again later"
-            return actions.append(.report(.namesAnswered(NamesAnswer(result))))
+            return actions.append(.report(.namesAnswered(NamesAnswer(result, isQuery: false))))
+        }
+        // The app's own word on its alias counts more than the token that it started with.
+        if names.operation == .bindAlias || names.operation == .unbindAlias {
+            self.names.owesTokensAlias = false
+            if self.names.answerDeadline == nil { self.names.waiting.removeAll { $0.request == 0 } }
         }
         self.names.waiting.append(names)
         sendNames(at: now)
-    }
-
-    /// Requests the alias of the configuration's token before other requests, under the number 0, which no call has.
-    ///
-    /// The alias is thus bound even if the process ended between the registration and the first result.
-    mutating func bindTokensAlias() {
-        let token = configuration.registrationToken
-        guard !token.isEmpty, names.waiting.first?.token != token else { return }
-        var request = DeviceNames()
-        (request.operation, request.token) = (.bindAlias, token)
-        names.waiting.insert(request, at: 0)
     }
 
     /// Sends the first waiting request; one is in flight, so that the changes are made in the order of the calls.
     ///
     /// A request without an answer is sent again after a reconnect: each sets a state, so a repeat changes nothing.
     mutating func sendNames(at now: ClientTime) {
-        guard phase == .ready, !names.isSent, let first = names.waiting.first else { return }
-        names.isSent = true
+        guard phase == .ready, names.answerDeadline == nil else { return }
+        if names.owesTokensAlias, names.retryAt ?? .min <= now.monotonic, names.waiting.first?.request != 0 {
+            names.retryAt = nil
+            // The number 0 is of no call.
+            var request = DeviceNames()
+            (request.operation, request.token) = (.bindAlias, configuration.registrationToken)
+            names.waiting.insert(request, at: 0)
+        }
+        guard let first = names.waiting.first else { return }
+        names.answerDeadline = now.monotonic + Limits.namesMilliseconds
         send(first, at: now)
     }
 
     mutating func receive(_ result: DeviceNamesResult, at now: ClientTime) {
-        guard names.isSent, names.waiting.first?.request == result.request else { return }
-        names.isSent = false
+        guard names.answerDeadline != nil, let first = names.waiting.first, first.request == result.request else {
+            return
+        }
+        names.answerDeadline = nil
         names.waiting.removeFirst()
-        actions.append(.report(.namesAnswered(NamesAnswer(result))))
+        if first.request == 0 {
+            if result.code < Limits.firstRetriedCode {
+                names.owesTokensAlias = false
+            } else if names.owesTokensAlias {
+                names.retryAt = now.monotonic + Limits.fullRetryMilliseconds
+            }
+        }
+        actions.append(.report(.namesAnswered(NamesAnswer(result, isQuery: first.operation == .query))))
+        sendNames(at: now)
+    }
+
+    /// Repeats the request for the token's alias, or gives up a connection that brings no answer.
+    mutating func wakeNames(at now: ClientTime) {
+        guard let deadline = names.deadline, now.monotonic >= deadline else { return }
+        guard names.answerDeadline.map({ now.monotonic < $0 }) ?? true else {
+            return abandon("no DeviceNamesResult within \(Limits.namesMilliseconds / 1_000) s", at: now)
+        }
         sendNames(at: now)
     }
 }

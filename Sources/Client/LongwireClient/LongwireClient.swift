@@ -150,6 +150,7 @@ public final class LongwireClient: Sendable {
             channel.close()
             // The calls are kept again. `start` releases the store.
             calls.postOrKeep(mailbox.shut().filter(\.isKept))
+            namesBoard.note(.stopped(nil))
             ended.open()
             throw LongwireClientError(code: .systemResource, message: "the system could not start a thread")
         }
@@ -258,6 +259,11 @@ public final class LongwireClient: Sendable {
         configuration.withValue { $0.pushModeOff = isOff }
         return calls.post(.pushModeOff(isOff))
     }
+
+    /// Sets the token of the app's server for the next start; an empty token removes it.
+    ///
+    /// A running client takes another user's token by `bindAlias(token:)`.
+    public func setRegistrationToken(_ token: String) { configuration.withValue { $0.registrationToken = token } }
 
     /// Requests another heartbeat.
     ///

@@ -54,22 +54,21 @@ package struct DirectoryOperation: Sendable {
         case unbindAll(AliasName)
         case resolve([AliasName])
         case each([DevicePlace], EachStep)
-        /// Several steps of one device; an item for each.
-        case steps(DevicePlace, [EachStep])
         case count(TagExpression)
         /// Update the rows of a device's tokens: one item per claim, then one per release.
         case tokens(TokenNews)
     }
 
     package enum EachStep: Sendable {
-        case replaceTags([TagName]), addTag(TagName), removeTag(TagName), setBlacklisted(Bool), setBadge(BadgeChange),
+        case replaceTags([TagName]), addTags([TagName]), removeTags([TagName]), setBlacklisted(Bool), setBadge(
+            BadgeChange),
             describe
 
         func step(_ cid: DeviceID) -> DirectoryStep {
             switch self {
             case .replaceTags(let tags): .replaceTags(cid, tags)
-            case .addTag(let tag): .addTag(cid, tag)
-            case .removeTag(let tag): .removeTag(cid, tag)
+            case .addTags(let tags): .addTags(cid, tags)
+            case .removeTags(let tags): .removeTags(cid, tags)
             case .setBlacklisted(let isOn): .setBlacklisted(cid, isOn)
             case .setBadge(let change): .setBadge(cid, change)
             case .describe: .describe(cid)
@@ -98,7 +97,6 @@ package struct DirectoryOperation: Sendable {
             switch work {
             case .bind(let items), .unbind(let items): items.count
             case .each(let devices, _): devices.count
-            case .steps(_, let steps): steps.count
             case .unbindAll: 1
             case .resolve(let names): names.count
             case .count: loopCount
@@ -128,10 +126,6 @@ package struct DirectoryOperation: Sendable {
         case .each(let devices, let step):
             return devices.enumerated().map {
                 StepToSend(UInt64($0) * Self.stepsPerItem, $1.bucket, step.step($1.cid))
-            }
-        case .steps(let device, let steps):
-            return steps.enumerated().map {
-                StepToSend(UInt64($0) * Self.stepsPerItem, device.bucket, $1.step(device.cid))
             }
         case .count(let expression):
             return (0..<loopCount).map {

@@ -17,8 +17,7 @@ public enum Limits {
             + webTokenByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
-        let names = (deviceTagCount + 2) * (nameByteCount + 4) + webTokenByteCount
-        return 1_024 + max(hello, ack, names, upstreamPayloadByteCount)
+        return 1_024 + max(hello, ack, upstreamPayloadByteCount)
     }()
     /// The payload of an upstream message from a device.
     public static let upstreamPayloadByteCount = 16 << 10
@@ -45,8 +44,10 @@ public enum Limits {
 
     /// An alias, an alias type or a tag: 64 characters of up to four bytes.
     public static let nameByteCount = 256
-    /// The tags in a DeviceNames or its result; an app may allow a device fewer.
-    public static let deviceTagCount = 100
+    /// The tags in a DeviceNames or its result: the greatest value of `limits.tagsPerDevice`.
+    ///
+    /// All tags of a device have at most 2,000 characters, so a valid frame is smaller than the largest Hello.
+    public static let deviceTagCount = 200
 
     /// An app id is a short name in the configuration.
     public static let appIDByteCount = 64

@@ -155,12 +155,15 @@ package final class ConfigurationObject {
     /// Returns the texts of a string or an array of strings; `nil` if absent or invalid (reported).
     ///
     /// `isSecret` keeps the values out of reports.
-    package func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
+    package func strings(
+        _ key: String, limit: Int, isSecret: Bool = false, mayBeEmpty: Bool = false
+    ) -> [String]? {
         guard let node = node(key) else { return nil }
         let nodes: [JSON5Node]
         if case .array(let list) = node.value { nodes = list } else { nodes = [node] }
-        guard 1...limit ~= nodes.count else {
-            report(key, "\(nodes.count) values are not allowed; 1 to \(limit)")
+        let least = mayBeEmpty ? 0 : 1
+        guard least...limit ~= nodes.count else {
+            report(key, "\(nodes.count) values are not allowed; \(least) to \(limit)")
             return nil
         }
         var texts: [String] = []

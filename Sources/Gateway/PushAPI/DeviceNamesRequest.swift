@@ -35,7 +35,15 @@ package enum DeviceNamesRequest: Sendable, Equatable {
 
     private static func tags(_ texts: [String], _ reader: NameReader) throws(GetuiFault) -> [TagName] {
         var tags = TagSet(reader.limits)
-        for text in texts { try tags.add(reader.tag(text)) }
+        for (index, text) in texts.enumerated() {
+            do throws(GetuiFault) {
+                try tags.add(reader.tag(text))
+            } catch {
+                var fault = error
+                fault.message += ": tags[\(index)] \(text.prefix(32))"
+                throw fault
+            }
+        }
         return tags.tags
     }
 
@@ -54,17 +62,14 @@ package enum DeviceNamesRequest: Sendable, Equatable {
         case .query: return nil
         case .bind(let alias):
             return it.aliases.contains(alias) ? nil : .bind([AliasItem(device: device, name: alias)])
-        case .unbind(let alias): return .unbind([AliasItem(device: device, name: alias)])
+        case .unbind(let alias):
+            return it.aliases.contains(alias) ? .unbind([AliasItem(device: device, name: alias)]) : nil
         case .setTags(let tags): return Set(tags) == Set(it.tags) ? nil : .each([device], .replaceTags(tags))
-        case .addTags(let tags): return Self.steps(tags.filter { !it.tags.contains($0) }, device) { .addTag($0) }
-        case .removeTags(let tags): return Self.steps(tags.filter(it.tags.contains), device) { .removeTag($0) }
+        case .addTags(let tags):
+            return tags.allSatisfy(it.tags.contains) ? nil : .each([device], .addTags(tags))
+        case .removeTags(let tags):
+            return tags.contains(where: it.tags.contains) ? .each([device], .removeTags(tags)) : nil
         }
-    }
-
-    private static func steps(
-        _ tags: [TagName], _ device: DevicePlace, _ step: (TagName) -> DirectoryOperation.EachStep
-    ) -> DirectoryOperation.Work? {
-        tags.isEmpty ? nil : .steps(device, tags.map(step))
     }
 }
 

@@ -222,7 +222,8 @@ extension PublicAPI {
         let (places, notCIDs) = try devices(
             try parameters(request, .taggedDevices)?["cid"], app: app, limit: userLimits.tagDevices)
         return UserRequest(
-            app: app, counted: .tagChange, work: .each(places, adds ? .addTag(tag) : .removeTag(tag)), form: .tagBatch,
+            app: app, counted: .tagChange, work: .each(places, adds ? .addTags([tag]) : .removeTags([tag])),
+            form: .tagBatch,
             devices: places.map(\.cid), notCIDs: notCIDs)
     }
 

@@ -46,8 +46,8 @@ enum ConnectReport {
         case .namesAnswered(let answer):
             [
                 "event": "names", "request": answer.request, "code": answer.code, "reason": answer.reason,
-                "alias": answer.names.alias.map { .string($0) } ?? JSONText.null,
-                "tags": JSONText.array(answer.names.tags.map { .string($0) }),
+                "alias": answer.names?.alias.map { .string($0) } ?? JSONText.null,
+                "tags": answer.names.map { .array($0.tags.map { .string($0) }) } ?? JSONText.null,
             ]
         case .fetched: nil
         case .stateNotStored(let error): ["event": "stateNotStored", "error": error.description]

@@ -11,13 +11,13 @@ import time
 
 import pytest
 from conftest import QUICK
-from gateway import Gateway, eventually
+from gateway import Gateway, Refused, eventually
 from longwire_client import Closed, Device, pb
 from test_device_names import BAD_NAME, DONE, NOT_ALLOWED, Names, ask, name
 from test_users import cids, push_alias
 
 SECRET = "a-master-secret-of-32-characters"
-BAD_PROOF, BAD_TOKEN = 401, 6
+BAD_PROOF, BAD_TOKEN = 401, 5
 
 
 def part(value):
@@ -127,7 +127,8 @@ def test_a_token_proves_only_the_alias_that_it_names(gateway, register):
     assert ask(device, Names.SET_TAGS, tags=["x"], token=token(alias=alias)).code == BAD_TOKEN
     assert ask(device, Names.BIND_ALIAS, alias=name()).code == NOT_ALLOWED
     assert ask(device, Names.BIND_ALIAS, token=token(alias="no alias")).code == BAD_NAME
-    assert ask(device, Names.BIND_ALIAS, token=token()).code == DONE
+    assert ask(device, Names.BIND_ALIAS, token=token()).code == BAD_TOKEN
+    assert ask(device, Names.BIND_ALIAS, alias_type="phone", token=token(alias=alias)).code == BAD_TOKEN
     assert cids(gateway, alias) == [device.cid]
 
 
@@ -156,6 +157,14 @@ def test_a_token_beside_the_app_secret_and_a_reload_that_ends_the_secret(new_dev
 
         eventually(is_refused, "the end of the appSecret")
         register(gateway, token())
+
+
+def test_a_rotation_that_would_end_all_registrations_later_is_refused():
+    with Gateway(limits=QUICK) as gateway:
+        gateway.admin_call("POST", "/v1/apps", {"appId": "made", "registration": {"appSecret": False}})
+        with pytest.raises(Refused) as refused:
+            gateway.admin_call("POST", "/v1/apps/made/rotate", {"secret": "masterSecret", "value": "too-short"})
+        assert "registration" in str(refused.value)
 
 
 def test_a_configuration_without_any_way_to_register_is_refused():

@@ -54,11 +54,15 @@ struct DeviceNamesTests {
         #expect(sent(driver) == [1, 1, 2])
     }
 
-    @Test("requests beyond the bound are answered as busy, and names of the gateway's reach the answer")
+    @Test("requests beyond the bound are answered as busy, and a query's answer has the names")
     func bound() throws {
         var driver = CoreDriver(state: CoreDriver.registered)
         driver.start()
-        for request in 1...UInt32(Limits.namesCount + 1) { driver.perform(.names(Self.bind(request))) }
+        for request in 1...UInt32(Limits.namesCount + 1) {
+            var names = Self.bind(request)
+            if request == 1 { names.operation = .query }
+            driver.perform(.names(names))
+        }
         #expect(answers(driver).map(\.request) == [UInt32(Limits.namesCount + 1)])
         #expect(answers(driver).first?.code == Limits.busyCode)
         try driver.welcome()
@@ -66,6 +70,8 @@ struct DeviceNamesTests {
         (result.alias, result.tags) = ("one", ["a", "b"])
         try driver.receive(result)
         #expect(answers(driver).last?.names == OwnNames(alias: "one", tags: ["a", "b"]))
+        try driver.receive(Self.result(2))
+        #expect(answers(driver).last.map { $0.request == 2 && $0.names == nil } == true)
     }
 
     @Test("a token registers, proves its Hello, and binds its alias in each session before the app's requests")
@@ -94,6 +100,55 @@ struct DeviceNamesTests {
         #expect(sent(driver) == [0, 0, 1])
     }
 
+    private static func withToken(_ state: ClientState = CoreDriver.registered) throws -> CoreDriver {
+        try CoreDriver.ready(state) { $0.registrationToken = "a.b.c" }
+    }
+
+    private func reconnect(_ driver: inout CoreDriver) throws {
+        driver.core.disconnected(reason: "gone", at: driver.now)
+        driver.turn()
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        try driver.welcome()
+    }
+
+    @Test("the token's alias is bound once, and never after the app has bound another user's")
+    func tokenOnce() throws {
+        var driver = try Self.withToken()
+        try driver.receive(Self.result(0))
+        try reconnect(&driver)
+        #expect(sent(driver) == [0])
+        var other = try Self.withToken()
+        other.perform(.names(Self.bind(1, "another user")))
+        try other.receive(Self.result(0, Limits.busyCode))
+        try other.receive(Self.result(1))
+        try reconnect(&other)
+        other.pass(milliseconds: Limits.fullRetryMilliseconds)
+        #expect(sent(other) == [0, 1])
+    }
+
+    @Test("a token's alias that the gateway cannot bind now is requested again later")
+    func tokenLater() throws {
+        var driver = try Self.withToken()
+        try driver.receive(Self.result(0, Limits.busyCode))
+        #expect(sent(driver) == [0])
+        driver.pass(milliseconds: Limits.fullRetryMilliseconds)
+        #expect(sent(driver) == [0, 0])
+        try driver.receive(Self.result(0, 6))
+        try reconnect(&driver)
+        #expect(sent(driver) == [0, 0])
+    }
+
+    @Test("a device with only a token registers again when the gateway has lost it")
+    func registersAgain() throws {
+        var driver = CoreDriver(state: CoreDriver.registered) { ($0.registrationToken, $0.appSecret) = ("a.b.c", "") }
+        driver.start()
+        try driver.close(.unknownDevice)
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        #expect(driver.hellos.last?.registration == true && driver.hellos.last?.registrationToken == "a.b.c")
+    }
+
     @Test("calls of a client that does not run, and calls with too long names, fail at once")
     func failures() async {
         let client = LongwireClient(
@@ -111,13 +166,50 @@ struct DeviceNamesTests {
         #expect(many?.code == .namesRefused)
     }
 
-    @Test("a stop ends the calls that wait")
-    func stopped() async {
+    @Test("a stop and a cancellation end the calls that wait, each once")
+    func ends() async {
         let board = NamesBoard()
-        let answer = await withCheckedContinuation { continuation in
-            _ = board.add(continuation)
-            board.note(.stopped(nil))
+        func outcome(_ end: @escaping (UInt32) -> Void) async -> LongwireClientError.Code? {
+            let request = board.nextRequest()
+            let outcome = await withCheckedContinuation { continuation in
+                if board.add(request, continuation) { end(request) }
+            }
+            board.cancel(request)
+            if case .failed(let code, _) = outcome { return code }
+            return nil
         }
-        #expect(answer == nil)
+        #expect(await outcome { _ in board.note(.stopped(nil)) } == .wrongState)
+        #expect(await outcome { board.cancel($0) } == .tryLater)
+        let request = board.nextRequest()
+        board.cancel(request)
+        let early = await withCheckedContinuation { #expect(!board.add(request, $0)) }
+        guard case .failed(.tryLater, _) = early else {
+            Issue.record("a call that was cancelled before it waited has another outcome: \(early)")
+            return
+        }
+    }
+
+    @Test("an answer that arrives while the state cannot be stored still reaches its caller")
+    func notStored() throws {
+        var driver = try CoreDriver.ready()
+        driver.perform(.names(Self.bind(1)))
+        driver.storeFails = true
+        driver.core.perform(.opened(MessageID(high: 1, low: 1)), at: driver.now)
+        try driver.receive(Self.result(1))
+        #expect(answers(driver).map(\.request) == [1])
+    }
+
+    @Test("a session that brings no answer ends, and the request is sent in the next one")
+    func silence() throws {
+        var driver = try CoreDriver.ready()
+        driver.perform(.names(Self.bind(1)))
+        driver.pass(milliseconds: Limits.namesMilliseconds - 1)
+        #expect(driver.core.phase == .ready)
+        driver.pass(milliseconds: 1)
+        #expect(driver.core.phase != .ready)
+        driver.pass(milliseconds: 10_000)
+        driver.connect()
+        try driver.welcome()
+        #expect(sent(driver) == [1, 1])
     }
 }

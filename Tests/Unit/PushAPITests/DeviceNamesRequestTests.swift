@@ -31,7 +31,7 @@ struct DeviceNamesRequestTests {
         for request in [
             try request(.query), try request(.bindAlias, alias: "one", type: "phone"),
             try request(.setTags, tags: ["b", "a", "a"]), try request(.addTags, tags: ["b"]),
-            try request(.removeTags, tags: ["c"]),
+            try request(.removeTags, tags: ["c"]), try request(.unbindAlias, alias: "one"),
         ] {
             #expect(request.work(of: Self.place, as: device) == nil)
         }
@@ -45,13 +45,12 @@ struct DeviceNamesRequestTests {
         }
         #expect(items == [AliasItem(device: Self.place, name: alias("one"))])
         guard
-            case .steps(Self.place, let steps)? = try request(.addTags, tags: ["a", "b", "c"])
+            case .each([Self.place], .addTags(let added))? = try request(.addTags, tags: ["a", "b", "c"])
                 .work(of: Self.place, as: device)
         else { throw Fixture.Refused() }
-        #expect(steps.count == 2)
-        guard case .unbind? = try request(.unbindAlias, alias: "other").work(of: Self.place, as: device) else {
-            throw Fixture.Refused()
-        }
+        #expect(added.count == 3)
+        guard case .unbind? = try request(.unbindAlias, alias: "one", type: "phone").work(of: Self.place, as: device)
+        else { throw Fixture.Refused() }
     }
 
     @Test("each change needs its right, and a query any")

@@ -130,7 +130,7 @@ struct UserAnswerTests {
         for method in [APIRequest.Method.put, .delete] {
             let some = try answer(method, "/user/custom_tag/batch/t", body) { step in
                 switch step {
-                case .addTag(Fixture.cid, _), .removeTag(Fixture.cid, _): .done
+                case .addTags(Fixture.cid, _), .removeTags(Fixture.cid, _): .done
                 default: method == .put ? .tooMany : .unknown
                 }
             }

@@ -119,12 +119,12 @@ struct UserRequestTests {
     func tagBatch() throws {
         let body = #"{"cid":["\#(Self.cid)","\#(Self.other)","x","\#(Self.cid)"]}"#
         let put = try users(.put, "/user/custom_tag/batch/a%2Fb", body)
-        guard case (let devices, .addTag(let tag)) = try each(put) else { throw Fixture.Refused() }
+        guard case (let devices, .addTags(let tags)) = try each(put) else { throw Fixture.Refused() }
         #expect(devices == [Fixture.cid, Fixture.otherCID] && put.notCIDs == ["x"])
-        #expect(tag == TagName(app: fixture.app.key, text: "a/b"))
+        #expect(tags == [TagName(app: fixture.app.key, text: "a/b")])
         let delete = try users(.delete, "/user/custom_tag/batch/%E5%B9%BF", body)
-        guard case (_, .removeTag(let removed)) = try each(delete) else { throw Fixture.Refused() }
-        #expect(removed.text == "广")
+        guard case (_, .removeTags(let removed)) = try each(delete) else { throw Fixture.Refused() }
+        #expect(removed.map(\.text) == ["广"])
         #expect(put.counted == .tagChange && delete.counted == .tagChange)
         #expect(try users(.get, "/user/custom_tag/cid/\(Self.cid)", #"{"custom_tag":["a"]}"#).counted == .tagQuery)
     }

@@ -79,10 +79,10 @@ package enum DirectoryStep: Sendable, Codable {
     case holds(DeviceID, AliasName, stamp: GatewayTime)
     /// `.done`, `.tooMany`, `.tooOften`.
     case replaceTags(DeviceID, [TagName])
-    /// `.done`, `.tooMany`.
-    case addTag(DeviceID, TagName)
+    /// Add all of the tags, or none: `.done`, `.tooMany`.
+    case addTags(DeviceID, [TagName])
     /// `.done`.
-    case removeTag(DeviceID, TagName)
+    case removeTags(DeviceID, [TagName])
     /// `.done`.
     case setBlacklisted(DeviceID, Bool)
     /// `.done`.

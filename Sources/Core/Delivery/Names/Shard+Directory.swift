@@ -27,8 +27,8 @@ extension Shard {
                 shard.profile(slot).names.held(name) != nil ? .held : shard.notHeld(stamp)
             }
         case .replaceTags(let cid, let tags): onDevice(command, cid) { $0.replaceTags($1, tags) }
-        case .addTag(let cid, let tag): onDevice(command, cid) { $0.addTag($1, tag) }
-        case .removeTag(let cid, let tag): onDevice(command, cid) { $0.removeTag($1, tag) }
+        case .addTags(let cid, let tags): onDevice(command, cid) { $0.addTags($1, tags) }
+        case .removeTags(let cid, let tags): onDevice(command, cid) { $0.removeTags($1, tags) }
         case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
         case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
         case .describe(let cid): onDevice(command, cid) { .device($0.detail($1)) }
@@ -114,19 +114,21 @@ extension Shard {
         return .done
     }
 
-    private mutating func addTag(_ slot: DeviceSlot, _ tag: TagName) -> DirectoryReply {
+    private mutating func addTags(_ slot: DeviceSlot, _ added: [TagName]) -> DirectoryReply {
         var profile = profile(slot)
-        guard !profile.names.tags.contains(tag) else { return .done }
-        let tags = profile.names.tags + [tag]
+        var tags = profile.names.tags
+        for tag in added where !tags.contains(tag) { tags.append(tag) }
+        guard tags.count > profile.names.tags.count else { return .done }
         guard fits(tags) else { return .tooMany }
         change(&profile, to: tags, slot)
         return .done
     }
 
-    private mutating func removeTag(_ slot: DeviceSlot, _ tag: TagName) -> DirectoryReply {
+    private mutating func removeTags(_ slot: DeviceSlot, _ removed: [TagName]) -> DirectoryReply {
         var profile = profile(slot)
-        guard profile.names.tags.contains(tag) else { return .done }
-        change(&profile, to: profile.names.tags.filter { $0 != tag }, slot)
+        let tags = profile.names.tags.filter { !removed.contains($0) }
+        guard tags.count < profile.names.tags.count else { return .done }
+        change(&profile, to: tags, slot)
         return .done
     }
 

@@ -46,12 +46,12 @@ extension EventLoopHost {
                 throw Refusal(.plaintextRegistration, "register over TLS: the answer holds the device's secret")
             }
             try checkRegistration(hello, transcript, app)
-            adopted.hello.registrationToken = ""
             adopted.cid = mintDevice(of: app, for: hello.proof)
             adopted.newSecret = SecureRandom.bytes(32)
         } else if hello.cid.isNone {
             throw Refusal(.malformed, "a Hello names a cid or asks for a registration")
         }
+        adopted.hello.registrationToken = ""
         adopted.bucket = app.bucket(of: adopted.cid)
         // Checked before any work for the device, registered or not.
         if context.isEmptying {
@@ -64,8 +64,8 @@ extension EventLoopHost {
     /// Checks the token of the app's server, or the appSecret, behind a registration.
     private func checkRegistration(_ hello: Hello, _ transcript: HelloTranscript, _ app: App) throws(Refusal) {
         guard hello.registrationToken.isEmpty else {
-            do throws(DeviceToken.Fault) {
-                _ = try DeviceToken(hello.registrationToken, app: app, now: now)
+            do throws(ServerToken.Fault) {
+                _ = try ServerToken(hello.registrationToken, app: app, now: now)
             } catch {
                 throw Refusal(.badProof, error.reason)
             }

@@ -320,7 +320,7 @@ struct ConfigurationReader {
         }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
         if let registration = object.object("registration") { readRegistration(registration, into: &app) }
-        if let names = object.strings("deviceMay", limit: DevicePermission.allCases.count) {
+        if let names = object.strings("deviceMay", limit: DevicePermission.allCases.count, mayBeEmpty: true) {
             app.deviceMay = Set(names.compactMap { DevicePermission(rawValue: $0) })
             if app.deviceMay.count < names.count {
                 object.report("deviceMay", "\(names.joined(separator: ", ")) is not allowed; alias, tags, each once")
@@ -333,7 +333,7 @@ struct ConfigurationReader {
 
     private func readRegistration(_ object: ConfigurationObject, into app: inout AppConfiguration) {
         app.registersBySecret = object.boolean("appSecret") ?? true
-        for (index, pem) in (object.strings("publicKeys", limit: 3) ?? []).enumerated() {
+        for (index, pem) in (object.strings("publicKeys", limit: 3, mayBeEmpty: true) ?? []).enumerated() {
             do throws(TLSFailure) {
                 _ = try RSAPublicKey(pem: Array(pem.utf8))
                 app.tokenKeys.append(pem)
@@ -341,7 +341,7 @@ struct ConfigurationReader {
                 object.report("publicKeys", "text \(index + 1) is \(error.reason)")
             }
         }
-        let hasSecret = app.masterSecrets.contains { $0.exposed.utf8.count >= DeviceToken.secretByteCount }
+        let hasSecret = app.masterSecrets.contains { $0.exposed.utf8.count >= ServerToken.secretByteCount }
         if !app.registersBySecret, app.tokenKeys.isEmpty, !hasSecret {
             object.report(
                 "appSecret",

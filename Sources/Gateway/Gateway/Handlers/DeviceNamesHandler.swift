@@ -18,8 +18,7 @@ final class DeviceNamesHandler {
         case badName = 2
         case aliasFull = 3
         case tooMany = 4
-        case notBound = 5
-        case badToken = 6
+        case badToken = 5
         case tooOften = 100
         case busy = 102
 
@@ -30,7 +29,6 @@ final class DeviceNamesHandler {
             case .badName: "a name is not valid"
             case .aliasFull: "the alias has as many devices as it may; unbind one of them first"
             case .tooMany: "the device has as many tags, or aliases of as many types, as it may"
-            case .notBound: "the device does not have this alias"
             case .badToken: "the token of the app's server is not valid"
             case .tooOften: "the names were changed too often; send it again in a minute, a set of tags tomorrow"
             case .busy: "the gateway is busy, or an earlier request has no result yet; send it again in some seconds"
@@ -38,13 +36,15 @@ final class DeviceNamesHandler {
         }
     }
 
-    /// The most requests in progress on one partition; each holds at most about 8 KiB of names.
+    /// The most requests in progress on one partition, and of one app on it.
     static let runningLimit = 4_096
-    /// The most requests of one session in a minute.
+    static let runningLimitOfApp = 1_024
+    /// The most requests of one session in a minute, refused ones included.
     static let requestsPerMinute = 30
 
     private unowned let owner: Partition
-    private var running: Set<SessionRef> = []
+    private var running: [SessionRef: AppKey] = [:]
+    private var runningOfApp: [AppKey: Int] = [:]
     /// The requests of the sessions that had any in this minute.
     private var counts: [SessionRef: Int] = [:]
     private var minute: UInt64 = 0
@@ -52,57 +52,83 @@ final class DeviceNamesHandler {
     init(_ owner: Partition) { self.owner = owner }
 
     func take(_ names: DeviceNames, of session: SessionRef) {
-        guard let source = owner.core.pointee.shard.source(of: session), let app = owner.registry[source.app] else {
-            return send(names, .busy, to: session)
-        }
-        var names = names
-        let isSigned = !names.token.isEmpty
-        if isSigned {
-            do throws(DeviceToken.Fault) {
-                let token = try DeviceToken(names.token, app: app, now: owner.now)
-                guard names.operation == .bindAlias, names.alias.isEmpty || names.alias == token.alias else {
-                    throw DeviceToken.Fault(reason: "the token allows only its alias to be bound")
-                }
-                // A token without an alias only registers devices.
-                guard !token.alias.isEmpty else { return send(names, .done, to: session) }
-                (names.alias, names.aliasType, names.token) = (token.alias, token.aliasType, "")
-            } catch {
-                return send(names, .badToken, "\(error.reason)", to: session)
-            }
-        }
+        let number = names.request
+        guard isWithinRate(session) else { return send(number, .tooOften, to: session) }
+        guard let source = owner.core.pointee.shard.source(of: session), let app = owner.registry[source.app],
+            running[session] == nil, running.count < Self.runningLimit,
+            runningOfApp[source.app, default: 0] < Self.runningLimitOfApp
+        else { return send(number, .busy, to: session) }
         let request: DeviceNamesRequest
-        do throws(RefusedNames) {
-            request = try DeviceNamesRequest(names, app: app.key, limits: owner.limits.users)
+        do throws(Refused) {
+            request = try Self.read(names, app, owner.limits.users, now: owner.now)
         } catch {
-            return send(names, .badName, error.reason, to: session)
+            return send(number, error.code, error.reason, to: session)
         }
-        let isAllowed = isSigned || request.permission.map(app.deviceMay.contains) ?? !app.deviceMay.isEmpty
-        guard isAllowed else { return send(names, .notAllowed, to: session) }
-        guard !running.contains(session), running.count < Self.runningLimit else {
-            return send(names, .busy, to: session)
-        }
-        guard isWithinRate(session) else { return send(names, .tooOften, to: session) }
-        running.insert(session)
+        running[session] = app.key
+        runningOfApp[app.key, default: 0] += 1
         let device = DevicePlace(cid: source.cid, bucket: app.bucket(of: source.cid))
-        run(.each([device], .describe), app.key, names, of: session) { [self] outcomes in
-            guard case .device(let detail)? = outcomes.first else { return end(names, .busy, of: session) }
+        run(.each([device], .describe), app.key, number, of: session) { [self] outcomes in
+            guard case .device(let detail)? = outcomes.first else { return end(number, .busy, of: session) }
             guard let work = request.work(of: device, as: detail) else {
-                return end(names, .done, of: session) { result in
+                return end(number, .done, of: session) { result in
                     guard case .query(let type) = request else { return }
                     result.alias = detail.alias(ofType: type)?.text ?? ""
                     result.tags = detail.tags.map(\.text)
                 }
             }
-            run(work, app.key, names, of: session) { [self] in end(names, Self.code(of: $0), of: session) }
+            run(work, app.key, number, of: session) { [self] in end(number, Self.code(of: $0), of: session) }
         }
     }
 
-    func owesResult(_ session: SessionRef) -> Bool { !running.isEmpty && running.contains(session) }
+    private struct Refused: Error {
+        var code: Code
+        var reason: String?
+    }
 
-    /// Forgets a closed session; its change may still be made.
+    /// Checks the names, and the right to change them: the app's `deviceMay`, or a token for its alias.
+    private static func read(
+        _ names: DeviceNames, _ app: App, _ limits: UserLimits, now: GatewayTime
+    ) throws(Refused) -> DeviceNamesRequest {
+        var names = names
+        let isSigned = !names.token.isEmpty
+        if isSigned {
+            do throws(ServerToken.Fault) {
+                let token = try ServerToken(names.token, app: app, now: now)
+                guard !token.alias.isEmpty else { throw ServerToken.Fault(reason: "the token has no sub to bind") }
+                guard names.operation == .bindAlias, names.alias.isEmpty || names.alias == token.alias,
+                    names.aliasType.isEmpty || names.aliasType == token.aliasType
+                else { throw ServerToken.Fault(reason: "the token allows only its alias to be bound") }
+                (names.alias, names.aliasType) = (token.alias, token.aliasType)
+            } catch {
+                throw Refused(code: .badToken, reason: "\(error.reason)")
+            }
+        }
+        let request: DeviceNamesRequest
+        do throws(RefusedNames) {
+            request = try DeviceNamesRequest(names, app: app.key, limits: limits)
+        } catch {
+            throw Refused(code: .badName, reason: error.reason)
+        }
+        guard isSigned || request.permission.map(app.deviceMay.contains) ?? !app.deviceMay.isEmpty else {
+            throw Refused(code: .notAllowed)
+        }
+        return request
+    }
+
+    func owesResult(_ session: SessionRef) -> Bool { !running.isEmpty && running[session] != nil }
+
+    /// Forgets a closed session; a change that was begun is still made.
     func forget(_ session: SessionRef) {
-        if !running.isEmpty { running.remove(session) }
+        _ = stop(session)
         if !counts.isEmpty { counts[session] = nil }
+    }
+
+    /// Returns false if the session has no request in progress.
+    private func stop(_ session: SessionRef) -> Bool {
+        guard !running.isEmpty, let app = running.removeValue(forKey: session) else { return false }
+        let rest = runningOfApp[app, default: 1] - 1
+        runningOfApp[app] = rest == 0 ? nil : rest
+        return true
     }
 
     private func isWithinRate(_ session: SessionRef) -> Bool {
@@ -113,47 +139,48 @@ final class DeviceNamesHandler {
     }
 
     /// Runs an operation in a separate turn, because its steps may call the shard, which may be performing effects.
+    ///
+    /// `then` is called only while the session is open. The partition may have ended otherwise: the host's operations outlive it.
     private func run(
-        _ work: DirectoryOperation.Work, _ app: AppKey, _ names: DeviceNames, of session: SessionRef,
+        _ work: DirectoryOperation.Work, _ app: AppKey, _ number: UInt32, of session: SessionRef,
         then: @escaping ([ItemOutcome]) -> Void
     ) {
         owner.host.inNextTurn { [weak self] host in
-            let isTaken = host.directoryHandler.run(work, app: app) { then($0.outcomes) }
-            if !isTaken { self?.end(names, .busy, of: session) }
+            guard let self, running[session] != nil else { return }
+            let isTaken = host.directoryHandler.runForDevice(work, app: app) { [weak self] operation in
+                guard let self, running[session] != nil else { return }
+                then(operation.outcomes)
+            }
+            if !isTaken { end(number, .busy, of: session) }
         }
     }
 
     private static func code(of outcomes: [ItemOutcome]) -> Code {
-        var worst = Code.done
-        for outcome in outcomes {
-            switch outcome {
-            case .done: break
-            case .full: worst = .aliasFull
-            case .tooMany: worst = .tooMany
-            case .tooOften: worst = .tooOften
-            case .notHeld: worst = .notBound
-            // Whether the device exists is known from its session.
-            case .unknown, .failed, .device: return .busy
-            }
+        switch outcomes.first {
+        // A device that does not have the alias has what an unbind asks for.
+        case .done, .notHeld: .done
+        case .full: .aliasFull
+        case .tooMany: .tooMany
+        case .tooOften: .tooOften
+        // Whether the device exists is known from its session.
+        case .unknown, .failed, .device, nil: .busy
         }
-        return worst
     }
 
     private func end(
-        _ names: DeviceNames, _ code: Code, of session: SessionRef, fill: (inout DeviceNamesResult) -> Void = { _ in }
+        _ number: UInt32, _ code: Code, of session: SessionRef, fill: (inout DeviceNamesResult) -> Void = { _ in }
     ) {
-        // A closed session was forgotten, and its slot may have a new session.
-        guard running.remove(session) != nil else { return }
-        send(names, code, to: session, fill: fill)
+        guard stop(session) else { return }
+        send(number, code, to: session, fill: fill)
         owner.sessions.settled(session)
     }
 
     private func send(
-        _ names: DeviceNames, _ code: Code, _ reason: String? = nil, to session: SessionRef,
+        _ number: UInt32, _ code: Code, _ reason: String? = nil, to session: SessionRef,
         fill: (inout DeviceNamesResult) -> Void = { _ in }
     ) {
         var result = DeviceNamesResult()
-        (result.request, result.code, result.reason) = (names.request, code.rawValue, reason ?? code.reason)
+        (result.request, result.code, result.reason) = (number, code.rawValue, reason ?? code.reason)
         fill(&result)
         owner.sessions.send(session, result)
     }

@@ -47,6 +47,13 @@ final class DirectoryHandler {
         return true
     }
 
+    /// Starts an operation that a device requested; like token updates, these may use only half of the limit.
+    func runForDevice(
+        _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
+    ) -> Bool {
+        operations.count < Self.pendingLimit / 2 && run(work, app: app, complete: complete)
+    }
+
     // MARK: Tokens
 
     /// Updates the token rows after a change of a device's tokens.

@@ -13,7 +13,7 @@ extension DirectoryCommand: PartitionRequest {
         case .reserve(let name, _, _), .release(let name, _), .members(let name), .takeToken(let name, _, _):
             return name.bucket == bucket
         case .count(_, let first, let stride): return first == share.index && stride == share.count
-        case .setAlias, .clearAlias, .holds, .replaceTags, .addTag, .removeTag, .setBlacklisted, .setBadge, .describe,
+        case .setAlias, .clearAlias, .holds, .replaceTags, .addTags, .removeTags, .setBlacklisted, .setBadge, .describe,
             .loseToken, .confirmToken:
             return true
         }

@@ -62,7 +62,7 @@ extension World {
         case 4, 5:
             let tag = tag(names.chance.below(3))
             let adds = names.chance.perMille(600)
-            send(adds ? .addTag(identity.cid, tag) : .removeTag(identity.cid, tag), .tag, to: identity)
+            send(adds ? .addTags(identity.cid, [tag]) : .removeTags(identity.cid, [tag]), .tag, to: identity)
         case 6: begin(.unbindAll(alias(identity.app, names.chance.below(3))), app: identity.app)
         case 7:
             let item = AliasItem(device: place, name: alias(identity.app, names.chance.below(3)))

@@ -63,7 +63,8 @@ import Wire
         let steps: [(DirectoryStep, Bucket)] = [
             (.reserve(Self.alice, phone.cid, phone.bucket), Self.alice.bucket),
             (.setAlias(phone.cid, Self.alice, stamp: harness.now), phone.bucket),
-            (.addTag(phone.cid, Self.tag("a")), phone.bucket), (.removeTag(phone.cid, Self.tag("a")), phone.bucket),
+            (.addTags(phone.cid, [Self.tag("a")]), phone.bucket),
+            (.removeTags(phone.cid, [Self.tag("a")]), phone.bucket),
             (.setBlacklisted(phone.cid, true), phone.bucket), (.setBadge(phone.cid, .add(2)), phone.bucket),
             (.describe(phone.cid), phone.bucket), (.members(Self.alice), Self.alice.bucket),
             (.clearAlias(phone.cid, Self.alice, stamp: 0), phone.bucket),
@@ -81,8 +82,8 @@ import Wire
         for step in [
             DirectoryStep.setAlias(phone.cid, Self.alice, stamp: harness.now), .holds(phone.cid, Self.alice, stamp: 0),
             .clearAlias(phone.cid, Self.alice, stamp: 0), .replaceTags(phone.cid, []),
-            .addTag(phone.cid, Self.tag("a")),
-            .removeTag(phone.cid, Self.tag("a")), .setBlacklisted(phone.cid, true), .setBadge(phone.cid, .set(1)),
+            .addTags(phone.cid, [Self.tag("a")]),
+            .removeTags(phone.cid, [Self.tag("a")]), .setBlacklisted(phone.cid, true), .setBadge(phone.cid, .set(1)),
             .describe(phone.cid),
         ] {
             #expect(harness.ask(step, phone.bucket, app: DeliveryHarness.otherApp) == .unknown)
@@ -277,10 +278,10 @@ import Wire
         #expect(digests(phone) == [0] + ["a", "b", "c"].map { Self.tag($0).digest }.sorted())
         #expect(harness.ask(.replaceTags(phone.cid, ["c", "d"].map(Self.tag)), phone.bucket) == .done)
         #expect(digests(phone) == [0] + ["c", "d"].map { Self.tag($0).digest }.sorted())
-        #expect(harness.ask(.addTag(phone.cid, Self.tag("e")), phone.bucket) == .done)
-        #expect(harness.ask(.addTag(phone.cid, Self.tag("e")), phone.bucket) == .done)
-        #expect(harness.ask(.removeTag(phone.cid, Self.tag("c")), phone.bucket) == .done)
-        #expect(harness.ask(.removeTag(phone.cid, Self.tag("never")), phone.bucket) == .done)
+        #expect(harness.ask(.addTags(phone.cid, [Self.tag("e")]), phone.bucket) == .done)
+        #expect(harness.ask(.addTags(phone.cid, [Self.tag("e")]), phone.bucket) == .done)
+        #expect(harness.ask(.removeTags(phone.cid, [Self.tag("c")]), phone.bucket) == .done)
+        #expect(harness.ask(.removeTags(phone.cid, [Self.tag("never")]), phone.bucket) == .done)
         #expect(detail(harness, phone)?.tags.map(\.text) == ["d", "e"])
         #expect(digests(phone) == [0] + ["d", "e"].map { Self.tag($0).digest }.sorted())
         #expect(digests(other) == [0])
@@ -298,9 +299,9 @@ import Wire
         #expect(harness.ask(.replaceTags(phone.cid, ["a", "b", "c"].map(Self.tag)), phone.bucket) == .tooMany)
         #expect(harness.ask(.replaceTags(phone.cid, ["abc", "def"].map(Self.tag)), phone.bucket) == .tooMany)
         #expect(harness.ask(.replaceTags(phone.cid, ["广州市", "ab"].map(Self.tag)), phone.bucket) == .done)
-        #expect(harness.ask(.addTag(phone.cid, Self.tag("c")), phone.bucket) == .tooMany)
+        #expect(harness.ask(.addTags(phone.cid, [Self.tag("c")]), phone.bucket) == .tooMany)
         #expect(harness.ask(.replaceTags(phone.cid, ["a"].map(Self.tag)), phone.bucket) == .done)
-        #expect(harness.ask(.addTag(phone.cid, Self.tag("bcdef")), phone.bucket) == .tooMany)
+        #expect(harness.ask(.addTags(phone.cid, [Self.tag("bcdef")]), phone.bucket) == .tooMany)
         #expect(harness.ask(.replaceTags(phone.cid, []), phone.bucket) == .tooOften)
         harness.disconnect(phone)
         harness.crash()
@@ -316,7 +317,7 @@ import Wire
         limits.sessionlessDeviceLifetime = 60_000
         let harness = DeliveryHarness(limits: limits)
         let phone = harness.register()
-        _ = harness.ask(.addTag(phone.cid, Self.tag("a")), phone.bucket)
+        _ = harness.ask(.addTags(phone.cid, [Self.tag("a")]), phone.bucket)
         #expect(tagRows(harness).count == 2)
         harness.disconnect(phone)
         harness.store.cool()

@@ -54,9 +54,9 @@ import Wire
                 let number = Int.random(in: 0..<4, using: &random)
                 let phone = owned[index].phone
                 if owned[index].tags.remove(number) != nil {
-                    #expect(harness.ask(.removeTag(phone.cid, Self.tag(number)), phone.bucket) == .done)
+                    #expect(harness.ask(.removeTags(phone.cid, [Self.tag(number)]), phone.bucket) == .done)
                 } else {
-                    #expect(harness.ask(.addTag(phone.cid, Self.tag(number)), phone.bucket) == .done)
+                    #expect(harness.ask(.addTags(phone.cid, [Self.tag(number)]), phone.bucket) == .done)
                     owned[index].tags.insert(number)
                 }
             }
@@ -68,10 +68,10 @@ import Wire
         let harness = DeliveryHarness()
         let phones = (0..<1_000).map { _ in harness.register() }
         for (index, phone) in phones.enumerated() where index % 2 == 0 {
-            harness.send(.addTag(phone.cid, Self.tag(1)), to: phone.bucket)
+            harness.send(.addTags(phone.cid, [Self.tag(1)]), to: phone.bucket)
         }
         for (index, phone) in phones.enumerated() where index % 3 == 0 {
-            harness.send(.addTag(phone.cid, Self.tag(2)), to: phone.bucket)
+            harness.send(.addTags(phone.cid, [Self.tag(2)]), to: phone.bucket)
         }
         harness.flush()
         harness.store.cool()
@@ -121,7 +121,7 @@ import Wire
         limits.tagWalkWork = 40
         let harness = DeliveryHarness(limits: limits)
         let phones = (0..<300).map { _ in harness.register() }
-        for phone in phones { harness.send(.addTag(phone.cid, Self.tag(1)), to: phone.bucket) }
+        for phone in phones { harness.send(.addTags(phone.cid, [Self.tag(1)]), to: phone.bucket) }
         harness.flush()
         var expression = TagExpression()
         _ = expression.add(.any, [Self.tag(1), Self.tag(2)])

@@ -191,7 +191,7 @@ enum LinkSamples {
     }
 
     enum StepCase: CaseIterable {
-        case reserve, release, members, setAlias, clearAlias, holds, replaceTags, addTag, removeTag, setBlacklisted,
+        case reserve, release, members, setAlias, clearAlias, holds, replaceTags, addTags, removeTags, setBlacklisted,
             setBadge, describe, count, takeToken, loseToken, confirmToken
 
         init(_ step: DirectoryStep) {
@@ -203,8 +203,8 @@ enum LinkSamples {
             case .clearAlias: self = .clearAlias
             case .holds: self = .holds
             case .replaceTags: self = .replaceTags
-            case .addTag: self = .addTag
-            case .removeTag: self = .removeTag
+            case .addTags: self = .addTags
+            case .removeTags: self = .removeTags
             case .setBlacklisted: self = .setBlacklisted
             case .setBadge: self = .setBadge
             case .describe: self = .describe
@@ -220,8 +220,8 @@ enum LinkSamples {
         [
             .reserve(alias, cid, bucket), .release(alias, [AliasEntry(cid: cid, bucket: bucket, stamp: time)]),
             .members(alias), .setAlias(cid, alias, stamp: time), .clearAlias(cid, alias, stamp: 0),
-            .holds(cid, alias, stamp: -1), .replaceTags(cid, [tag("a"), tag("bc")]), .addTag(cid, tag("é")),
-            .removeTag(cid, tag("")), .setBlacklisted(cid, true), .setBadge(cid, .add(-4)), .setBadge(cid, .set(5)),
+            .holds(cid, alias, stamp: -1), .replaceTags(cid, [tag("a"), tag("bc")]), .addTags(cid, [tag("é")]),
+            .removeTags(cid, [tag("")]), .setBlacklisted(cid, true), .setBadge(cid, .add(-4)), .setBadge(cid, .set(5)),
             .describe(cid), .count(expression, first: part, stride: parts),
             .takeToken(alias, AliasEntry(cid: cid, bucket: bucket, stamp: time), lost: nil),
             .takeToken(

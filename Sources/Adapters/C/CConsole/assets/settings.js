@@ -20,8 +20,9 @@ const SECTIONS = {
     text("apns.topic"), choice("apns.template.transmission", "payload", "members", "none"), flag("apns.template.mutableContent"),
     flag("apns.template.notifications"), flag("apns.template.wake"), text("apns.template.sound", "default"), text("apns.template.badge"),
     text("apns.template.category"), text("apns.template.threadId"),
-    choice("apns.template.interruptionLevel", "", "passive", "active", "time-sensitive", "critical"), number("maxAttempts", 5), list("vendors"), list("deviceMay"),
+    choice("apns.template.interruptionLevel", "", "passive", "active", "time-sensitive", "critical"), number("maxAttempts", 5), list("vendors"),
   ],
+  devices: [list("deviceMay")],
   queue: [number("queue.messages", 1_000), number("queue.bytes", 4_194_304), choice("queue.overflow", "reject", "dropOldest")],
   quotas: ["devices", "publishesPerSecond", "requestBytesPerSecond", "queuedMessages", "queuedBytes", "storedBytes"].map(name => number(`quotas.${name}`, 0)),
   push: Object.entries({

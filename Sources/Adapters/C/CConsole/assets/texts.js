@@ -333,6 +333,7 @@ const TEXTS = {
   settingApnsMutableContent: ["Let the service extension run for each alert", "每条通知都触发服务扩展"], settingApnsNotifications: ["Show a notification without push_channel.ios", "没有 push_channel.ios 时也展示 notification"],
   settingApnsWake: ["Wake the app by a silent push", "用静默推送唤醒应用"], settingApnsSound: ["Sound", "声音"], settingApnsBadge: ["Badge, such as +1", "角标，如 +1"],
   settingApnsCategory: ["Category", "类别"], settingApnsThreadId: ["Thread id", "线程 ID"], settingApnsInterruptionLevel: ["Interruption level", "打扰级别"],
+  sectionDevices: ["Rights of devices", "设备的权限"], settingDeviceMay: ["Own names that devices may change: alias, tags", "设备可以自行修改的名称：alias、tags"],
   settingVendors: ["Preferred vendors, best first", "首选厂商，按优先顺序"],
   settingMaxAttempts: ["Vendor attempts of a job", "每个任务的厂商尝试次数"],
   settingQueueMessages: ["Messages", "消息数"], settingQueueBytes: ["Bytes", "字节数"], settingQueueOverflow: ["If the queue is full", "队列已满时"],

@@ -6,7 +6,7 @@ import Wire
 @testable import PushAPI
 
 @Suite("Tokens that an app's server signs for its devices")
-struct DeviceTokenTests {
+struct ServerTokenTests {
     private static let now: GatewayTime = 1_800_000_000_000
     private static let secret = "0123456789abcdef0123456789abcdef"
     private static let good = #"{"aud":"shop","exp":1800000600,"sub":"user_1"}"#
@@ -26,8 +26,8 @@ struct DeviceTokenTests {
     }
 
     private func fault(_ text: String, _ app: App = app()) -> String? {
-        do throws(DeviceToken.Fault) {
-            _ = try DeviceToken(text, app: app, now: Self.now)
+        do throws(ServerToken.Fault) {
+            _ = try ServerToken(text, app: app, now: Self.now)
             return nil
         } catch {
             return "\(error.reason)"
@@ -37,12 +37,12 @@ struct DeviceTokenTests {
     @Test("a token of each valid masterSecret names an alias and its type")
     func valid() throws {
         let app = Self.app(["another-secret-of-32-characters-x", Self.secret])
-        let token = try DeviceToken(Self.token(), app: app, now: Self.now)
+        let token = try ServerToken(Self.token(), app: app, now: Self.now)
         #expect((token.alias, token.aliasType) == ("user_1", ""))
         let claims = #"{"aud":["a","shop"],"exp":1800000600,"nbf":1799999999,"sub":"x","alias_type":"phone"}"#
-        let typed = try DeviceToken(Self.token(claims), app: app, now: Self.now)
+        let typed = try ServerToken(Self.token(claims), app: app, now: Self.now)
         #expect((typed.alias, typed.aliasType) == ("x", "phone"))
-        #expect(try DeviceToken(Self.token(#"{"aud":"shop","exp":1800000600}"#), app: app, now: Self.now).alias == "")
+        #expect(try ServerToken(Self.token(#"{"aud":"shop","exp":1800000600}"#), app: app, now: Self.now).alias == "")
     }
 
     @Test(
@@ -113,7 +113,23 @@ struct DeviceTokenTests {
     func keys() throws {
         #expect(throws: TLSFailure.self) { try RSAPublicKey(pem: []) }
         #expect(throws: TLSFailure.self) { try RSAPublicKey(pem: try RSASigningKey.makePEM()) }
-        let small = try RSASigningKey.makePEM(bitCount: 1_024)
-        #expect(throws: TLSFailure.self) { try RSASigningKey(pem: small, name: "a key") }
+        // A P-256 key, and an RSA key of 1,024 bits; both are public.
+        let others = [
+            """
+            -----BEGIN PUBLIC KEY-----
+            MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEhL6OBbiMjizFTrvKBHmw/cojEE/+
+            rw4M7qMRZL+Bsh1huvLX8sTurnY7tw91f8GLNPbIsiSmTH/MHQd6RcSlFA==
+            -----END PUBLIC KEY-----
+            """,
+            """
+            -----BEGIN PUBLIC KEY-----
+            MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC88Ripvrd9qPCba/BbSoOc4tEK
+            xW6dqa6+MeLcva1KdMyRvoJOPWU8ZNhHH/pHzAWvo2QGH/lJdVWNnUvC/vUnMUYZ
+            Sna7rS4AHsouY3taWHpsgR/pjYn/OaeeeIugsAYer1OiDNQcIGExkUsnk9LhyNl8
+            N4KtCg7u4zunXen7YwIDAQAB
+            -----END PUBLIC KEY-----
+            """,
+        ]
+        for pem in others { #expect(throws: TLSFailure.self) { try RSAPublicKey(pem: Array(pem.utf8)) } }
     }
 }

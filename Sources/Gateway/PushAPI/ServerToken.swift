@@ -7,7 +7,7 @@ package import Wire
 ///
 /// The app's masterSecrets of 32 bytes or more check HS256, and the app's `registration.publicKeys` check RS256. The key decides
 /// on the algorithm, so that a public key is never used as a secret.
-package struct DeviceToken: Sendable, Equatable {
+package struct ServerToken: Sendable, Equatable {
     /// The claim `sub`: the alias that the device may bind; empty if the token has none.
     package var alias: String
     /// The claim `alias_type`; empty if the token has none.

@@ -50,6 +50,21 @@ final class CallBoard: Sendable {
         state.withValue { if case .running(_, let ended) = $0.phase { ended } else { nil } }
     }
 
+    var isRunning: Bool { ended != nil }
+
+    /// Reads the state for a caller that has not reserved the store.
+    ///
+    /// - Returns: the state, or `nil` if none was ever stored or it belongs to another app.
+    /// - Throws: when a client runs, or the store cannot be read.
+    func read() throws -> ClientState? {
+        guard reserve() else {
+            throw LongwireClientError(code: .wrongState, message: "the client runs, and its thread has the state")
+        }
+        defer { release() }
+        let state = try store.load()
+        return state?.appID == appID ? state : nil
+    }
+
     // MARK: Starting and ending
 
     /// Reserves the store for this caller until `run` or `release`; returns false when a client runs.

@@ -85,12 +85,6 @@ public struct ClientConfiguration: Sendable {
         if clientCertificatePath != nil { throw refuse("clientCertificatePath works on Linux only") }
         #endif
         guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
-        for token in tokens {
-            do throws(TokenFault) {
-                _ = try token.cleaned()
-            } catch {
-                throw refuse("\(error.reason)")
-            }
-        }
+        for token in tokens { _ = try token.checked() }
     }
 }

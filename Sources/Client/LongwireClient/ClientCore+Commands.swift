@@ -43,6 +43,12 @@ extension ClientCore {
             keepHeartbeat()
             update(at: now) { $0.heartbeatSeconds = seconds }
         case .opened(let id): open(id, at: now)
+        case .tapped(let tap):
+            state.keep(tap)
+            open(tap.messageID, at: now)
+        case .tapsTaken(let ids):
+            state.forgetTaps(of: ids)
+            isDirty = true
         case .networkChanged(let name): networkChanged(to: name, at: now)
         case .report(let report): note(report, at: now)
         case .send(let payload, let task): send(payload, answering: task, at: now)

@@ -57,6 +57,9 @@ package enum ClientCommand: Equatable, Sendable {
     case pushModeOff(Bool)
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
+    /// A tap that the app has not asked for yet.
+    case tapped(PushNotification)
+    case tapsTaken([MessageID])
     case report(MessageReport)
     case send([UInt8], answering: TaskID)
     case names(DeviceNames)

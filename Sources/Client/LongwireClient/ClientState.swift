@@ -35,6 +35,9 @@ public struct ClientState: Equatable, Sendable {
     /// The number of the last message to the app's server.
     public internal(set) var lastOutgoing: UInt32 = 0
 
+    /// Tapped notifications that the app has not asked for yet: the last eight, oldest first.
+    public internal(set) var taps: [PushNotification] = []
+
     /// The heartbeats learnt per network; the network used last is last.
     var heartbeats: [NetworkHeartbeat] = []
 
@@ -58,6 +61,14 @@ public struct ClientState: Equatable, Sendable {
         }
     }
 
+    /// Keeps a tap for the app; a notification that no push can be is too long, and only its message is recorded.
+    mutating func keep(_ tap: PushNotification) {
+        guard tap.isKeepable else { return }
+        taps = (taps.filter { $0.messageID != tap.messageID } + CollectionOfOne(tap)).suffix(Limits.tapCount)
+    }
+
+    mutating func forgetTaps(of ids: [MessageID]) { taps.removeAll { ids.contains($0.messageID) } }
+
     /// Returns false when the report is already recorded.
     mutating func note(_ report: MessageReport) -> Bool {
         guard !unreported.contains(report) else { return false }
@@ -76,6 +87,10 @@ public struct ClientState: Equatable, Sendable {
     mutating func keep(_ command: ClientCommand) {
         switch command {
         case .opened(let id): noteOpened(id)
+        case .tapped(let tap):
+            keep(tap)
+            noteOpened(tap.messageID)
+        case .tapsTaken(let ids): forgetTaps(of: ids)
         case .report(let report): _ = note(report)
         case .send(let payload, let task): _ = keep(payload, answering: task)
         case .finish(let message, .processed) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
@@ -89,12 +104,15 @@ public struct ClientState: Equatable, Sendable {
     /// Removes the registration and its data.
     ///
     /// The clock offset and heartbeats belong to this machine and stay, as do messages that the app's server does not have yet.
+    /// Taps and opened messages stay too: the user must not lose a tap, and no page opens twice.
     mutating func forgetRegistration() {
         let (offset, learnt) = (clockOffset, heartbeats)
         let (messages, last) = (outgoing, lastOutgoing)
+        let (tapped, known) = (taps, opened)
         self = ClientState(appID: appID)
         (clockOffset, heartbeats) = (offset, learnt)
         (outgoing, lastOutgoing) = (messages, last)
+        (taps, opened) = (tapped, known)
     }
 }
 
@@ -119,6 +137,7 @@ extension ClientState {
         }
         for id in opened { lines.append("opened \(id)") }
         for id in unreportedOpened { lines.append("unreported \(id)") }
+        for tap in taps { lines.append(tap.line) }
         for report in unreported { lines.append(report.line) }
         for rejection in rejections { lines.append(rejection.line) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
@@ -185,6 +204,9 @@ extension ClientState {
         case "unreported":
             guard let id = MessageID(value) else { return false }
             unreportedOpened.append(id)
+        case "tap":
+            guard let tap = PushNotification(stored: value) else { return false }
+            keep(tap)
         case "shown", "action":
             guard let report = MessageReport(name: name, values: values) else { return false }
             unreported.append(report)

@@ -4,6 +4,22 @@ enum Limits {
     static let frameByteCount = 64 << 10
     /// The number of opened message ids in the state: more than a screen full of notifications.
     static let openedCount = 256
+    /// Kept taps: the app asks for them soon after its launch.
+    static let tapCount = 8
+    /// Bytes of a kept tap's line: a local notification with the longest payload, whose bytes are two hex digits each.
+    static let tapByteCount = 48 << 10
+    /// Levels of a notification's values, and the bytes before the colon in their stored form.
+    static let valueDepth = 16
+    static let valueDigitCount = 21
+    /// Files of one push, as at the gateway, and the bytes of an address.
+    static let mediaCount = 3
+    static let mediaAddressByteCount = 2_048
+    /// Hex digits of a token of Apple; the sender has the same bounds.
+    static let tokenDigits = 2...512
+    /// Bytes of a provisioning profile; real ones have about 20 KiB.
+    static let profileByteCount = 4 << 20
+    /// The longest wait of `LongwireClient.applicationWillTerminate`.
+    static let terminateMilliseconds: Int64 = 5_000
     /// Opened message ids in one Hello (Protocol.md, "Limits"); further ones are sent as Feedback.
     static let openedPerHelloCount = 32
     /// Vendor tokens in one Hello, and the bytes of a token and its topic (Protocol.md, "Limits").

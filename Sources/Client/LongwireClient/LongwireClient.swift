@@ -23,6 +23,7 @@ public final class LongwireClient: Sendable {
     private let fetches = FetchBoard()
     let namesBoard = NamesBoard()
     let calls: CallBoard
+    let board = NotificationBoard()
 
     /// Creates a client with a handler for messages.
     ///
@@ -45,7 +46,10 @@ public final class LongwireClient: Sendable {
         self.calls = calls
         channel = MessageChannel { calls.postOrKeep([.finish($0, $1)]) }
         report = events
-        self.handler = { handler($0) }
+        self.handler = { [board] message in
+            board.receive(message.messageID)
+            return handler(message)
+        }
         (self.events, eventContinuation) = Self.makeEvents()
     }
 
@@ -68,7 +72,10 @@ public final class LongwireClient: Sendable {
         let (events, continuation) = Self.makeEvents()
         (self.events, eventContinuation) = (events, continuation)
         report = { continuation.yield($0) }
-        handler = { [channel] in channel.offer($0) }
+        handler = { [channel, board] message in
+            board.receive(message.messageID)
+            return channel.offer(message)
+        }
     }
 
     private static func makeEvents() -> (AsyncStream<ClientEvent>, AsyncStream<ClientEvent>.Continuation) {
@@ -121,12 +128,14 @@ public final class LongwireClient: Sendable {
     private func run(opened: [MessageID]) throws(LongwireClientError) {
         var configuration = self.configuration.withValue { $0 }
         try configuration.validate()
-        configuration.tokens = configuration.tokens.map { (try? $0.cleaned()) ?? $0 }
+        configuration.tokens = configuration.tokens.map { (try? $0.checked()) ?? $0 }
         calls.postOrKeep(opened.map { .opened($0) })
         calls.flush()
+        let state = try loadState(for: configuration)
+        board.learn(state)
+        for id in opened { _ = board.open(id) }
         let core = ClientCore(
-            configuration: configuration, state: try loadState(for: configuration), cryptography: cryptography,
-            seed: cryptography.randomWord())
+            configuration: configuration, state: state, cryptography: cryptography, seed: cryptography.randomWord())
         let (mailbox, ended) = (try ClientMailbox(), Latch())
         let runner = ClientRunner(
             core: core, mailbox: mailbox, store: store, handler: handler, withdraw: { [channel] in channel.withdraw() }
@@ -209,6 +218,22 @@ public final class LongwireClient: Sendable {
         calls.ended?.wait()
     }
 
+    /// Reports that the system ends the app, and stops the client; for `applicationWillTerminate`.
+    ///
+    /// The gateway then sends the next message to the vendor at once, without waiting for a dead connection. The app's state in
+    /// the configuration stays unchanged for a later start.
+    ///
+    /// - Parameter time: the longest wait for the last bytes. iOS gives the method about five seconds.
+    /// - Returns: false when the client had not stopped in time.
+    @discardableResult
+    public func applicationWillTerminate(within time: Duration = .seconds(2)) -> Bool {
+        guard let ended = calls.ended else { return true }
+        _ = calls.post(.applicationState(.terminated, keepsRunning: false))
+        stop()
+        let parts = min(max(time, .zero), .milliseconds(Limits.terminateMilliseconds)).components
+        return ended.wait(milliseconds: parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000)
+    }
+
     // The changes below also apply to the next start, even when they return false because the client does not run.
 
     /// Reports the app's state to the gateway.
@@ -242,11 +267,10 @@ public final class LongwireClient: Sendable {
     /// under the activity's name. The newest eight are kept. Blanks and angle brackets are removed from the token, for example
     /// those of a copied description.
     ///
-    /// - Returns: false when the client does not run, or for an invalid token: more than 512 bytes, a topic of more than 255 or
-    ///   an activity of more than 64, or characters other than visible ASCII.
+    /// - Returns: false when the client does not run, or for an invalid token: `VendorToken.checked` names the fault.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
-        guard let token = try? token.cleaned() else { return false }
+        guard let token = try? token.checked() else { return false }
         configuration.withValue { $0.set(token) }
         return calls.post(.token(token))
     }
@@ -291,28 +315,7 @@ public final class LongwireClient: Sendable {
                 name: name.map { String(decoding: $0.utf8.prefix(Limits.networkNameByteCount), as: UTF8.self) }))
     }
 
-    // MARK: Notifications
-
-    /// Records that the user opened this message from its notification.
-    ///
-    /// The message is not shown again, and the gateway is informed now or with the next Hello. Before `start` and after `stop`
-    /// the record goes into the state store at once.
-    ///
-    /// - Returns: false when the record could not be kept: 512 calls already wait for a store that cannot be written.
-    @discardableResult
-    public func markOpened(_ message: MessageID) -> Bool { calls.postOrKeep([.opened(message)]) }
-
-    /// Reads a tapped notification, and marks its message as opened.
-    ///
-    /// Before `start` and after `stop` the mark goes into the state store at once.
-    ///
-    /// - Returns: the notification's contents, or `nil` if it is not from the gateway.
-    @discardableResult
-    public func handleTap(userInfo: [AnyHashable: Any]) -> PushNotification? {
-        let notification = PushNotification(userInfo: userInfo)
-        if let notification { markOpened(notification.messageID) }
-        return notification
-    }
+    // MARK: Reports
 
     /// Reports a shown message or an action to the publisher's statistics.
     ///

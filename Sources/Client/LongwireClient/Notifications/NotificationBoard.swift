@@ -1,0 +1,63 @@
+/// The notifications and messages that reached the app: opened ones, taps that wait for the app, and received messages.
+///
+/// The opened messages and waiting taps of earlier processes are read from the state store once. From then on this board is
+/// complete, because each later change passes it. The board is bounded: the oldest entries are dropped.
+final class NotificationBoard: Sendable {
+    private struct State {
+        var isLoaded = false
+        var opened: [MessageID] = []
+        var waiting: [PushNotification] = []
+        var received: [MessageID] = []
+    }
+
+    private let state = Guarded(State())
+
+    /// Whether the entries of earlier processes are known.
+    var isLoaded: Bool { state.withValue(\.isLoaded) }
+
+    /// Adds the stored entries of earlier processes; only the first call has an effect.
+    func learn(_ stored: ClientState?) {
+        state.withValue { state in
+            guard !state.isLoaded else { return }
+            state.isLoaded = true
+            guard let stored else { return }
+            let (opened, waiting) = (Set(state.opened), state.waiting)
+            let earlier = stored.taps.filter { tap in !waiting.contains { $0.messageID == tap.messageID } }
+            state.waiting = (earlier + waiting).suffix(Limits.tapCount)
+            state.opened = (stored.opened.filter { !opened.contains($0) } + state.opened).suffix(Limits.openedCount)
+        }
+    }
+
+    /// Records that the message was opened; returns false if it was opened before.
+    func open(_ id: MessageID) -> Bool {
+        state.withValue { state in
+            guard !state.opened.contains(id) else { return false }
+            state.opened = (state.opened + CollectionOfOne(id)).suffix(Limits.openedCount)
+            return true
+        }
+    }
+
+    /// Adds a tap that waits for the app; the oldest of more than `Limits.tapCount` is dropped.
+    func keep(_ tap: PushNotification) {
+        state.withValue { $0.waiting = ($0.waiting + CollectionOfOne(tap)).suffix(Limits.tapCount) }
+    }
+
+    /// Returns and removes the waiting taps, oldest first.
+    func takeTaps() -> [PushNotification] {
+        state.withValue { state in
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+    }
+
+    /// Records that a message of the connection reached the app.
+    func receive(_ id: MessageID) {
+        state.withValue { state in
+            guard !state.received.contains(id) else { return }
+            state.received = (state.received + CollectionOfOne(id)).suffix(Limits.openedCount)
+        }
+    }
+
+    /// Whether the message reached the app over the connection, in this process.
+    func hasReceived(_ id: MessageID) -> Bool { state.withValue { $0.received.contains(id) } }
+}

@@ -38,7 +38,7 @@ Vendors: Cryptography JSON TextForms Wire
 FakeAPNs: APNs Configuration Cryptography EventLoops FakeVendors HTTP2 JSON Platform TextForms
 FakeVendors: Configuration Cryptography EventLoops JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire
-LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
+LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security UserNotifications
 LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
 CommandLineTool/Store: Delivery MessageStore Platform Redis

@@ -70,6 +70,9 @@ public func readdir(_: UnsafeMutablePointer<DIR>!) -> UnsafeMutablePointer<diren
 @discardableResult public func pthread_cond_init(
     _: UnsafeMutablePointer<pthread_cond_t>, _: UnsafePointer<pthread_condattr_t>?
 ) -> Int32 { 0 }
+@discardableResult public func pthread_cond_timedwait(
+    _: UnsafeMutablePointer<pthread_cond_t>, _: UnsafeMutablePointer<pthread_mutex_t>, _: UnsafePointer<timespec>
+) -> Int32 { 0 }
 @discardableResult public func pthread_cond_wait(
     _: UnsafeMutablePointer<pthread_cond_t>, _: UnsafeMutablePointer<pthread_mutex_t>
 ) -> Int32 { 0 }

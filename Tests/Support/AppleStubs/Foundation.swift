@@ -15,13 +15,23 @@ public struct Data: DataProtocol, Hashable, Sendable {
     public subscript(index: Int) -> UInt8 { 0 }
 }
 
+public struct FileAttributeKey: Hashable, Sendable { public static let size = FileAttributeKey() }
 public final class FileManager: Sendable {
     public static var `default`: FileManager { FileManager() }
     public func contents(atPath: String) -> Data? { nil }
+    public func attributesOfItem(atPath: String) throws -> [FileAttributeKey: Any] { [:] }
+    public func removeItem(at: URL) throws {}
+    public func moveItem(at: URL, to: URL) throws {}
 }
+public final class Bundle: Sendable {
+    public static var main: Bundle { Bundle() }
+    public var bundlePath: String { "" }
+}
+public final class NSNumber: Sendable { public init(value: Int) {} }
 
 public struct URL: Sendable {
     public init?(string: String) {}
+    public init(fileURLWithPath: String) {}
     public var path: String { "" }
 }
 
@@ -30,6 +40,7 @@ public struct URLRequest: Sendable {
     public var httpMethod: String?
     public var httpBody: Data?
     public var timeoutInterval: Double = 60
+    public var allowsCellularAccess = true
     public mutating func setValue(_ value: String?, forHTTPHeaderField field: String) {}
 }
 open class URLResponse: @unchecked Sendable { public init() {} }
@@ -37,6 +48,7 @@ public final class HTTPURLResponse: URLResponse, @unchecked Sendable { public va
 public final class URLSession: Sendable {
     public static var shared: URLSession { URLSession() }
     public func data(for request: URLRequest) async throws -> (Data, URLResponse) { (Data([]), URLResponse()) }
+    public func download(for request: URLRequest) async throws -> (URL, URLResponse) { throw CancellationError() }
 }
 public func NSTemporaryDirectory() -> String { "" }
 extension FileManager {

@@ -16,7 +16,6 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         }
         return group.path
     }()
-    private var lastTap: MessageID?
     private lazy var client: LongwireClient = {
         var configuration = ClientConfiguration(
             host: "gateway.example.com", port: 7_443, appID: "demo", appSecret: "demo-app-secret")
@@ -43,6 +42,11 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         Task { @MainActor in
             for await message in client.messages { receive(message) }
         }
+        Task { @MainActor in
+            for await event in client.events {
+                if case .revoked(let task) = event { await RevokedNotifications.remove(of: task) }
+            }
+        }
         application.registerForRemoteNotifications()
         return true
     }
@@ -52,11 +56,9 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     private func receive(_ message: ReceivedMessage) {
         // The message is stored first. It is acked when the loop requests the next one.
         Inbox.shared.add(message.payload, id: message.messageID.description)
-        switch message.provenance {
-        case .live: Banner.show(message.alert?.title, message.alert?.body)
-        // The user sees a queued or alerted message in the inbox. A banner would repeat its notification.
-        case .queued, .alerted: break
-        }
+        // The user sees a queued or alerted message in the inbox. Another notification would repeat the first one.
+        guard message.provenance == .live, let request = message.notificationRequest else { return }
+        UNUserNotificationCenter.current().add(request)
         client.report(.shown(message.messageID))
     }
 
@@ -79,22 +81,26 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
 
     private func cameForward() {
         client.setApplicationState(.foreground)
-        client.setBadge(0)
-        UNUserNotificationCenter.current().setBadgeCount(0)
+        openTaps()
+        let client = client
+        // The badge is cleared, and the notifications stay.
+        Task { try? await client.setIconBadge(0) }
     }
 
     private func wentBack() { client.setApplicationState(.background) }
 
+    func applicationWillTerminate(_ application: UIApplication) { client.applicationWillTerminate() }
+
     // MARK: Notifications
 
     func application(_ application: UIApplication, didRegisterForRemoteNotificationsWithDeviceToken token: Data) {
-        #if DEBUG
-        let environment = VendorToken.Environment.sandbox
-        #else
-        let environment = VendorToken.Environment.production
-        #endif
-        let text = token.map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
-        client.setToken(VendorToken(environment: environment, topic: "com.example.app", token: text))
+        do {
+            let environment = try VendorToken.Environment.ofApp()
+            let token = VendorToken(deviceToken: token, environment: environment, topic: "com.example.app")
+            client.setToken(try token.checked())
+        } catch {
+            print("no alerts: \(error)")
+        }
     }
 
     func userNotificationCenter(
@@ -107,12 +113,16 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
 
     /// Handles a tap; with scenes (SceneDelegate.swift) the system may report the same tap twice.
     func tapped(_ response: UNNotificationResponse) {
-        // The tap is stored at once. The copy on the connection is then acked and not handed to the app.
-        guard let tapped = client.handleTap(userInfo: response.notification.request.content.userInfo),
-            tapped.messageID != lastTap
-        else { return }
-        lastTap = tapped.messageID
-        Pages.open(payload: tapped.payload, id: tapped.messageID.description)
+        // The tap is stored at once and filtered if it is a repeated one. The copy on the connection is then acked and not
+        // handed to the app.
+        client.keepTap(response)
+        openTaps()
+    }
+
+    /// Opens the pages of the kept taps, once the app can show one.
+    func openTaps() {
+        guard Pages.areReady else { return }
+        for tap in client.takeTaps() { Pages.open(payload: tap.payload, id: tap.messageID.description) }
     }
 
     func userNotificationCenter(
@@ -120,15 +130,16 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         withCompletionHandler show: @escaping (UNNotificationPresentationOptions) -> Void
     ) {
         // In the foreground the connection delivers the message, and the app shows it.
-        show(PushNotification(userInfo: notification.request.content.userInfo) == nil ? [.banner, .sound] : [])
+        show(client.presentationOptions(for: notification))
     }
 
     func application(
         _ application: UIApplication, didReceiveRemoteNotification userInfo: [AnyHashable: Any]
     ) async -> UIBackgroundFetchResult {
-        guard PushNotification(userInfo: userInfo) != nil else { return .noData }
-        let result = await client.fetch(within: .seconds(20))
-        if result.messageCount > 0 { return .newData }
-        return result.isComplete ? .noData : .failed
+        switch await client.handleRemoteNotification(userInfo: userInfo) {
+        case .newData: .newData
+        case .noData, .notFromGateway: .noData
+        case .failed: .failed
+        }
     }
 }

@@ -61,7 +61,7 @@ emit() {
 
 # Prints the errors of Wire in the folder $1 and LongwireClient in $2; fails if there are any.
 check() {
-    local side count
+    local side count file plain
     for side in Apple Linux; do
         count=$(cat "$2/$side"/*.swift | grep -cvE '^ *(//.*)?$')
         [ "$count" -le "$side_limit" ] && continue
@@ -69,7 +69,15 @@ check() {
         return 1
     done
     mapfile -t wire < <(find "$1" -name '*.swift')
-    mapfile -t client < <(find "$2" -name '*.swift')
+    mapfile -t client < <(find "$2" -name '*.swift' -not -path '*/ObjectiveC/*')
+    # The toolchain has no Objective-C: the types of that interface are checked without `@objc`, and optional methods as others.
+    for file in "$2"/ObjectiveC/*.swift; do
+        swiftc -frontend -parse -enable-objc-interop "$file" || return 1
+        plain=$folder/$(basename "$file")
+        sed -E -e 's/^#if canImport\(ObjectiveC\)/#if true/' -e 's/@objc(\([A-Za-z:]*\))? ?//' -e 's/optional func/func/' \
+            -e 's/(longwireClient)\?\(/\1(/' "$file" >"$plain"
+        client+=("$plain")
+    done
     emit Wire "${wire[@]}" || return 1
     emit LongwireClient "${client[@]}" || return 1
     # An app of another package, with the language's defaults.
@@ -77,6 +85,22 @@ check() {
         # shellcheck disable=SC2086
         swiftc -typecheck -swift-version 6 "${seen[@]}" -parse-as-library -module-name App \
             $(printf 'Examples/iOS/%s.swift ' $example) Tests/Support/AppleStubs/Example/App.swift || return 1
+    done
+}
+
+# Checks the Objective-C example in the folder $1 against stub headers with the toolchain's clang. The header of the client's
+# Objective-C interface is written by hand, so each selector of the sources in $2 must be in it.
+check_objective_c() {
+    local stubs=Tests/Support/AppleStubs/ObjectiveC file label
+    for file in "$1"/*.m; do
+        "$(dirname "$(command -v swiftc)")/clang" -fsyntax-only -x objective-c -target "$target" -fobjc-runtime=macosx \
+            -fobjc-arc -fblocks -fmodules -fmodules-cache-path="$folder/cache" -fmodule-map-file="$stubs/module.modulemap" \
+            -I "$1" -nostdinc -Wall -Wextra -Wno-unused-parameter -Werror "$file" || return 1
+    done
+    for label in $(grep -hoE '@objc\([A-Za-z:]+\)' "$2"/*.swift | sed -E 's/@objc\(|\)//g; s/([A-Za-z]+:)/\1 /g'); do
+        grep -qE "\\b$label" "$stubs/LongwireClient-Swift.h" && continue
+        echo "$stubs/LongwireClient-Swift.h has no $label of $2"
+        return 1
     done
 }
 
@@ -97,6 +121,20 @@ self_test() {
         fi
         rm -rf "${copy:?}"/*
     done
+    cp -R Sources/Core/Wire Sources/Client/LongwireClient "$copy/"
+    printf '#if canImport(ObjectiveC)\n@objc(LWBreach) public final class LWBreach: NoSuch {}\n#endif\n' \
+        >"$copy/LongwireClient/ObjectiveC/Breach.swift"
+    if check "$copy/Wire" "$copy/LongwireClient" >/dev/null 2>&1; then
+        echo "check-client: a wrong type in the Objective-C interface went unnoticed" >&2
+        return 1
+    fi
+    rm -rf "${copy:?}"/*
+    cp Examples/iOS/ObjectiveC/* "$copy/"
+    printf '@import LongwireClient;\nvoid f(LWClient *c) { [c noSuchSelector]; }\n' >"$copy/Breach.m"
+    if check_objective_c "$copy" Sources/Client/LongwireClient/ObjectiveC >/dev/null 2>&1; then
+        echo "check-client: a wrong selector in the Objective-C example went unnoticed" >&2
+        return 1
+    fi
     echo "check-client: the self-test passed"
 }
 
@@ -108,6 +146,7 @@ case "${1:-}" in
 "")
     prepare
     check Sources/Core/Wire Sources/Client/LongwireClient
+    check_objective_c Examples/iOS/ObjectiveC Sources/Client/LongwireClient/ObjectiveC
     echo "check-client: the client builds for Apple's systems, as far as the stubs tell"
     ;;
 *) echo "check-client: unknown argument $1" >&2; exit 64 ;;

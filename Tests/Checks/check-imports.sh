@@ -39,6 +39,7 @@ FakeAPNs: APNs Configuration Cryptography EventLoops FakeVendors HTTP2 JSON Plat
 FakeVendors: Configuration Cryptography EventLoops JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security UserNotifications
+LongwireClient/ObjectiveC: Foundation UserNotifications
 LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
 CommandLineTool/Store: Delivery MessageStore Platform Redis

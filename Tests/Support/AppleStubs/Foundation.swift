@@ -27,6 +27,10 @@ public final class Bundle: Sendable {
     public static var main: Bundle { Bundle() }
     public var bundlePath: String { "" }
 }
+open class NSObject { public init() {} }
+public protocol NSObjectProtocol: AnyObject {}
+public let NSLocalizedDescriptionKey = ""
+public final class NSError: Error, Sendable { public init(domain: String, code: Int, userInfo: [String: Any]?) {} }
 public final class NSNumber: Sendable { public init(value: Int) {} }
 
 public struct URL: Sendable {

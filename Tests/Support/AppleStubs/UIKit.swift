@@ -2,8 +2,6 @@
 @_exported public import Foundation
 public import UserNotifications
 
-open class NSObject { public init() {} }
-
 @MainActor open class UIResponder: NSObject {}
 
 @MainActor public final class UIApplication {

@@ -51,6 +51,7 @@ public final class UNUserNotificationCenter {
     public weak var delegate: (any UNUserNotificationCenterDelegate)?
     public func setBadgeCount(_: Int, withCompletionHandler: (@Sendable ((any Error)?) -> Void)? = nil) {}
     public func setBadgeCount(_: Int) async throws {}
+    public func add(_: UNNotificationRequest, withCompletionHandler: (@Sendable ((any Error)?) -> Void)? = nil) {}
     public func add(_: UNNotificationRequest) async throws {}
     public func deliveredNotifications() async -> [UNNotification] { [] }
     public func pendingNotificationRequests() async -> [UNNotificationRequest] { [] }

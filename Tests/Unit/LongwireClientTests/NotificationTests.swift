@@ -72,11 +72,13 @@ struct NotificationTests {
     func bounds() {
         var value: Any = "end"
         for _ in 0..<40 { value = [value] }
-        let push = PushNotification(userInfo: Self.userInfo(1, ["deep": value, "odd": Self.self, 5: "number"]))
+        let push = PushNotification(
+            userInfo: Self.userInfo(1, ["deep": value, "odd": Self.self, "nan": Double.nan, 5: "number"]))
         var (found, depth) = (push?.values["deep"], 0)
         while let inner = found?.list?.first { (found, depth) = (inner, depth + 1) }
         #expect(depth < Limits.valueDepth && found == .list([]))
-        #expect(push?.values["odd"] == nil && push?.values.count == 3)
+        #expect(push?.values["odd"] == nil && push?.values["nan"] == nil && push?.values.count == 3)
+        #expect(push.flatMap { PushNotification(stored: $0.line.dropFirst("tap ".count)) } == push)
     }
 
     @Test("a kept tap survives storing, and damaged bytes of any length are refused")
@@ -88,7 +90,9 @@ struct NotificationTests {
         let hex = push.line.dropFirst("tap ".count)
         #expect(PushNotification(stored: hex) == push)
         for end in hex.indices { #expect(PushNotification(stored: hex[..<end]) == nil) }
-        for text in ["", "zz", "6d313a", "6c393939393939393a", "n0:", "74393a61"] {
+        for text in [
+            "", "zz", "6d313a", "6c393939393939393a", "n0:", "74393a61", "64393232313132303233373034313039303536303a",
+        ] {
             #expect(PushNotification(stored: text[...]) == nil)
         }
     }

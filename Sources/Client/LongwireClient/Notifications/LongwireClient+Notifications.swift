@@ -94,7 +94,13 @@ extension LongwireClient {
     public func handleRemoteNotification(
         userInfo: [AnyHashable: Any], within time: Duration = .seconds(20)
     ) async -> RemoteNotificationResult {
-        guard let notification = PushNotification(userInfo: userInfo) else { return .notFromGateway }
+        await handleRemoteNotification(PushNotification(userInfo: userInfo), within: time)
+    }
+
+    func handleRemoteNotification(
+        _ notification: PushNotification?, within time: Duration
+    ) async -> RemoteNotificationResult {
+        guard let notification else { return .notFromGateway }
         if board.hasReceived(notification.messageID) { return .noData }
         let result = await fetch(within: time)
         if result.messageCount > 0 { return .newData }
@@ -139,4 +145,14 @@ public enum RemoteNotificationResult: Equatable, Sendable {
     case noData
     /// The gateway was not reached in time; the messages arrive later.
     case failed
+
+    /// The value of UIKit's `UIBackgroundFetchResult`, or −1 for a push that is not from the gateway.
+    public var backgroundFetchResult: Int {
+        switch self {
+        case .newData: 0
+        case .noData: 1
+        case .failed: 2
+        case .notFromGateway: -1
+        }
+    }
 }

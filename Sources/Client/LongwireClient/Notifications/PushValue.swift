@@ -23,10 +23,9 @@ public indirect enum PushValue: Equatable, Sendable {
             self = .boolean(flag)
         } else if let integer = Self.integer(value) {
             self = .integer(integer)
-        } else if let number = value as? Double {
+        } else if let number = value as? Double ?? (value as? Float).map(Double.init) {
+            guard number.isFinite else { return nil }
             self = .number(number)
-        } else if let number = value as? Float {
-            self = .number(Double(number))
         } else if let list = value as? [Any] {
             self = .list(list.compactMap { PushValue($0, depth: depth + 1) })
         } else if let members = value as? [AnyHashable: Any] {
@@ -145,8 +144,8 @@ public indirect enum PushValue: Equatable, Sendable {
             guard let integer = Int64(digits) else { return nil }
             self = .integer(integer)
         case "d":
-            guard let pattern = UInt64(digits) else { return nil }
-            self = .number(Double(bitPattern: pattern))
+            guard let number = UInt64(digits).map(Double.init(bitPattern:)), number.isFinite else { return nil }
+            self = .number(number)
         case "t":
             guard let count = Self.count(digits, in: bytes) else { return nil }
             self = .text(String(decoding: bytes.prefix(count), as: UTF8.self))

@@ -5,5 +5,7 @@ import Foundation
     static let shared = Inbox()
     func add(_ payload: [UInt8], id: String) {}
 }
-@MainActor enum Banner { static func show(_ title: String?, _ body: String?) {} }
-@MainActor enum Pages { static func open(payload: String?, id: String) {} }
+@MainActor enum Pages {
+    static var areReady: Bool { true }
+    static func open(payload: String?, id: String) {}
+}

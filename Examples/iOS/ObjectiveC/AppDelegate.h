@@ -1,0 +1,5 @@
+@import UIKit;
+@import UserNotifications;
+
+@interface AppDelegate : UIResponder <UIApplicationDelegate, UNUserNotificationCenterDelegate>
+@end

@@ -38,7 +38,7 @@ static NSString *const kGroup = @"group.com.example.app";
 - (void)longwireClient:(LWClient *)client didReceiveMessage:(LWMessage *)message {
     [self store:message.payload id:message.messageID];
     // The user sees a queued message in the inbox. Another notification would repeat its alert.
-    if (message.isOffline || message.wasAlerted) return;
+    if (!message.isNew) return;
     UNNotificationRequest *request = message.notificationRequest;
     if (request != nil) {
         [UNUserNotificationCenter.currentNotificationCenter addNotificationRequest:request withCompletionHandler:nil];

@@ -50,8 +50,6 @@ final class CallBoard: Sendable {
         state.withValue { if case .running(_, let ended) = $0.phase { ended } else { nil } }
     }
 
-    var isRunning: Bool { ended != nil }
-
     /// Reads the state for a caller that has not reserved the store.
     ///
     /// - Returns: the state, or `nil` if none was ever stored or it belongs to another app.

@@ -50,6 +50,7 @@ extension ClientCore {
             state.forgetTaps(of: ids)
             isDirty = true
         case .networkChanged(let name): networkChanged(to: name, at: now)
+        case .checkConnection: resume(at: now)
         case .report(let report): note(report, at: now)
         case .send(let payload, let task): send(payload, answering: task, at: now)
         case .names(let names): ask(names, at: now)
@@ -88,7 +89,7 @@ extension ClientCore {
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
 
-    /// Reacts to an app that runs again: shortens a reconnect delay, or sends a Ping to find a dead connection.
+    /// Reacts to an app that runs again, or expects a message: shortens a reconnect delay, or sends a Ping to find a dead connection.
     private mutating func resume(at now: ClientTime) {
         if phase == .ready {
             if pingSentAt == nil { sendPing(at: now) }

@@ -68,6 +68,8 @@ package enum ClientCommand: Equatable, Sendable {
     case finish(ReceivedMessage, MessageVerdict)
     /// A network became usable; `nil` if its name is unknown.
     case networkChanged(name: String?)
+    /// Test the connection, or shorten the backoff: a push has shown that the gateway does not reach the app.
+    case checkConnection
     case stop
 }
 

@@ -46,10 +46,7 @@ public final class LongwireClient: Sendable {
         self.calls = calls
         channel = MessageChannel { calls.postOrKeep([.finish($0, $1)]) }
         report = events
-        self.handler = { [board] message in
-            board.receive(message.messageID)
-            return handler(message)
-        }
+        self.handler = { [board] in handler(board.receive($0)) }
         (self.events, eventContinuation) = Self.makeEvents()
     }
 
@@ -72,10 +69,7 @@ public final class LongwireClient: Sendable {
         let (events, continuation) = Self.makeEvents()
         (self.events, eventContinuation) = (events, continuation)
         report = { continuation.yield($0) }
-        handler = { [channel, board] message in
-            board.receive(message.messageID)
-            return channel.offer(message)
-        }
+        handler = { [channel, board] in channel.offer(board.receive($0)) }
     }
 
     private static func makeEvents() -> (AsyncStream<ClientEvent>, AsyncStream<ClientEvent>.Continuation) {
@@ -139,9 +133,10 @@ public final class LongwireClient: Sendable {
         let (mailbox, ended) = (try ClientMailbox(), Latch())
         let runner = ClientRunner(
             core: core, mailbox: mailbox, store: store, handler: handler, withdraw: { [channel] in channel.withdraw() }
-        ) { [fetches, namesBoard, report] in
+        ) { [fetches, namesBoard, board, report] in
             fetches.note($0)
             namesBoard.note($0)
+            board.note($0)
             report($0)
         }
         channel.open()

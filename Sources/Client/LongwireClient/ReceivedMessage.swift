@@ -26,6 +26,8 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var collapseKey: String
     /// The title and body of the message's alert, if it has one.
     public var alert: Alert?
+    /// Whether the client advised the app to hide the message's notification, so that the user has not seen it.
+    public var wasAlertHidden = false
     /// Whether the user opened the message's notification, so that the app has shown its content already.
     public var wasOpened = false
 
@@ -43,13 +45,14 @@ public struct ReceivedMessage: Equatable, Sendable {
 
     /// The earlier presentation of this message to the user.
     public var provenance: Provenance {
+        if wasAlertHidden, !wasOpened { return .live }
         if alertedAt != 0 { return .alerted(at: alertedAt) }
         return isOffline ? .queued : .live
     }
 
     /// The way in which a message reached the app.
     public enum Provenance: Equatable, Sendable {
-        /// The message arrives as published; nothing of it was shown.
+        /// The message arrives as published, or its notification was hidden; nothing of it was shown.
         case live
         /// The message was queued for the device; no vendor has accepted an alert for it.
         case queued

@@ -7,7 +7,7 @@ import Wire
 
 /// A gateway of one connection on its own thread: it welcomes the device, and sends one message once the app runs.
 ///
-/// Sound although unchecked: after `init` only the thread uses the descriptors, and `updates` has a lock.
+/// Sound although unchecked: after `init` only the thread uses the descriptors, and `states` has a lock.
 final class FakeGateway: @unchecked Sendable {
     let port: UInt16
     private let listener: CInt

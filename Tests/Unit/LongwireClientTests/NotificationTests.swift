@@ -208,7 +208,6 @@ struct NotificationTests {
             return ids
         }
         try client.start()
-        #expect(client.presentation(userInfo: Self.userInfo(1)) == .hide(.arriving))
         let silent = Self.userInfo(1, ["aps": ["content-available": 1]])
         #expect(await client.handleRemoteNotification(userInfo: silent) == .newData)
         #expect(await client.handleRemoteNotification(userInfo: Self.userInfo(1), within: .seconds(3_600)) == .noData)
@@ -217,15 +216,50 @@ struct NotificationTests {
         #expect(client.handleTap(userInfo: Self.userInfo(1)) != nil)
         #expect(client.applicationWillTerminate(within: .seconds(5)))
         #expect(await collector.value == [Self.id(1)])
-        #expect(gateway.reported.last == .terminated)
+        while gateway.reported.last != .terminated { await Task.yield() }
+        // One fetch: a Hello, the fetch's two updates, and the end.
+        #expect(gateway.reported.count <= 4, "the second push of the message needs no fetch")
         #expect(client.currentConfiguration.applicationState == .background, "a later start is not affected")
+    }
+
+    @Test("a push is shown without a session, and hidden within one until its message arrives")
+    func presentedOnce() throws {
+        let board = NotificationBoard()
+        let (first, second) = (CoreDriver.deliver(1) { $0.alertedAt = 7 }, CoreDriver.deliver(2) { $0.alertedAt = 7 })
+        #expect(board.present(first.messageID) == .show(.disconnected))
+        board.note(.welcomed(WelcomeDetails(Welcome(), cid: CoreDriver.cid)))
+        #expect(board.present(second.messageID) == .hide(.arriving))
+        // The user has seen the first alert and not the second one.
+        #expect(board.receive(ReceivedMessage(first)).provenance == .alerted(at: 7))
+        #expect(board.receive(ReceivedMessage(second)).provenance == .live)
+        #expect(board.receive(ReceivedMessage(second)).provenance == .alerted(at: 7), "only the first copy is new")
+        #expect(board.present(second.messageID) == .hide(.received))
+        for event in [ClientEvent.disconnected(reason: ""), .closed(code: 1, reason: ""), .stopped(nil)] {
+            board.note(.welcomed(WelcomeDetails(Welcome(), cid: CoreDriver.cid)))
+            board.note(event)
+            #expect(board.present(Self.id(3)) == .show(.disconnected))
+        }
+    }
+
+    @Test("a push in the foreground makes the client test its connection, or reconnect soon")
+    func checkedConnection() throws {
+        var driver = try CoreDriver.ready()
+        driver.perform(.checkConnection)
+        #expect(driver.pings.count == 1)
+        driver.perform(.checkConnection)
+        #expect(driver.pings.count == 1, "one Ping is in flight")
+        driver.pass(milliseconds: Limits.pongMilliseconds)
+        driver.core.phase = .waiting(until: driver.now.monotonic + 100_000)
+        driver.perform(.checkConnection)
+        driver.pass(milliseconds: Limits.backoffBaseMilliseconds)
+        #expect(driver.connectedTo.count == 2)
     }
 
     @Test("a push of another service, or without a running client, is left to the app")
     func notOurs() async {
         let client = Self.client(MemoryStateStore(CoreDriver.registered))
         #expect(client.presentation(userInfo: ["aps": [:] as [String: Any]]) == .show(.foreign))
-        #expect(client.presentation(userInfo: Self.userInfo(1)) == .show(.stopped))
+        #expect(client.presentation(userInfo: Self.userInfo(1)) == .show(.disconnected))
         #expect(await client.handleRemoteNotification(userInfo: [:]) == .notFromGateway)
         #expect(await client.handleRemoteNotification(userInfo: Self.userInfo(1)) == .failed)
         #expect(client.applicationWillTerminate(), "there is nothing to stop")

@@ -73,13 +73,17 @@ extension LongwireClient {
 
     /// Decides whether the system should show a notification that arrives while the app is in the foreground.
     ///
+    /// A push of a message that has not arrived shows that the gateway did not reach the app. The client then tests its connection,
+    /// or shortens its backoff. After `hide` the message arrives with `wasAlertHidden`, so that the app shows it.
+    ///
     /// - Parameter userInfo: the notification's `userInfo`.
-    /// - Returns: `hide` for a push whose message the client has received or will receive, because the app shows it then.
+    /// - Returns: `hide` for a push whose message has arrived, or arrives over the existing connection.
     public func presentation(userInfo: [AnyHashable: Any]) -> NotificationPresentation {
         guard let notification = PushNotification(userInfo: userInfo) else { return .show(.foreign) }
         if notification.isLocal { return .show(.local) }
-        if board.hasReceived(notification.messageID) { return .hide(.received) }
-        return calls.isRunning ? .hide(.arriving) : .show(.stopped)
+        let presentation = board.present(notification.messageID)
+        if presentation != .hide(.received) { _ = calls.post(.checkConnection) }
+        return presentation
     }
 
     /// Handles a push that iOS passes to `didReceiveRemoteNotification`: receives the queued messages.
@@ -122,8 +126,8 @@ public enum NotificationPresentation: Equatable, Sendable {
         case foreign
         /// The app itself made the notification.
         case local
-        /// The client does not run, so the message cannot arrive over the connection.
-        case stopped
+        /// The client has no session, so the message arrives over the connection only later.
+        case disconnected
     }
 
     /// The reason not to show a notification.

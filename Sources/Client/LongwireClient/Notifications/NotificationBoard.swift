@@ -8,6 +8,9 @@ final class NotificationBoard: Sendable {
         var opened: [MessageID] = []
         var waiting: [PushNotification] = []
         var received: [MessageID] = []
+        /// Messages whose notification was hidden in the foreground, and that have not arrived yet.
+        var hidden: [MessageID] = []
+        var isConnected = false
     }
 
     private let state = Guarded(State())
@@ -50,11 +53,38 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Records that a message of the connection reached the app.
-    func receive(_ id: MessageID) {
+    /// Records that a message of the connection reached the app, and notes in it whether its notification was hidden.
+    func receive(_ message: ReceivedMessage) -> ReceivedMessage {
         state.withValue { state in
-            guard !state.received.contains(id) else { return }
-            state.received = (state.received + CollectionOfOne(id)).suffix(Limits.openedCount)
+            var message = message
+            let id = message.messageID
+            message.wasAlertHidden = state.hidden.contains(id)
+            state.hidden.removeAll { $0 == id }
+            if !state.received.contains(id) {
+                state.received = (state.received + CollectionOfOne(id)).suffix(Limits.openedCount)
+            }
+            return message
+        }
+    }
+
+    /// Follows the connection.
+    func note(_ event: ClientEvent) {
+        switch event {
+        case .welcomed: state.withValue { $0.isConnected = true }
+        case .disconnected, .closed, .stopped, .stateNotStored: state.withValue { $0.isConnected = false }
+        default: break
+        }
+    }
+
+    /// Decides about the notification of a message while the app is in the foreground.
+    func present(_ id: MessageID) -> NotificationPresentation {
+        state.withValue { state in
+            if state.received.contains(id) { return .hide(.received) }
+            guard state.isConnected else { return .show(.disconnected) }
+            if !state.hidden.contains(id) {
+                state.hidden = (state.hidden + CollectionOfOne(id)).suffix(Limits.openedCount)
+            }
+            return .hide(.arriving)
         }
     }
 

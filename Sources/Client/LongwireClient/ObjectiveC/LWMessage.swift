@@ -19,6 +19,8 @@ public import Foundation
     @objc public var payload: Data { Data(value.payload) }
     /// Whether the message was queued: Getui's `offLine`.
     @objc public var isOffline: Bool { value.isOffline }
+    /// Whether nothing of the message was shown yet: the app shows its own notification.
+    @objc public var isNew: Bool { value.provenance == .live }
     /// Whether Apple accepted an alert of the message, so that the user may have seen it.
     @objc public var wasAlerted: Bool { value.alertedAt != 0 }
     /// Whether the user opened the message's notification.

@@ -24,6 +24,7 @@
 @property(readonly) NSString *taskID;
 @property(readonly) NSData *payload;
 @property(readonly) BOOL isOffline;
+@property(readonly) BOOL isNew;
 @property(readonly) BOOL wasAlerted;
 @property(readonly) BOOL wasOpened;
 @property(readonly) NSString *alertTitle;

@@ -23,7 +23,8 @@ struct CallbackClientTests {
         #expect(seen.contains(.connected(cid: "\(CoreDriver.cid)")))
         #expect(seen.contains { if case .received(let message) = $0 { message.sequence == 1 } else { false } })
         // The callback has returned, so the message is processed.
-        while store.load()?.streams[0]?.contains(1) != true { await Task.yield() }
+        while store.load()?.streams[0]?.contains(1) != true, !Task.isCancelled { await Task.yield() }
+        #expect(store.load()?.streams[0]?.contains(1) == true)
         client.client.stop()
         #expect(await iterator.next() == .stopped(nil))
     }

@@ -216,7 +216,8 @@ struct NotificationTests {
         #expect(client.handleTap(userInfo: Self.userInfo(1)) != nil)
         #expect(client.applicationWillTerminate(within: .seconds(5)))
         #expect(await collector.value == [Self.id(1)])
-        while gateway.reported.last != .terminated { await Task.yield() }
+        while gateway.reported.last != .terminated, !Task.isCancelled { await Task.yield() }
+        #expect(gateway.reported.last == .terminated)
         // One fetch: a Hello, the fetch's two updates, and the end.
         #expect(gateway.reported.count <= 4, "the second push of the message needs no fetch")
         #expect(client.currentConfiguration.applicationState == .background, "a later start is not affected")

@@ -100,15 +100,18 @@ extension LongwireClient {
         var names = DeviceNames()
         names.operation = operation
         fill(&names)
+        let texts = names.tags + [names.alias, names.aliasType]
         guard names.tags.count <= Wire.Limits.deviceTagCount,
-            (names.tags + [names.alias, names.aliasType]).allSatisfy({ $0.utf8.count <= Wire.Limits.nameByteCount }),
+            texts.allSatisfy({ $0.utf8.count <= Wire.Limits.nameByteCount }),
+            texts.reduce(0, { $0 + $1.utf8.count }) <= Limits.namesByteCount,
             names.token.utf8.count <= Wire.Limits.webTokenByteCount
         else {
             throw LongwireClientError(
                 code: .namesRefused,
                 message: """
-                    a name has at most \(Wire.Limits.nameByteCount) bytes, and a device at most \
-                    \(Wire.Limits.deviceTagCount) tags; a token has at most \(Wire.Limits.webTokenByteCount) bytes
+                    a name has at most \(Wire.Limits.nameByteCount) bytes, a device at most \
+                    \(Wire.Limits.deviceTagCount) tags, a call at most \(Limits.namesByteCount) bytes of names, and a \
+                    token at most \(Wire.Limits.webTokenByteCount) bytes
                     """)
         }
         return try await ask(names).checked()

@@ -84,6 +84,8 @@ enum Limits {
     static let outgoingPayloadByteCount = 16 << 10
     /// Requests about names that wait for the gateway.
     static let namesCount = 32
+    /// The bytes of the names in one request, so that it fits a device's frame (`Wire.Limits.clientBodyByteCount`).
+    static let namesByteCount = 28 << 10
     /// The longest wait for an answer about names in a session.
     static let namesMilliseconds: Int64 = 30_000
     /// Result codes from `firstRetriedCode` on allow a retry, `busyCode` after a short delay (docs/use/Errors.md, "UpdateResult

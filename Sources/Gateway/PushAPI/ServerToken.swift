@@ -1,4 +1,5 @@
 internal import Cryptography
+package import Delivery
 internal import JSON
 internal import TextForms
 package import Wire
@@ -22,6 +23,7 @@ package struct ServerToken: Sendable, Equatable {
 
     package struct Fault: Error, Sendable, Equatable {
         package var reason: StaticString
+        package init(reason: StaticString) { self.reason = reason }
 
         package static func == (left: Fault, right: Fault) -> Bool { "\(left.reason)" == "\(right.reason)" }
     }

@@ -161,8 +161,12 @@ struct DeviceNamesTests {
         }
         #expect(long?.code == .namesRefused)
         let many = await #expect(throws: LongwireClientError.self) {
-            try await client.addTags((0...100).map { "\($0)" })
+            try await client.addTags((0...200).map { "\($0)" })
         }
+        let large = await #expect(throws: LongwireClientError.self) {
+            try await client.addTags((0..<200).map { "\($0)" + String(repeating: "x", count: 200) })
+        }
+        #expect(large?.code == .namesRefused)
         #expect(many?.code == .namesRefused)
     }
 

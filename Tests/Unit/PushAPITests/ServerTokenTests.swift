@@ -1,4 +1,5 @@
 import Cryptography
+import Delivery
 import TextForms
 import Testing
 import Wire

@@ -338,7 +338,7 @@ struct ConfigurationReader {
                 _ = try RSAPublicKey(pem: Array(pem.utf8))
                 app.tokenKeys.append(pem)
             } catch {
-                object.report("publicKeys", "text \(index + 1) is \(error.reason)")
+                object.report("publicKeys", "text \(index + 1) holds \(error.description)")
             }
         }
         let hasSecret = app.masterSecrets.contains { $0.exposed.utf8.count >= ServerToken.secretByteCount }

@@ -162,7 +162,7 @@ package struct LimitKey: Sendable {
         key("aliasItems", \.users.aliasItems, 1...10_000),
         key("aliasCharacters", \.users.aliasCharacters, 1...60),
         key("devicesPerAlias", \.shard.devicesPerAlias, 1...200),
-        key("tagsPerDevice", \.users.tagsPerDevice, 1...Int64(Wire.Limits.deviceTagCount)),
+        key("tagsPerDevice", \.users.tagsPerDevice, 1...200),
         key("tagCharacters", \.users.tagCharacters, 1...60),
         key("tagTotalCharacters", \.users.tagTotalCharacters, 1...2_000),
         key("tagDevices", \.users.tagDevices, 1...10_000),

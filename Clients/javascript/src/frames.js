@@ -9,7 +9,7 @@ import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 export const TYPE = {
   hello: 1, welcome: 2, close: 3, ping: 4, pong: 5, deliver: 6, ack: 7, deviceUpdate: 8, updateResult: 9, feedback: 10,
   revoke: 11,
-  upstream: 12, upstreamResult: 13, publish: 14, publishResult: 15,
+  upstream: 12, upstreamResult: 13, publish: 14, publishResult: 15, deviceNames: 16, deviceNamesResult: 17,
 };
 export const NAMES = Object.fromEntries(Object.entries(TYPE).map(([name, type]) => [type, name]));
 export const HEADER = 4;
@@ -76,6 +76,14 @@ export const FIELDS = {
   },
   upstream: {1: field("request", "u32"), 2: field("payload", "bytes"), 3: field("taskId", "id")},
   upstreamResult: {1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text")},
+  deviceNames: {
+    1: field("request", "u32"), 2: field("operation", "u32"), 3: field("alias", "text"), 4: field("aliasType", "text"),
+    5: list("tags", "text", 200),
+  },
+  deviceNamesResult: {
+    1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text", 512),
+    4: field("alias", "text", 256), 5: list("tags", "text", 200),
+  },
 };
 
 /** A frame that cannot be decoded. The connection must be closed with `closeCode`. */

@@ -129,6 +129,7 @@ export type ClientEvent =
   | {type: "revoked"; taskId: string}
   | {type: "taken"; request: number; payload: Uint8Array; taskId: string}
   | {type: "refused"; request: number; code: number; reason: string; payload: Uint8Array; taskId: string}
+  | {type: "names"; request: number; code: number; reason: string; alias: string | null; tags: string[]}
   | {type: "fetched"; messages: number; isComplete: boolean}
   | {type: "stateNotStored"; reason: string; error: LongwireError}
   | {type: "handlerFailed"; message: Message; error: unknown}
@@ -176,9 +177,11 @@ export interface ClientOptions extends CommonOptions {
 
 export class LongwireError extends Error {
   code: "badConfiguration" | "stateUnreadable" | "stateDamaged" | "stateUnwritable" | "otherTab" | "unreachable"
-    | "refused" | "protocolViolation" | "wrongState";
+    | "refused" | "namesRefused" | "tryLater" | "protocolViolation" | "wrongState";
   /** The gateway's Close code, or null. */
   closeCode: number | null;
+  /** The code of a refused call about names (docs/use/Errors.md, "DeviceNamesResult codes"), or null. */
+  resultCode: number | null;
   cause?: unknown;
 }
 
@@ -205,6 +208,19 @@ export class LongwireClient {
   markOpened(msgId: string): boolean;
   report(report: {kind: "shown"; msgId: string} | {kind: "action"; msgId: string; action: number}): boolean;
   send(payload: Uint8Array | string, options?: {taskId?: string}): boolean;
+  /**
+   * Binds an alias to this device; it replaces the device's alias of this type. The calls about names are rejected with
+   * a LongwireError: `namesRefused` is permanent, `tryLater` is not, `wrongState` means that the client does not run.
+   */
+  bindAlias(alias: string, type?: string): Promise<void>;
+  /** Unbinds an alias from this device; other devices keep it. */
+  unbindAlias(alias: string, type?: string): Promise<void>;
+  /** Replaces all tags of this device. */
+  setTags(tags: string[]): Promise<void>;
+  addTags(tags: string[]): Promise<void>;
+  removeTags(tags: string[]): Promise<void>;
+  /** Queries this device's alias of a type, and its tags. */
+  ownNames(aliasType?: string): Promise<{alias: string | null; tags: string[]}>;
   fetch(milliseconds?: number): Promise<{messages: number; isComplete: boolean}>;
   finish(message: Message, verdict?: Verdict): boolean;
   receiveVendorMessage(message: {msgId: string; taskId?: string; payload?: Uint8Array | string}): boolean;
@@ -227,7 +243,8 @@ export class BadFrame extends Error {
 }
 
 export type FrameName = "hello" | "welcome" | "close" | "ping" | "pong" | "deliver" | "ack" | "deviceUpdate"
-  | "updateResult" | "feedback" | "revoke" | "upstream" | "upstreamResult" | "publish" | "publishResult";
+  | "updateResult" | "feedback" | "revoke" | "upstream" | "upstreamResult" | "publish" | "publishResult"
+  | "deviceNames" | "deviceNamesResult";
 
 export class FrameReader {
   constructor(limit?: number);

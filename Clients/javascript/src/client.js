@@ -7,6 +7,7 @@ import {defaultRandom, makeClock} from "./defaults.js";
 import {LongwireError, described} from "./errors.js";
 import {Handover, isThenable, verdictOf} from "./handover.js";
 import {LIMITS} from "./limits.js";
+import {NamesCalls} from "./names.js";
 import {STATES, bad, check, isBadge, isHeartbeat, isState, isWhole, networkName} from "./options.js";
 import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
@@ -47,6 +48,7 @@ export class LongwireClient {
     this.lost = null;
     this.stopping = null;
     this.flushes = [];
+    this.namesCalls = new NamesCalls(this);
     this.savedText = null;
     /** Functions that are called when messages of a vendor can be handed over, or one has its verdict. */
     this.followers = new Set();
@@ -222,6 +224,7 @@ export class LongwireClient {
       reject(new LongwireError("wrongState", "the client stopped before the calls were stored"));
     }
     this.flushes = [];
+    this.namesCalls.end();
     if (event) this.emit(event);
     if (this.stopped) this.stopped();
     if (this.kept.length > 0) this.storeKept();
@@ -300,6 +303,28 @@ export class LongwireClient {
     if (taskId !== "" && !isId(taskId)) throw bad(`"${taskId}" is no task id`);
     return this.postOrKeep({do: "send", payload: bytes.slice(), taskId});
   }
+
+  // The calls about names need the app's setting `deviceMay`. They wait for the gateway, also across reconnects, and
+  // are made one after the other. A call is rejected with `namesRefused`, with `tryLater`, or with `wrongState` when
+  // the client does not run or stops.
+
+  /** Binds an alias to this device; it replaces the device's alias of this type. */
+  async bindAlias(alias, type = "") { await this.namesCalls.request("bindAlias", {alias, aliasType: type}); }
+
+  /** Unbinds an alias from this device; other devices keep it. */
+  async unbindAlias(alias, type = "") { await this.namesCalls.request("unbindAlias", {alias, aliasType: type}); }
+
+  /** Replaces all tags of this device. */
+  async setTags(tags) { await this.namesCalls.request("setTags", {tags}); }
+
+  /** Adds tags to this device. */
+  async addTags(tags) { await this.namesCalls.request("addTags", {tags}); }
+
+  /** Removes tags from this device. */
+  async removeTags(tags) { await this.namesCalls.request("removeTags", {tags}); }
+
+  /** Queries this device's alias of a type, or null, and its tags; fulfilled with `{alias, tags}`. */
+  async ownNames(aliasType = "") { return this.namesCalls.request("query", {aliasType}); }
 
   /** Receives the queued messages, for example after a silent push; fulfilled with `{messages, isComplete}`. */
   fetch(milliseconds = 20000) {
@@ -530,6 +555,7 @@ export class LongwireClient {
       default:
         if (action.event.type === "stopped") this.lastEvent = action.event;
         else this.emit(action.event);
+        if (action.event.type === "names") this.namesCalls.note(action.event);
         if (action.event.type === "welcomed") this.notifyFollowers();
         break;
     }

@@ -21,12 +21,14 @@ import {LongwireError} from "./errors.js";
 import {Fetching} from "./fetching.js";
 import {BadFrame, FrameReader, encode, encodeHello} from "./frames.js";
 import {LIMITS} from "./limits.js";
+import {Names} from "./names.js";
 import {Reconnection} from "./reconnection.js";
 import {ClientState, isSameReport} from "./state.js";
 import {isSameToken, withToken} from "./tokens.js";
 import {Upstream} from "./upstream.js";
 
-const OF_CLIENTS = new Set(["hello", "ack", "deviceUpdate", "feedback", "upstream", "publish", "publishResult"]);
+const OF_CLIENTS = new Set(["hello", "ack", "deviceUpdate", "feedback", "upstream", "publish", "publishResult",
+  "deviceNames"]);
 const FEEDBACK = {opened: 0, shown: 1, action: 2};
 
 export class ClientCore {
@@ -62,6 +64,7 @@ export class ClientCore {
 
     this.deliveries = new Deliveries(this);
     this.upstream = new Upstream(this);
+    this.names = new Names(this);
     this.fetching = new Fetching(this);
     this.reconnection = new Reconnection(this, random, configuration.backoff);
 
@@ -81,7 +84,7 @@ export class ClientCore {
   /** The time of the next call of `wake`, in monotonic milliseconds, or null. */
   get deadline() {
     const times = [this.ownDeadline, this.fetching.deadline];
-    if (this.phase === "ready") times.push(this.upstream.retryAt);
+    if (this.phase === "ready") times.push(this.upstream.retryAt, this.names.deadline);
     const set = times.filter(time => time !== null);
     return set.length > 0 ? Math.min(...set) : null;
   }
@@ -134,6 +137,7 @@ export class ClientCore {
   wake(now) {
     if (this.fetching.fetch && now.monotonic >= this.fetching.deadline) this.fetching.end(now);
     if (this.upstream.retryAt !== null) this.upstream.sendFirst(now);
+    this.names.wake(now);
     const deadline = this.ownDeadline;
     if (deadline === null || now.monotonic < deadline) return;
     switch (this.phase) {
@@ -155,14 +159,15 @@ export class ClientCore {
   /**
    * Handles a failed write of the state: sends no Ack, closes the connection and schedules a reconnect. The changed
    * state stays in memory and is written before the next Hello. `skipped` are the actions after the failed one; they
-   * are discarded.
+   * are discarded, except results about names, because they are not in the state and their callers wait.
    */
   persistFailed(error, skipped, now) {
-    for (const action of skipped.concat(this.actions)) {
+    const discarded = skipped.concat(this.actions);
+    for (const action of discarded) {
       if (action.type === "handle") this.deliveries.removeHandling(action.message.key);
       if (action.type === "revoke") this.deliveries.removeHandling(action.key);
     }
-    this.actions = [];
+    this.actions = discarded.filter(({type, event}) => type === "report" && event.type === "names");
     // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
     this.isDirty = false;
     this.report("stateNotStored", {error, reason: error.message});
@@ -206,6 +211,7 @@ export class ClientCore {
     this.sentReports = null;
     this.fetching.endSession();
     this.upstream.endSession();
+    this.names.endSession();
     this.pendingUpdates = new Map();
   }
 
@@ -300,6 +306,7 @@ export class ClientCore {
     if (pushModeOff !== null) this.update(now, {pushModeOff});
     this.sendReports(now);
     this.upstream.sendFirst(now);
+    this.names.sendFirst(now);
   }
 
   /** Sends the changes that the app made between Hello and Welcome. */
@@ -378,6 +385,7 @@ export class ClientCore {
       case "revoke": return this.deliveries.receiveRevoke(values, now);
       case "updateResult": return this.receiveUpdateResult(values, now);
       case "upstreamResult": return this.upstream.receiveResult(values, now);
+      case "deviceNamesResult": return this.names.receiveResult(values, now);
       default: return this.violate(UNEXPECTED_FRAME, "a second Welcome", now);
     }
   }
@@ -490,6 +498,7 @@ export class ClientCore {
       case "probe": this.resume(now); break;
       case "network": this.networkChanged(command.name, now); break;
       case "send": this.upstream.add(command, now); break;
+      case "names": this.names.add(command.names, now); break;
       case "fetch": this.fetching.begin(command, now); break;
       case "vendorMessage": this.deliveries.receiveFromVendor(command.message, now); break;
       default: throw new TypeError(`the client has no command ${command.do}`);

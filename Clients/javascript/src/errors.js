@@ -2,8 +2,8 @@ import {LIMITS} from "./limits.js";
 
 /**
  * An error of the client. `code` is one of `badConfiguration`, `stateUnreadable`, `stateDamaged`, `stateUnwritable`,
- * `otherTab`, `unreachable`, `refused`, `protocolViolation` and `wrongState`. `closeCode` is the gateway's Close code,
- * if there was one.
+ * `otherTab`, `unreachable`, `refused`, `namesRefused`, `tryLater`, `protocolViolation` and `wrongState`. `closeCode`
+ * is the gateway's Close code, if there was one. `resultCode` is the code of a refused call about names, or null.
  */
 export class LongwireError extends Error {
   constructor(code, message, details = {}) {
@@ -11,6 +11,7 @@ export class LongwireError extends Error {
     this.name = "LongwireError";
     this.code = code;
     this.closeCode = details.closeCode === undefined ? null : details.closeCode;
+    this.resultCode = details.resultCode === undefined ? null : details.resultCode;
     if (details.cause !== undefined) this.cause = details.cause;
   }
 }

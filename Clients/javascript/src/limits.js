@@ -48,6 +48,13 @@ export const LIMITS = {
   outgoing: 128,
   outgoingBytes: 524288,
   outgoingPayloadBytes: 16384,
+  /** Requests about the device's names that wait for the gateway, and the wait for a result in a session. */
+  names: 32,
+  namesResult: 30000,
+  /** Tags of one device, and bytes of one name and of all names in a request; a frame has at most 32,904 bytes. */
+  deviceTags: 200,
+  nameBytes: 256,
+  namesBytes: 32000,
   firstRetriedCode: 100,
   busyCode: 102,
   busyRetry: 3000,

@@ -220,6 +220,25 @@ test("an unknown device registers anew once, and keeps its messages to the serve
   assert.equal(bench.core.phase, "stopped");
 });
 
+test("a request about names without a result for 30 s ends the session, and the next one repeats it", () => {
+  const bench = new Bench(), names = {request: 1, operation: 3, alias: "", aliasType: "", tags: ["a"]};
+  bench.welcome();
+  bench.core.perform({do: "names", names}, bench.now);
+  bench.turn();
+  assert.deepEqual(bench.frames.splice(0), [{name: "deviceNames", values: names}]);
+  const sentAt = bench.time;
+  bench.pass();
+  assert.equal(bench.time, sentAt + 30000);
+  assert.match(bench.last("disconnected").reason, /no DeviceNamesResult within 30 s/);
+  bench.pass();
+  bench.welcome();
+  assert.deepEqual(bench.frames.splice(0), [{name: "deviceNames", values: names}]);
+  bench.receive("deviceNamesResult", {request: 1});
+  assert.equal(bench.last("names").code, 0);
+  bench.pass();
+  assert.deepEqual(bench.frames.map(({name}) => name), ["ping"]);
+});
+
 test("alternates that redirect in a circle are followed with backoff", () => {
   const bench = new Bench();
   bench.connect();

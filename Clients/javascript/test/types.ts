@@ -25,11 +25,15 @@ forWeChat({url: "wss://h", appId: "a", wx, onMessage: async message => { console
 registerWebPush(client, {vapidKey: "k"}).then(token => console.log(token?.length));
 client.setToken({vendor: "webPush", token: tokenOfSubscription(subscription)});
 client.report({kind: "action", msgId: "0", action: 90001});
+client.setTags(["vip"]).catch((error: LongwireError) => console.log(error.resultCode, error.code === "tryLater"));
+client.bindAlias("alice", "user").then(() => client.ownNames("user")).then(({alias, tags}) => alias ?? tags.length);
 encode("ack", {positions: []});
 console.log(store.load());
 
 // @ts-expect-error There is no such vendor.
 client.setToken({vendor: "nokia", token: ""});
+// @ts-expect-error Tags are a list.
+client.addTags("vip");
 // @ts-expect-error A client of Node needs an app.
 forNode({url: "tcp://h", onMessage() {}});
 // @ts-expect-error A custom action has a number.

@@ -21,8 +21,8 @@ import time
 
 from pipes import Pipe, WebSocketPipe
 from wire import (
-    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, OPENED, REJECTIONS, RANGES, TOKENS, Malformed, covers,
-    encode, has_proof, pb, position_faults)
+    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, NAME_BYTES, OPENED, REJECTIONS, RANGES, TAGS, TOKENS,
+    Malformed, covers, encode, has_proof, pb, position_faults)
 
 APP, SECRET = "conformance", "the secret of the app, 32 bytes!"
 SKEW_MS = 120_000
@@ -40,6 +40,7 @@ class Device:
         self.accepted = 0  # the timestamp of the last accepted Hello
         self.generation = 0
         self.upstream = {}  # payload and task by request number
+        self.aliases, self.tags = {}, []  # the alias by its type
         self.epochs = {0}  # the epochs that a Hello may name
         self.start(epoch=7)
 
@@ -65,6 +66,23 @@ class Device:
             self.messages[stream, sequence] = old
         old.MergeFrom(pb.Deliver(**fields))
         return old
+
+    def change_names(self, names):
+        """Applies a DeviceNames; returns the code, alias and tags of its result."""
+        if names.operation == pb.DeviceNames.QUERY:
+            return {"alias": self.aliases.get(names.alias_type, ""), "tags": self.tags}
+        if names.operation == pb.DeviceNames.BIND_ALIAS:
+            self.aliases[names.alias_type] = names.alias
+        elif names.operation == pb.DeviceNames.UNBIND_ALIAS:
+            if self.aliases.get(names.alias_type) == names.alias:
+                del self.aliases[names.alias_type]
+        elif names.operation == pb.DeviceNames.SET_TAGS:
+            self.tags = list(dict.fromkeys(names.tags))
+        elif names.operation == pb.DeviceNames.ADD_TAGS:
+            self.tags = list(dict.fromkeys([*self.tags, *names.tags]))
+        else:
+            self.tags = [tag for tag in self.tags if tag not in names.tags]
+        return {}
 
 
 class Gateway:
@@ -189,11 +207,11 @@ class Connection:
         self.ended_at = None
         self.bytes_in = 0
         # The automatic answers, each of which a test may turn off.
-        self.answers_pings = self.answers_updates = self.answers_upstream = True
+        self.answers_pings = self.answers_updates = self.answers_upstream = self.answers_names = True
         self.sent = set()  # (stream, sequence) of this session
         self.rejections = []  # (stream, sequence) whose Ping has not come
         self.pending_pongs = {}  # nonce → rejections that this Pong confirms
-        self.upstream_in_flight = None
+        self.upstream_in_flight = self.names_in_flight = None
         self.split = None  # None, or the number of bytes of each write
         self.units, self.started = 0, time.monotonic()
 
@@ -373,6 +391,19 @@ class Connection:
             report(f"Upstream {upstream.request} before the result of {self.upstream_in_flight}")
         self.upstream_in_flight = upstream.request
 
+    def _check_devicenames(self, names):
+        report = self.gateway.fault
+        if not self.is_welcomed:
+            report("a DeviceNames before the Welcome")
+        if names.operation not in pb.DeviceNames.Operation.values():
+            report(f"a DeviceNames with the operation {names.operation}")
+        longest = max(len(name.encode()) for name in (names.alias, names.alias_type, *names.tags))
+        if len(names.tags) > TAGS or longest > NAME_BYTES:
+            report(f"{len(names.tags)} tags (at most {TAGS}), a name of {longest} bytes (at most {NAME_BYTES})")
+        if self.names_in_flight is not None:
+            report(f"DeviceNames {names.request} before the result of {self.names_in_flight}")
+        self.names_in_flight = names.request
+
     def _check_deviceupdate(self, update):
         if update.heartbeat_seconds and not 30 <= update.heartbeat_seconds <= 1_800:
             self.gateway.fault(f"a requested heartbeat of {update.heartbeat_seconds} s, 30 to 1,800 are allowed")
@@ -395,6 +426,8 @@ class Connection:
             self.send(pb.UpdateResult(request=message.request, heartbeat_seconds=message.heartbeat_seconds))
         elif isinstance(message, pb.Upstream) and self.answers_upstream:
             self.upstream_result(message.request)
+        elif isinstance(message, pb.DeviceNames) and self.answers_names:
+            self.names_result(message.request, **self.device.change_names(message))
 
     def welcome(self, answers=True, **fields):
         """Accepts the Hello, and registers a device if it asks for one; `fields` replace those of the Welcome."""
@@ -412,7 +445,7 @@ class Connection:
         device.accepted = max(device.accepted, hello.timestamp)
         device.generation += 1
         device.unfinished = set()
-        self.answers_pings = self.answers_updates = self.answers_upstream = answers
+        self.answers_pings = self.answers_updates = self.answers_upstream = self.answers_names = answers
         welcome = pb.Welcome(
             generation=device.generation, queue_epoch=device.epoch, heartbeat_seconds=hello.heartbeat_seconds or 300,
             window=hello.window or 32, server_time=gateway.now())
@@ -432,6 +465,10 @@ class Connection:
     def upstream_result(self, request, code=0, reason=""):
         self.upstream_in_flight = None
         self.send(pb.UpstreamResult(request=request, code=code, reason=reason))
+
+    def names_result(self, request, **fields):
+        self.names_in_flight = None
+        self.send(pb.DeviceNamesResult(request=request, **fields))
 
     def send(self, *messages):
         self.raw(b"".join(map(encode, messages)))

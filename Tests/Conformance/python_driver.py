@@ -22,12 +22,17 @@ import time
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
-from wire import BODY_LIMIT, MESSAGES, encode, frame, pb, prove  # noqa: E402
+from wire import BODY_LIMIT, MESSAGES, NAME_BYTES, TAGS, encode, frame, pb, prove  # noqa: E402
 
 CONNECT_SECONDS, PONG_SECONDS, STEADY_SECONDS, REPLACED_MS = 10, 10, 60, 30_000
-OPENED, REPORTS, OUTGOING, HOLES = 256, 256, 128, 1_024
+OPENED, REPORTS, OUTGOING, NAMES, HOLES = 256, 256, 128, 32, 1_024
 BUSY_SECONDS, FULL_SECONDS = 3, 60
-GATEWAY_FRAMES = {pb.WELCOME, pb.CLOSE, pb.PING, pb.PONG, pb.DELIVER, pb.UPDATE_RESULT, pb.REVOKE, pb.UPSTREAM_RESULT}
+GATEWAY_FRAMES = {
+    pb.WELCOME, pb.CLOSE, pb.PING, pb.PONG, pb.DELIVER, pb.UPDATE_RESULT, pb.REVOKE, pb.UPSTREAM_RESULT,
+    pb.DEVICE_NAMES_RESULT}
+OPERATIONS = {
+    "query": pb.DeviceNames.QUERY, "bindAlias": pb.DeviceNames.BIND_ALIAS, "unbindAlias": pb.DeviceNames.UNBIND_ALIAS,
+    "setTags": pb.DeviceNames.SET_TAGS, "addTags": pb.DeviceNames.ADD_TAGS, "removeTags": pb.DeviceNames.REMOVE_TAGS}
 
 
 class Lost(Exception):
@@ -240,6 +245,7 @@ class Client:
         self.stdin, self.is_ended = b"", False
         self.redirected = 0
         self.vendor = set()
+        self.names, self.names_sent, self.last_names = [], 0, 0  # the requests, and how many are in flight
 
     def has(self, name):
         return name in self.fault
@@ -334,7 +340,9 @@ class Client:
         self.ping_at, self.nonce, self.is_probing = None, 0, False
         self.owes_ack, self.is_dirty, self.to_reject, self.confirming = False, False, [], {}
         self.upstream_sent, self.upstream_at, self.reported = None, 0.0, {}
-        self.updates = {}
+        self.updates, self.names_sent = {}, 0
+        if self.has("forgets-names"):
+            self.names = []
         for stream in self.state.streams.values():
             stream.unfinished = sorted(sequence for number, sequence, _ in self.state.rejected
                                        if self.state.streams.get(number) is stream)
@@ -471,7 +479,8 @@ class Client:
             raise Lost("a second Welcome")
         handler = {
             pb.Ping: self.pinged, pb.Pong: self.ponged, pb.Deliver: self.delivered, pb.Revoke: self.revoked,
-            pb.UpdateResult: self.updated, pb.UpstreamResult: self.upstreamed}.get(type(message))
+            pb.UpdateResult: self.updated, pb.UpstreamResult: self.upstreamed,
+            pb.DeviceNamesResult: self.named}.get(type(message))
         if handler:
             handler(message)
 
@@ -523,6 +532,7 @@ class Client:
             self.update(push_mode_off=self.push_off)
         self.send_reports()
         self.send_upstream()
+        self.send_names()
 
     def pinged(self, ping):
         if self.has("no-pong"):
@@ -711,6 +721,10 @@ class Client:
     def halt(self, reason):
         self.drop_connection()
         self.phase = "stopped"
+        if not self.has("keeps-names"):
+            for _ in self.names:
+                say("names", code=None)
+            self.names = []
         say("stopped", reason=reason)
 
     def forgive(self):
@@ -897,6 +911,41 @@ class Client:
                 say("refused", request=result.request, code=result.code)
         self.send_upstream()
 
+    def add_names(self, operation, alias="", alias_type="", tags=()):
+        longest = max(len(name.encode()) for name in (alias, alias_type, *tags))
+        is_valid = len(tags) <= TAGS and longest <= NAME_BYTES or self.has("any-names-size")
+        if not is_valid or self.phase == "stopped":
+            return say("names", code=None)
+        if len(self.names) >= NAMES:
+            return say("names", code=102)
+        self.last_names += 1
+        request = pb.DeviceNames(
+            request=self.last_names, operation=OPERATIONS[operation], alias=alias, tags=tags,
+            alias_type="" if self.has("names-without-type") else alias_type)
+        self.names.insert(self.names_sent if self.has("newest-names-first") else len(self.names), request)
+        self.send_names()
+
+    def send_names(self):
+        if self.phase != "ready":
+            return
+        count = min(len(self.names), NAMES if self.has("names-in-parallel") else 1)
+        for request in self.names[self.names_sent : count]:
+            self.send(request)
+        self.names_sent = count
+
+    def named(self, result):
+        is_other = not self.names or self.names[0].request != result.request
+        if not self.names_sent or is_other and not self.has("takes-any-names-result"):
+            return
+        if result.code and self.has("repeats-refused-names"):
+            self.names_sent = 0
+            return self.send_names()
+        del self.names[0]
+        self.names_sent -= 1
+        code = 0 if self.has("hides-names-codes") else result.code
+        say("names", code=code, alias=result.alias or None, tags=list(result.tags))
+        self.send_names()
+
     def note_opened(self, name):
         for known in (self.state.opened, self.state.unreported):
             if name in known:
@@ -960,6 +1009,9 @@ class Client:
         elif name == "heartbeat":
             self.heartbeat, self.state.heartbeat = command["seconds"], 0
             self.update(heartbeat_seconds=self.heartbeat)
+        elif name == "names":
+            self.add_names(command["operation"], command.get("alias", ""), command.get("aliasType", ""),
+                           command.get("tags", []))
         elif name == "vendor-message":
             known = command["msgId"]
             if known not in self.vendor:

@@ -13,8 +13,10 @@ from longwire_client import MESSAGES, TYPES, pb  # noqa: E402, F401
 BODY_LIMIT = 65_536  # of a gateway's frame
 DEVICE_BODY_LIMIT = 32_904  # of a device's frame
 RANGES, POSITIONS, OPENED, TOKENS, REJECTIONS = 32, 8, 32, 16, 32
+TAGS, NAME_BYTES = 200, 256
 DEVICE_FRAMES = {
-    pb.HELLO, pb.CLOSE, pb.PING, pb.PONG, pb.ACK, pb.DEVICE_UPDATE, pb.FEEDBACK, pb.UPSTREAM}
+    pb.HELLO, pb.CLOSE, pb.PING, pb.PONG, pb.ACK, pb.DEVICE_UPDATE, pb.FEEDBACK, pb.UPSTREAM,
+    pb.DEVICE_NAMES}
 
 
 class Malformed(Exception):

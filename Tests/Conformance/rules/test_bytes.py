@@ -80,7 +80,7 @@ def name_of(message):
 
 
 @pytest.mark.broken_by("unknown-frames-skipped", "unknown-frames-stop")
-@pytest.mark.parametrize("kind", [0, 16, 100, 255])
+@pytest.mark.parametrize("kind", [0, 18, 100, 255])
 def test_unknown_frame_type_ends_the_session(bench, session, kind):
     """A frame of an unknown type ends the session; the client reconnects with backoff."""
     session.raw(frame(kind, b"\x08\x01"))
@@ -88,7 +88,8 @@ def test_unknown_frame_type_ends_the_session(bench, session, kind):
 
 
 @pytest.mark.broken_by("unknown-frames-skipped")
-@pytest.mark.parametrize("kind", ["HELLO", "ACK", "DEVICE_UPDATE", "FEEDBACK", "UPSTREAM", "PUBLISH", "PUBLISH_RESULT"])
+@pytest.mark.parametrize("kind", [
+    "HELLO", "ACK", "DEVICE_UPDATE", "FEEDBACK", "UPSTREAM", "PUBLISH", "PUBLISH_RESULT", "DEVICE_NAMES"])
 def test_misplaced_frame_ends_the_session(bench, session, kind):
     """A frame that only a client sends ends the session."""
     session.raw(frame(pb.FrameType.Value(kind), b""))

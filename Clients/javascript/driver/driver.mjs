@@ -84,9 +84,26 @@ function send({payload, task = ""}) {
   }
 }
 
+/** Calls by their operation; the event `names` prints the results of the gateway. */
+const NAMES = {
+  query: ({aliasType}) => client.ownNames(aliasType),
+  bindAlias: ({alias, aliasType}) => client.bindAlias(alias, aliasType),
+  unbindAlias: ({alias, aliasType}) => client.unbindAlias(alias, aliasType),
+  setTags: ({tags}) => client.setTags(tags),
+  addTags: ({tags}) => client.addTags(tags),
+  removeTags: ({tags}) => client.removeTags(tags),
+};
+
+function names(command) {
+  NAMES[command.operation](command).catch(error => {
+    if (error.resultCode === null) print("names", {code: null, reason: error.message});
+  });
+}
+
 const COMMANDS = {
   finish,
   send,
+  names,
   opened: ({msgId}) => client.markOpened(msgId),
   report: ({msgId, kind, action}) => kind === "clicked" ? client.markOpened(msgId)
     : client.report({kind: kind === "custom" ? "action" : kind, msgId, action}),

@@ -8,6 +8,7 @@ enum Value: CustomStringConvertible {
     case text(String)
     case number(UInt64)
     case flag(Bool)
+    case texts([String])
     case null
 
     var description: String {
@@ -15,6 +16,7 @@ enum Value: CustomStringConvertible {
         case .text(let text): Value.quoted(text)
         case .number(let number): String(number)
         case .flag(let flag): flag ? "true" : "false"
+        case .texts(let texts): "[\(texts.map(Value.quoted).joined(separator: ", "))]"
         case .null: "null"
         }
     }
@@ -80,6 +82,13 @@ enum Output {
         case .messageTaken(let message): say("taken", [("request", .number(UInt64(message.number)))])
         case .messageRefused(let message, let code, _):
             say("refused", [("request", .number(UInt64(message.number))), ("code", .number(UInt64(code)))])
+        case .namesAnswered(let answer):
+            say(
+                "names",
+                [
+                    ("code", .number(UInt64(answer.code))), ("alias", answer.names?.alias.map { .text($0) } ?? .null),
+                    ("tags", .texts(answer.names?.tags ?? [])),
+                ])
         case .stateNotStored(let error): say("stateNotStored", [("reason", .text("\(error)"))])
         case .stopped(let error): say("stopped", [("reason", error.map { Value.text("\($0)") } ?? .null)])
         default: break
@@ -145,10 +154,50 @@ struct Finish: Sendable {
     var verdict: MessageVerdict
 }
 
+/// A command `names`.
+struct NamesCall: Sendable {
+    var operation: String
+    var alias: String
+    var aliasType: String
+    var tags: [String]
+
+    init(_ fields: [String: Any]) {
+        operation = fields["operation"] as? String ?? ""
+        alias = fields["alias"] as? String ?? ""
+        aliasType = fields["aliasType"] as? String ?? ""
+        tags = fields["tags"] as? [String] ?? []
+    }
+
+    /// Makes the call; the client's event prints the gateway's answer.
+    func make(on client: LongwireClient) async {
+        do throws(LongwireClientError) {
+            switch operation {
+            case "query": _ = try await client.ownNames(aliasType: aliasType)
+            case "bindAlias": try await client.bindAlias(alias, type: aliasType)
+            case "unbindAlias": try await client.unbindAlias(alias, type: aliasType)
+            case "setTags": try await client.setTags(tags)
+            case "addTags": try await client.addTags(tags)
+            case "removeTags": try await client.removeTags(tags)
+            default: fatalError("unknown operation \(operation)")
+            }
+        } catch {
+            if error.code == .wrongState { Output.say("names", [("code", .null)]) }
+        }
+    }
+}
+
 /// Runs the commands of the standard input.
 struct Commands {
     let client: LongwireClient
     let finishes: AsyncStream<Finish>.Continuation
+    private let names: AsyncStream<NamesCall>.Continuation
+
+    init(client: LongwireClient, finishes: AsyncStream<Finish>.Continuation) {
+        let (calls, names) = AsyncStream.makeStream(of: NamesCall.self)
+        (self.client, self.finishes, self.names) = (client, finishes, names)
+        // Tasks of their own would make the calls in any order.
+        Task.detached { for await call in calls { await call.make(on: client) } }
+    }
 
     func runAll() {
         while let line = readLine() {
@@ -196,6 +245,7 @@ struct Commands {
         case "badge": client.setBadge(Int32(clamping: fields["value"] as? Int ?? 0))
         case "push-mode": client.setPushModeOff(fields["off"] as? Bool ?? false)
         case "heartbeat": client.setHeartbeat(seconds: UInt32(clamping: fields["seconds"] as? Int ?? 0))
+        case "names": names.yield(NamesCall(fields))
         case "stop": client.stop()
         default: Output.say("unsupported", [("do", .text(name))])
         }

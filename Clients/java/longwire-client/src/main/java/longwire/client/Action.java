@@ -21,6 +21,8 @@ final class Action {
         REVOKE,
         /** Make the callback of the {@link Event}. */
         REPORT,
+        /** Make the callback of the {@link Event} that answers a call, also after a failed store. */
+        ANSWER,
         /** End the fetches with the {@link FetchResult}. */
         FETCHED
     }
@@ -57,6 +59,10 @@ final class Action {
 
     static Action fetched(FetchResult result) {
         return new Action(Kind.FETCHED, result, 0);
+    }
+
+    static Action answer(Event event) {
+        return new Action(Kind.ANSWER, event, 0);
     }
 
     static Action report(Event event) {

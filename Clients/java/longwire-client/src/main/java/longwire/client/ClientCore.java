@@ -58,6 +58,7 @@ final class ClientCore {
     private final DeviceSettings settings = new DeviceSettings(this);
     private final Reports reports = new Reports(this);
     private final Upstream upstream = new Upstream(this);
+    private final OwnNames names = new OwnNames(this);
     private final FetchTimer fetch = new FetchTimer(this);
     private final Reconnects reconnects;
     /** Whether the gateway, not the backoff, set the current delay. */
@@ -230,8 +231,8 @@ final class ClientCore {
         actions.clear();
         for (Action action : rest) {
             deliveries.skip(action);
-            // The callers of a fetch wait for its end.
-            if (action.kind == Action.Kind.FETCHED) {
+            // The callers of a fetch wait for its end, and those of a request about names for its answer.
+            if (action.kind == Action.Kind.FETCHED || action.kind == Action.Kind.ANSWER) {
                 act(action);
             }
         }
@@ -280,6 +281,7 @@ final class ClientCore {
         fetch.leaveSession();
         settings.leaveSession();
         upstream.leaveSession();
+        names.leaveSession();
     }
 
     // Sending.
@@ -378,6 +380,7 @@ final class ClientCore {
         settings.sendChanges(now);
         reports.resume(now);
         upstream.resume(now);
+        names.resume(now);
     }
 
     // Incoming frames.
@@ -441,6 +444,7 @@ final class ClientCore {
             case FrameType.REVOKE: deliveries.receive(Frames.Revoke.decode(reader.body()), now); break;
             case FrameType.UPDATE_RESULT: settings.receive(Frames.UpdateResult.decode(reader.body()), now); break;
             case FrameType.UPSTREAM_RESULT: upstream.receive(Frames.UpstreamResult.decode(reader.body()), now); break;
+            case FrameType.DEVICE_NAMES_RESULT: names.receive(Frames.decodeNamesResult(reader.body()), now); break;
             case FrameType.WELCOME: violate(CloseCode.UNEXPECTED_FRAME, "a second Welcome", now); break;
             default: violate(CloseCode.UNEXPECTED_FRAME, "a gateway does not send " + FrameType.name(type), now);
         }
@@ -495,6 +499,10 @@ final class ClientCore {
 
     Upstream upstream() {
         return upstream;
+    }
+
+    OwnNames names() {
+        return names;
     }
 
     /** Reacts to an app that runs again: shortens a reconnect delay, or sends a Ping to find a dead connection. */

@@ -126,6 +126,19 @@ abstract class Command {
         }
     }
 
+    static final class Ask extends Command {
+        private final NamesRequest names;
+
+        Ask(NamesRequest names) {
+            this.names = names;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.names().ask(names, now);
+        }
+    }
+
     static final class Finish extends Command {
         private final ReceivedMessage message;
         private final ReceivedMessage.Verdict verdict;

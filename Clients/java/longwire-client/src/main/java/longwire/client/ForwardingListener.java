@@ -94,6 +94,11 @@ public class ForwardingListener implements Listener {
     }
 
     @Override
+    public void onNames(NamesAnswer answer) {
+        target.onNames(answer);
+    }
+
+    @Override
     public void onStateNotStored(LongwireException error) {
         target.onStateNotStored(error);
     }

@@ -17,15 +17,17 @@ final class FrameType {
     static final int UPSTREAM_RESULT = 13;
     static final int PUBLISH = 14;
     static final int PUBLISH_RESULT = 15;
+    static final int DEVICE_NAMES = 16;
+    static final int DEVICE_NAMES_RESULT = 17;
 
     private static final String[] NAMES = {
         "", "hello", "welcome", "close", "ping", "pong", "deliver", "ack", "deviceUpdate", "updateResult", "feedback",
         "revoke",
-        "upstream", "upstreamResult", "publish", "publishResult",
+        "upstream", "upstreamResult", "publish", "publishResult", "deviceNames", "deviceNamesResult",
     };
 
     static boolean isKnown(int type) {
-        return type >= HELLO && type <= PUBLISH_RESULT;
+        return type >= HELLO && type <= DEVICE_NAMES_RESULT;
     }
 
     static String name(int type) {

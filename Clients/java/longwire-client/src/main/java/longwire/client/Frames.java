@@ -1,5 +1,6 @@
 package longwire.client;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -190,6 +191,26 @@ final class Frames {
         }
     }
 
+    static NamesAnswer decodeNamesResult(ProtoReader in) throws WireException {
+        long request = 0;
+        long code = 0;
+        String reason = "";
+        String alias = "";
+        // The frame's length bounds the tags: a gateway may allow a device more of them than a request has.
+        List<String> tags = new ArrayList<>();
+        for (int field = in.next(); field != 0; field = in.next()) {
+            switch (field) {
+                case 1: request = in.uint32(); break;
+                case 2: code = in.uint32(); break;
+                case 3: reason = in.text(Limits.REASON_BYTE_COUNT); break;
+                case 4: alias = in.text(Limits.NAME_BYTE_COUNT); break;
+                case 5: tags.add(in.text(Limits.NAME_BYTE_COUNT)); break;
+                default: in.skip();
+            }
+        }
+        return new NamesAnswer(request, code, reason, alias, tags);
+    }
+
     static final class Hello {
         String appId = "";
         Identifier cid = Identifier.NONE;
@@ -313,6 +334,18 @@ final class Frames {
         out.number(1, kind);
         out.identifier(2, messageId);
         out.number(3, action);
+        return out.frame();
+    }
+
+    static byte[] deviceNames(NamesRequest names) {
+        ProtoWriter out = ProtoWriter.ofFrame(FrameType.DEVICE_NAMES);
+        out.number(1, names.request);
+        out.number(2, names.operation.number());
+        out.text(3, names.alias);
+        out.text(4, names.aliasType);
+        for (String tag : names.tags) {
+            out.element(5, tag.getBytes(StandardCharsets.UTF_8));
+        }
         return out.frame();
     }
 

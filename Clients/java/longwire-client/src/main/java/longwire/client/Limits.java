@@ -92,6 +92,11 @@ final class Limits {
     static final int OUTGOING_COUNT = 128;
     static final int OUTGOING_BYTE_COUNT = 512 << 10;
     static final int OUTGOING_PAYLOAD_BYTE_COUNT = 16 << 10;
+    /** Requests about the device's names that wait for the gateway. */
+    static final int NAMES_COUNT = 32;
+    /** The tags of one request about names, and the bytes of an alias, a type or a tag. */
+    static final int TAG_COUNT = 100;
+    static final int NAME_BYTE_COUNT = 256;
     /**
      * Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md).
      */

@@ -143,6 +143,13 @@ public interface Listener {
     default void onMessageRefused(OutgoingMessage message, long code, String reason) {}
 
     /**
+     * Receives the answer to a request about the device's own alias and tags, one for each request.
+     *
+     * @param answer the answer, also to a request that the client's stop ended
+     */
+    default void onNames(NamesAnswer answer) {}
+
+    /**
      * Reports that the state could not be stored; nothing was acked, and the client retries later.
      *
      * @param error the cause

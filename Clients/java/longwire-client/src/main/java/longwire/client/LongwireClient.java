@@ -2,6 +2,7 @@ package longwire.client;
 
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
@@ -33,6 +34,10 @@ public final class LongwireClient {
     private final FetchBoard fetches = new FetchBoard();
     private final VendorCopies copies = new VendorCopies();
     private final RecentIds opened = new RecentIds();
+    /** The requests about names of the current run, or of the last one; guarded by {@code lock}. */
+    private NamesBoard names = new NamesBoard();
+    /** The number of the last request about names; guarded by {@code lock}. */
+    private long lastNamesRequest;
     /** Whether {@code copies} and {@code opened} have the messages of earlier runs; guarded by {@code lock}. */
     private boolean isHistoryKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
@@ -111,8 +116,9 @@ public final class LongwireClient {
         isHistoryKnown = true;
         long seed = new SecureRandom().nextLong();
         ClientCore core = new ClientCore(configuration.copy(), state, seed);
+        names = new NamesBoard();
         ClientRunner runner = new ClientRunner(
-            core, mailbox, store, new Watcher(), fetches, copies,
+            core, mailbox, store, new Watcher(names), fetches, copies,
             (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
             () -> {
                 calls.release();
@@ -476,6 +482,96 @@ public final class LongwireClient {
         return false;
     }
 
+    // The device's own names.
+
+    /**
+     * Binds an alias to this device; it replaces the device's alias of this type.
+     *
+     * <p>The requests about names need the app's setting {@code deviceMay}. They wait for the gateway, also across
+     * reconnects, and are sent one after another in the order of the calls. At most 32 wait; one beyond that is
+     * answered with code 102. {@link Listener#onNames} receives the answer, on another thread possibly before this
+     * method returns. A repeated request changes nothing.
+     *
+     * @param alias letters, digits, {@code _} and Chinese characters, at most 39 by default
+     * @param type the kind of the alias, or an empty text
+     * @return the number of the request, or 0 when it cannot be taken: the client does not run, or a name has more than
+     *     256 bytes in UTF-8
+     */
+    public long bindAlias(String alias, String type) {
+        return ask(NamesRequest.Operation.BIND_ALIAS, alias, type, Collections.emptyList());
+    }
+
+    /**
+     * Unbinds an alias from this device; other devices keep it.
+     *
+     * <p>Code 5 means that the device does not have the alias. If a lost connection took the first result, the repeated
+     * request gets this code, too.
+     *
+     * @param alias the alias
+     * @param type the kind of the alias, or an empty text
+     * @return as {@link #bindAlias} does
+     */
+    public long unbindAlias(String alias, String type) {
+        return ask(NamesRequest.Operation.UNBIND_ALIAS, alias, type, Collections.emptyList());
+    }
+
+    /**
+     * Replaces all tags of this device.
+     *
+     * @param tags the tags; an empty list removes all
+     * @return as {@link #bindAlias} does, and 0 also for more than 100 tags
+     */
+    public long setTags(List<String> tags) {
+        return ask(NamesRequest.Operation.SET_TAGS, "", "", tags);
+    }
+
+    /**
+     * Adds tags to this device.
+     *
+     * @param tags the tags
+     * @return as {@link #setTags} does
+     */
+    public long addTags(List<String> tags) {
+        return ask(NamesRequest.Operation.ADD_TAGS, "", "", tags);
+    }
+
+    /**
+     * Removes tags from this device.
+     *
+     * @param tags the tags; one that the device does not have is ignored
+     * @return as {@link #setTags} does
+     */
+    public long removeTags(List<String> tags) {
+        return ask(NamesRequest.Operation.REMOVE_TAGS, "", "", tags);
+    }
+
+    /**
+     * Requests this device's alias of a type, and its tags.
+     *
+     * @param aliasType the kind of the alias, or an empty text
+     * @return as {@link #bindAlias} does
+     */
+    public long queryNames(String aliasType) {
+        return ask(NamesRequest.Operation.QUERY, "", aliasType, Collections.emptyList());
+    }
+
+    private long ask(NamesRequest.Operation operation, String alias, String aliasType, List<String> tags) {
+        List<String> copy = new ArrayList<>(tags);
+        synchronized (lock) {
+            long request = lastNamesRequest == NamesRequest.GREATEST_NUMBER ? 1 : lastNamesRequest + 1;
+            NamesRequest asked = new NamesRequest(request, operation, alias, aliasType, copy);
+            if (!asked.isWithinLimits() || !names.add(request)) {
+                return 0;
+            }
+            if (!calls.post(new Command.Ask(asked))) {
+                names.remove(request);
+                return 0;
+            }
+            lastNamesRequest = request;
+            return request;
+        }
+    }
+
     private interface Change {
         void apply(ClientCore core, long now);
     }
@@ -489,10 +585,32 @@ public final class LongwireClient {
         });
     }
 
-    /** The app's listener, with the cid noted before its callbacks. */
+    /** The app's listener during one run: notes the cid, and ends requests about names, before the callbacks. */
     private final class Watcher extends ForwardingListener {
-        Watcher() {
+        private final NamesBoard asked;
+
+        Watcher(NamesBoard asked) {
             super(listener);
+            this.asked = asked;
+        }
+
+        @Override
+        public void onNames(NamesAnswer answer) {
+            if (asked.remove(answer.request())) {
+                super.onNames(answer);
+            }
+        }
+
+        @Override
+        public void onStopped(LongwireException error) {
+            for (long request : asked.close()) {
+                try {
+                    super.onNames(NamesAnswer.stopped(request));
+                } catch (RuntimeException failure) {
+                    onCallbackFailed(failure);
+                }
+            }
+            super.onStopped(error);
         }
 
         @Override

@@ -14,13 +14,14 @@ public class ClientCoreTest {
     private static final Identifier CID = new Identifier(1, 2);
 
     /** A core with its actions recorded, on a clock that only the test moves. */
-    private static final class Bench implements ClientClock, Listener {
+    static final class Bench implements ClientClock, Listener {
         long time = 1_000;
         final ClientState state = new ClientState("demo");
         final ClientCore core;
         final List<String> log = new ArrayList<>();
         final List<byte[]> sent = new ArrayList<>();
         final List<ReceivedMessage> handled = new ArrayList<>();
+        final List<NamesAnswer> answers = new ArrayList<>();
         boolean isDiskFull;
         boolean finishesAtOnce = true;
 
@@ -49,6 +50,11 @@ public class ClientCoreTest {
             if (finishesAtOnce) {
                 core.finish(message, ReceivedMessage.Verdict.PROCESSED, "");
             }
+        }
+
+        @Override
+        public void onNames(NamesAnswer answer) {
+            answers.add(answer);
         }
 
         @Override
@@ -94,6 +100,7 @@ public class ClientCoreTest {
                             break;
                         case HANDLE: onMessage((ReceivedMessage) action.value); break;
                         case REVOKE: core.finishRevoke(action.sequence); break;
+                        case ANSWER:
                         case REPORT: ((Event) action.value).report(this); break;
                         case DISCONNECT: log.add("disconnect"); break;
                         default: log.add(action.kind.toString());
@@ -109,6 +116,12 @@ public class ClientCoreTest {
         }
 
         void connect() {
+            connectWithoutClearing();
+            log.clear();
+            sent.clear();
+        }
+
+        void connectWithoutClearing() {
             if (core.phase() == ClientCore.Phase.WAITING) {
                 time = core.deadline();
                 core.wake(time);
@@ -122,8 +135,6 @@ public class ClientCoreTest {
             welcome.number(2, 5);
             receive(welcome.frame());
             assertEquals(ClientCore.Phase.READY, core.phase());
-            log.clear();
-            sent.clear();
         }
     }
 
@@ -369,7 +380,7 @@ public class ClientCoreTest {
                     valid[random.nextInt(valid.length)] = (byte) random.nextInt(256);
                     out.raw(valid);
                 } else {
-                    out.raw(new byte[] {(byte) (1 + random.nextInt(16)), 0, 0, (byte) body.length});
+                    out.raw(new byte[] {(byte) (1 + random.nextInt(18)), 0, 0, (byte) body.length});
                     out.raw(body);
                 }
             }

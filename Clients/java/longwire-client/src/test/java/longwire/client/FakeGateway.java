@@ -7,6 +7,7 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -148,6 +149,49 @@ public final class FakeGateway implements Closeable {
         ProtoWriter out = ProtoWriter.ofFrame(FrameType.UPDATE_RESULT);
         out.number(1, request);
         send(out.frame());
+    }
+
+    /** Waits for a DeviceNames and returns its number, operation, alias, type and tags as text. */
+    public String awaitNames() throws Exception {
+        return names(await(FrameType.DEVICE_NAMES));
+    }
+
+    static String names(byte[] body) throws WireException {
+        ProtoReader in = new ProtoReader(body);
+        long operation = 0;
+        StringBuilder text = new StringBuilder();
+        StringBuilder texts = new StringBuilder();
+        for (int field = in.next(); field != 0; field = in.next()) {
+            switch (field) {
+                case 1: text.append(in.uint32()); break;
+                case 2: operation = in.uint32(); break;
+                case 3: texts.append(" alias ").append(in.text(2_000)); break;
+                case 4: texts.append(" type ").append(in.text(2_000)); break;
+                default: texts.append(" tag ").append(in.text(2_000));
+            }
+        }
+        return text.append(" operation ").append(operation).append(texts).toString();
+    }
+
+    /**
+     * Answers a DeviceNames.
+     *
+     * @throws IOException when the connection has ended
+     */
+    public void answerNames(long request, long code, String alias, String... tags) throws IOException {
+        send(namesResult(request, code, alias, tags));
+    }
+
+    static byte[] namesResult(long request, long code, String alias, String... tags) {
+        ProtoWriter out = ProtoWriter.ofFrame(FrameType.DEVICE_NAMES_RESULT);
+        out.number(1, request);
+        out.number(2, code);
+        out.text(3, code == 0 ? "" : "the reason");
+        out.text(4, alias);
+        for (String tag : tags) {
+            out.element(5, tag.getBytes(StandardCharsets.UTF_8));
+        }
+        return out.frame();
     }
 
     /**

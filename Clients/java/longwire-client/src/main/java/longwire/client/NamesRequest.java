@@ -1,0 +1,55 @@
+package longwire.client;
+
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+
+/** A request about the device's own alias and tags. */
+final class NamesRequest {
+    /** The greatest number of a request: the field has 32 bits. */
+    static final long GREATEST_NUMBER = 0xFFFF_FFFFL;
+
+    enum Operation {
+        QUERY(0), BIND_ALIAS(1), UNBIND_ALIAS(2), SET_TAGS(3), ADD_TAGS(4), REMOVE_TAGS(5);
+
+        private final int number;
+
+        Operation(int number) {
+            this.number = number;
+        }
+
+        int number() {
+            return number;
+        }
+    }
+
+    final long request;
+    final Operation operation;
+    final String alias;
+    final String aliasType;
+    final List<String> tags;
+
+    NamesRequest(long request, Operation operation, String alias, String aliasType, List<String> tags) {
+        this.request = request;
+        this.operation = operation;
+        this.alias = alias;
+        this.aliasType = aliasType;
+        this.tags = tags;
+    }
+
+    /** Whether a gateway can read the request; its own limits are narrower, and it answers those with a reason. */
+    boolean isWithinLimits() {
+        if (tags.size() > Limits.TAG_COUNT || !isShort(alias) || !isShort(aliasType)) {
+            return false;
+        }
+        for (String tag : tags) {
+            if (!isShort(tag)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean isShort(String name) {
+        return name.getBytes(StandardCharsets.UTF_8).length <= Limits.NAME_BYTE_COUNT;
+    }
+}

@@ -9,8 +9,11 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import longwire.client.ApplicationState;
 import longwire.client.ClientConfiguration;
@@ -21,6 +24,7 @@ import longwire.client.Listener;
 import longwire.client.LongwireClient;
 import longwire.client.LongwireException;
 import longwire.client.MessageReport;
+import longwire.client.NamesAnswer;
 import longwire.client.OutgoingMessage;
 import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
@@ -34,6 +38,8 @@ import longwire.client.WelcomeDetails;
  */
 public final class Driver implements Listener {
     private static final int USAGE = 64;
+    /** The code of a name that is not valid (docs/use/Errors.md, "DeviceNamesResult codes"). */
+    private static final long BAD_NAME = 2;
 
     private final OutputStream out = new FileOutputStream(FileDescriptor.out);
     private final boolean isManual;
@@ -176,6 +182,7 @@ public final class Driver implements Listener {
             case "vendor-message":
                 client.receivedFromVendor(vendorPush(command));
                 break;
+            case "names": names(command); break;
             case "stop": client.stop(); break;
             default: print("unsupported", "do", name);
         }
@@ -194,6 +201,38 @@ public final class Driver implements Listener {
         } else {
             message.processed();
         }
+    }
+
+    private void names(Map<String, Object> command) {
+        String alias = text(command.get("alias"));
+        String type = text(command.get("aliasType"));
+        List<String> tags = new ArrayList<>();
+        if (command.get("tags") != null) {
+            for (Object tag : (List<?>) command.get("tags")) {
+                tags.add((String) tag);
+            }
+        }
+        if (ask((String) command.get("operation"), alias, type, tags) == 0) {
+            // The client's own refusal: it does not run, or a name is too long.
+            long code = client.isRunning() ? BAD_NAME : NamesAnswer.STOPPED;
+            print("names", "code", code, "alias", "", "tags", Collections.emptyList());
+        }
+    }
+
+    private long ask(String operation, String alias, String type, List<String> tags) {
+        switch (operation) {
+            case "query": return client.queryNames(type);
+            case "bindAlias": return client.bindAlias(alias, type);
+            case "unbindAlias": return client.unbindAlias(alias, type);
+            case "setTags": return client.setTags(tags);
+            case "addTags": return client.addTags(tags);
+            case "removeTags": return client.removeTags(tags);
+            default: throw new IllegalArgumentException("the operation is unknown");
+        }
+    }
+
+    private static String text(Object value) {
+        return value == null ? "" : (String) value;
     }
 
     private void report(Map<String, Object> command) {
@@ -339,6 +378,11 @@ public final class Driver implements Listener {
     @Override
     public void onMessageRefused(OutgoingMessage message, long code, String reason) {
         print("refused", "request", message.number(), "code", code);
+    }
+
+    @Override
+    public void onNames(NamesAnswer answer) {
+        print("names", "code", answer.code(), "alias", answer.alias(), "tags", answer.tags());
     }
 
     @Override

@@ -1,10 +1,12 @@
 package longwire.driver;
 
-/** A writer of flat JSON objects, one a line. */
+import java.util.List;
+
+/** A writer of JSON objects, one a line. */
 final class Json {
     private Json() {}
 
-    /** Writes an object from names and values in turn; values are texts, numbers, booleans or {@code null}. */
+    /** Writes an object from names and values in turn: texts, numbers, booleans, lists of these, or {@code null}. */
     static String object(Object... pairs) {
         StringBuilder out = new StringBuilder("{");
         for (int index = 0; index < pairs.length; index += 2) {
@@ -13,14 +15,26 @@ final class Json {
             }
             quote(out, (String) pairs[index]);
             out.append(':');
-            Object value = pairs[index + 1];
-            if (value instanceof String) {
-                quote(out, (String) value);
-            } else {
-                out.append(value);
-            }
+            value(out, pairs[index + 1]);
         }
         return out.append('}').toString();
+    }
+
+    private static void value(StringBuilder out, Object value) {
+        if (value instanceof String) {
+            quote(out, (String) value);
+        } else if (value instanceof List) {
+            out.append('[');
+            String separator = "";
+            for (Object element : (List<?>) value) {
+                out.append(separator);
+                value(out, element);
+                separator = ",";
+            }
+            out.append(']');
+        } else {
+            out.append(value);
+        }
     }
 
     private static void quote(StringBuilder out, String text) {

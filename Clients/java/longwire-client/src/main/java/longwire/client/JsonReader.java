@@ -1,9 +1,14 @@
 package longwire.client;
 
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
-/** A reader of one JSON object: texts, whole numbers and booleans; other values are read as {@code null}. */
+/**
+ * A reader of one JSON object: texts, whole numbers, booleans, and arrays of these; other values are read as {@code
+ * null}.
+ */
 final class JsonReader {
     /** Values nested deeper are refused, so that hostile text cannot exhaust the stack. */
     private static final int DEPTH = 32;
@@ -83,8 +88,7 @@ final class JsonReader {
             return null;
         }
         if (character == '[') {
-            array(depth);
-            return null;
+            return array(depth);
         }
         int start = offset - 1;
         while (offset < text.length()
@@ -104,17 +108,18 @@ final class JsonReader {
         return null;
     }
 
-    private void array(int depth) {
+    private List<Object> array(int depth) {
+        List<Object> elements = new ArrayList<>();
         char character = next();
         if (character == ']') {
-            return;
+            return elements;
         }
         offset--;
         while (true) {
-            value(depth + 1);
+            elements.add(value(depth + 1));
             character = next();
             if (character == ']') {
-                return;
+                return elements;
             }
             if (character != ',') {
                 throw new IllegalArgumentException("no comma");

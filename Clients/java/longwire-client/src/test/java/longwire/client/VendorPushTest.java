@@ -4,6 +4,7 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertNotNull;
 import static org.junit.Assert.assertNull;
 
+import java.util.Map;
 import org.junit.Test;
 
 /** The ids and the payload in a vendor's push. */
@@ -19,6 +20,14 @@ public class VendorPushTest {
         assertEquals("RASS_1129_d70b06436930eafacf92e777", push.taskId().taskText());
         assertEquals("a\n您\"", push.payload());
         assertNull(VendorPush.of(IDS, null).payload());
+    }
+
+    @Test
+    public void arraysAreRead() {
+        Map<String, Object> members = JsonReader.object(
+            "{\"tags\": [\"a\", 1, true, null, {}, [\"b\"], []], \"none\": []}");
+        assertEquals("[a, 1, true, null, null, [b], []]", members.get("tags").toString());
+        assertEquals("[]", members.get("none").toString());
     }
 
     @Test

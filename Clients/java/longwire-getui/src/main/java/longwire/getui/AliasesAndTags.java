@@ -1,45 +1,133 @@
 package longwire.getui;
 
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.ToLongFunction;
+import longwire.client.LongwireClient;
+import longwire.client.NamesAnswer;
+
 /**
- * The commands on aliases and tags that a device sends to its gateway.
+ * The commands on the device's alias and tags, with the gateway's codes as Getui's.
  *
- * <p>This is the one place where they are connected. The protocol has no frames for them yet, so {@link #NOT_OFFERED}
- * is the only implementation.
+ * <p>Each command returns {@code PushConsts.SUCCESS} if it was submitted; its result follows. Otherwise it returns the
+ * code of the failure, and no result follows.
  */
-interface AliasesAndTags {
-    /** A receiver of a command's result, on the main thread. */
+final class AliasesAndTags {
+    /** A receiver of a command's result. */
     interface Done {
-        void done(int code);
+        void done(int code, List<String> tags);
     }
 
-    void bindAlias(String alias, Done done);
+    /** The codes of docs/use/Errors.md, "DeviceNamesResult codes". */
+    private static final int NOT_ALLOWED = 1;
+    private static final int BAD_NAME = 2;
+    private static final int TOO_MANY = 4;
+    private static final int NOT_BOUND = 5;
+    private static final int TOO_OFTEN = 100;
+    private static final int BUSY = 102;
+    private static final int STOPPED = (int) NamesAnswer.STOPPED;
+    /** The bytes of the longest name that the client takes. */
+    private static final int NAME_BYTE_COUNT = 256;
 
-    void unbindAlias(String alias, boolean isSelf, Done done);
+    private interface Receiver {
+        void receive(NamesAnswer answer);
+    }
 
-    void setTags(String[] tags, Done done);
+    /** The receivers by the number of the request; guarded by its own monitor. */
+    private final Map<Long, Receiver> waiting = new HashMap<>();
 
-    void queryTags(Done done);
+    int bindAlias(LongwireClient client, String alias, Done done) {
+        return changeAlias(client, alias, done, it -> it.bindAlias(alias, ""));
+    }
 
-    /** The answer "not offered by this gateway", with Getui's codes for a failure that has no other code. */
-    AliasesAndTags NOT_OFFERED = new AliasesAndTags() {
-        @Override
-        public void bindAlias(String alias, Done done) {
-            done.done(PushConsts.ALIAS_UNKNOWN_EXCEPTION);
+    /** Releases the alias of this device alone. */
+    int unbindAlias(LongwireClient client, String alias, Done done) {
+        return changeAlias(client, alias, done, it -> it.unbindAlias(alias, ""));
+    }
+
+    private int changeAlias(
+        LongwireClient client, String alias, Done done, ToLongFunction<LongwireClient> call
+    ) {
+        if (isTooLong(alias)) {
+            return PushConsts.ALIAS_INVALID;
         }
-
-        @Override
-        public void unbindAlias(String alias, boolean isSelf, Done done) {
-            done.done(PushConsts.ALIAS_UNKNOWN_EXCEPTION);
+        if (submit(client, call, answer -> done.done(aliasCode(answer.code()), answer.tags()))) {
+            return PushConsts.SUCCESS;
         }
+        return client.isRunning() ? PushConsts.ALIAS_UNKNOWN_EXCEPTION : PushConsts.ALIAS_CONNECT_LOST;
+    }
 
-        @Override
-        public void setTags(String[] tags, Done done) {
-            done.done(PushConsts.SETTAG_ERROR_EXCEPTION);
+    int setTags(LongwireClient client, String[] tags, Done done) {
+        for (String tag : tags) {
+            if (isTooLong(tag)) {
+                return PushConsts.SETTAG_TAG_ILLEGAL;
+            }
         }
+        return callTags(client, done, it -> it.setTags(Arrays.asList(tags)));
+    }
 
-        @Override
-        public void queryTags(Done done) {
-            done.done(PushConsts.SETTAG_ERROR_EXCEPTION);
+    int queryTags(LongwireClient client, Done done) {
+        return callTags(client, done, it -> it.queryNames(""));
+    }
+
+    private int callTags(LongwireClient client, Done done, ToLongFunction<LongwireClient> call) {
+        if (submit(client, call, answer -> done.done(tagCode(answer.code()), answer.tags()))) {
+            return PushConsts.SUCCESS;
         }
-    };
+        return client.isRunning() ? PushConsts.SETTAG_ERROR_EXCEPTION : PushConsts.SETTAG_NOTONLINE;
+    }
+
+    private boolean submit(LongwireClient client, ToLongFunction<LongwireClient> call, Receiver receiver) {
+        // The answer may come before the call returns; the monitor makes it wait for its receiver.
+        synchronized (waiting) {
+            long request = call.applyAsLong(client);
+            if (request != 0) {
+                waiting.put(request, receiver);
+            }
+            return request != 0;
+        }
+    }
+
+    void receive(NamesAnswer answer) {
+        Receiver receiver;
+        synchronized (waiting) {
+            receiver = waiting.remove(answer.request());
+        }
+        // The app may have asked through the client itself.
+        if (receiver != null) {
+            receiver.receive(answer);
+        }
+    }
+
+    private static boolean isTooLong(String name) {
+        return name.getBytes(StandardCharsets.UTF_8).length > NAME_BYTE_COUNT;
+    }
+
+    static int aliasCode(long code) {
+        switch ((int) code) {
+            case 0: return PushConsts.SUCCESS;
+            case NOT_ALLOWED: return PushConsts.ALIAS_REQUEST_FILTER;
+            case BAD_NAME: return PushConsts.ALIAS_INVALID;
+            case NOT_BOUND: return PushConsts.ALIAS_OPERATE_PARAM_ERROR;
+            case TOO_OFTEN:
+            case BUSY: return PushConsts.ALIAS_ERROR_FREQUENCY;
+            case STOPPED: return PushConsts.ALIAS_CONNECT_LOST;
+            default: return PushConsts.ALIAS_UNKNOWN_EXCEPTION;
+        }
+    }
+
+    static int tagCode(long code) {
+        switch ((int) code) {
+            case 0: return PushConsts.SUCCESS;
+            case NOT_ALLOWED: return PushConsts.SETTAG_IN_BLACKLIST;
+            case BAD_NAME: return PushConsts.SETTAG_TAG_ILLEGAL;
+            case TOO_MANY: return PushConsts.SETTAG_ERROR_COUNT;
+            case TOO_OFTEN: return PushConsts.SETTAG_ERROR_FREQUENCY;
+            case STOPPED: return PushConsts.SETTAG_NOTONLINE;
+            default: return PushConsts.SETTAG_ERROR_EXCEPTION;
+        }
+    }
 }

@@ -15,7 +15,9 @@ public final class PushConsts {
     public static final int SUCCESS = 0;
     /** More than 100 tags. */
     public static final int SETTAG_ERROR_COUNT = 20001;
-    /** The tags were not set, for a reason without a code, such as a gateway that does not offer the command. */
+    /** The tags were changed too often. */
+    public static final int SETTAG_ERROR_FREQUENCY = 20002;
+    /** The tags were not set, for a reason without a code, such as a gateway that is busy. */
     public static final int SETTAG_ERROR_EXCEPTION = 20005;
     /** The list of tags is empty. */
     public static final int SETTAG_ERROR_NULL = 20006;
@@ -23,15 +25,23 @@ public final class PushConsts {
     public static final int SETTAG_SN_NULL = 20007;
     /** The device has no session. */
     public static final int SETTAG_NOTONLINE = 20008;
-    /** A tag has characters that are not allowed. */
+    /** The app's setting on the gateway does not allow devices to do this. */
+    public static final int SETTAG_IN_BLACKLIST = 20009;
+    /** A tag has characters that are not allowed, or is too long. */
     public static final int SETTAG_TAG_ILLEGAL = 20011;
-    /** The alias was not changed, for a reason without a code, such as a gateway that does not offer the command. */
+    /** The aliases were changed too often, or the gateway is busy; repeat the command after some seconds. */
+    public static final int ALIAS_ERROR_FREQUENCY = 30001;
+    /** The alias to release is not an alias of the device. */
+    public static final int ALIAS_OPERATE_PARAM_ERROR = 30002;
+    /** The app's setting on the gateway does not allow devices to do this. */
+    public static final int ALIAS_REQUEST_FILTER = 30003;
+    /** The alias was not changed, for a reason without a code, such as an alias with ten devices. */
     public static final int ALIAS_UNKNOWN_EXCEPTION = 30004;
     /** The device has no cid yet. */
     public static final int ALIAS_CID_LOST = 30005;
     /** The device has no session. */
     public static final int ALIAS_CONNECT_LOST = 30006;
-    /** The alias is empty. */
+    /** The alias is empty, has characters that are not allowed, or is too long. */
     public static final int ALIAS_INVALID = 30007;
     /** The sn is empty. */
     public static final int ALIAS_SN_INVALID = 30008;

@@ -19,6 +19,7 @@ import longwire.client.ClientConfiguration;
 import longwire.client.Identifier;
 import longwire.client.LongwireException;
 import longwire.client.MessageReport;
+import longwire.client.NamesAnswer;
 import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
@@ -52,7 +53,7 @@ public final class PushManager {
     private volatile LongwireDevice device;
     private volatile Application application;
     private ServiceConnection connection;
-    private volatile AliasesAndTags commands = AliasesAndTags.NOT_OFFERED;
+    private final AliasesAndTags commands = new AliasesAndTags();
     private volatile String appId = "";
     private volatile boolean isOnline;
     private volatile boolean isTurnedOn = true;
@@ -155,10 +156,6 @@ public final class PushManager {
             }
         }
         throw new IllegalArgumentException("the manifest has no meta-data " + names[0]);
-    }
-
-    void setCommands(AliasesAndTags newCommands) {
-        commands = newCommands;
     }
 
     // The app's service.
@@ -302,21 +299,23 @@ public final class PushManager {
      */
     public boolean bindAlias(Context context, String alias, String sn) {
         int fault = aliasFault(alias, sn);
-        AliasesAndTags.Done done = code -> result(new BindAliasCmdMessage(sn, code));
-        if (fault != PushConsts.SUCCESS) {
-            done.done(fault);
-            return false;
+        if (fault == PushConsts.SUCCESS) {
+            fault = commands.bindAlias(
+                required().client(), alias, (code, tags) -> result(new BindAliasCmdMessage(sn, code)));
         }
-        commands.bindAlias(alias, done);
-        return true;
+        if (fault != PushConsts.SUCCESS) {
+            result(new BindAliasCmdMessage(sn, fault));
+        }
+        return fault == PushConsts.SUCCESS;
     }
 
     /**
-     * Releases an alias. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Releases an alias of this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param alias the alias
-     * @param isSelf whether only this device releases it, or all devices do
+     * @param isSelf true, for this device alone. A device cannot release the alias of all devices: false fails with
+     *     {@link PushConsts#ALIAS_UNKNOWN_EXCEPTION}
      * @return whether the command was submitted
      */
     public boolean unBindAlias(Context context, String alias, boolean isSelf) {
@@ -324,23 +323,27 @@ public final class PushManager {
     }
 
     /**
-     * Releases an alias. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Releases an alias of this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param alias the alias
-     * @param isSelf whether only this device releases it, or all devices do
+     * @param isSelf true, for this device alone. A device cannot release the alias of all devices: false fails with
+     *     {@link PushConsts#ALIAS_UNKNOWN_EXCEPTION}
      * @param sn the app's number of the command
      * @return whether the command was submitted
      */
     public boolean unBindAlias(Context context, String alias, boolean isSelf, String sn) {
         int fault = aliasFault(alias, sn);
-        AliasesAndTags.Done done = code -> result(new UnBindAliasCmdMessage(sn, code));
-        if (fault != PushConsts.SUCCESS) {
-            done.done(fault);
-            return false;
+        if (fault == PushConsts.SUCCESS) {
+            // A device has no right over the aliases of others.
+            fault = !isSelf ? PushConsts.ALIAS_UNKNOWN_EXCEPTION
+                : commands.unbindAlias(
+                    required().client(), alias, (code, tags) -> result(new UnBindAliasCmdMessage(sn, code)));
         }
-        commands.unbindAlias(alias, isSelf, done);
-        return true;
+        if (fault != PushConsts.SUCCESS) {
+            result(new UnBindAliasCmdMessage(sn, fault));
+        }
+        return fault == PushConsts.SUCCESS;
     }
 
     private int aliasFault(String alias, String sn) {
@@ -384,12 +387,13 @@ public final class PushManager {
         if (!isOnline) {
             return PushConsts.SETTAG_NOTONLINE;
         }
-        commands.setTags(names, code -> result(new SetTagCmdMessage(sn, code)));
-        return PushConsts.SUCCESS;
+        return commands.setTags(
+            required().client(), names, (code, known) -> result(new SetTagCmdMessage(sn, code)));
     }
 
     /**
-     * Requests the device's tags. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Requests the device's tags. The result is a {@link QueryTagCmdMessage} and goes to {@link
+     * GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param sn the app's number of the command
@@ -402,8 +406,8 @@ public final class PushManager {
         if (!isOnline) {
             return PushConsts.SETTAG_NOTONLINE;
         }
-        commands.queryTags(code -> result(new QueryTagCmdMessage(sn, code)));
-        return PushConsts.SUCCESS;
+        return commands.queryTags(
+            required().client(), (code, tags) -> result(new QueryTagCmdMessage(sn, code, tags)));
     }
 
     private void result(GTCmdMessage message) {
@@ -495,6 +499,11 @@ public final class PushManager {
         @Override
         public void onStopped(LongwireException error) {
             lost();
+        }
+
+        @Override
+        public void onNames(NamesAnswer answer) {
+            commands.receive(answer);
         }
 
         @Override

@@ -13,6 +13,7 @@ import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Set;
@@ -60,7 +61,13 @@ public class PushManagerTest {
         @Override
         public void onReceiveCommandResult(Context context, GTCmdMessage message) {
             THREADS.add(Thread.currentThread().getName());
-            EVENTS.add("command " + message.getAction() + " " + message.getSn() + " " + message.getCode());
+            StringBuilder tags = new StringBuilder();
+            if (message instanceof QueryTagCmdMessage) {
+                for (Tag tag : ((QueryTagCmdMessage) message).getTags()) {
+                    tags.append(' ').append(tag.getName());
+                }
+            }
+            EVENTS.add("command " + message.getAction() + " " + message.getSn() + " " + message.getCode() + tags);
         }
 
         @Override
@@ -122,6 +129,61 @@ public class PushManagerTest {
         main.shutdown();
     }
 
+    private static void aliasesReachTheGateway(
+        PushManager manager, Context phone, FakeGateway gateway
+    ) throws Exception {
+        assertTrue(manager.bindAlias(phone, "user7", "sn1"));
+        assertEquals("1 operation 1 alias user7", gateway.awaitNames());
+        gateway.answerNames(1, 0, "");
+        assertEquals("command 10010 sn1 0", next());
+        assertTrue(manager.unBindAlias(phone, "user7", true, "sn2"));
+        assertEquals("2 operation 2 alias user7", gateway.awaitNames());
+        gateway.answerNames(2, 5, "");
+        assertEquals("command 10011 sn2 30002", next());
+        assertFalse("a device cannot release the alias of others", manager.unBindAlias(phone, "user7", false, "sn3"));
+        assertEquals("command 10011 sn3 30004", next());
+        assertFalse(manager.bindAlias(phone, "", "sn4"));
+        assertEquals("command 10010 sn4 30007", next());
+        char[] long257 = new char[257];
+        Arrays.fill(long257, 'x');
+        assertFalse(manager.bindAlias(phone, new String(long257), "sn5"));
+        assertEquals("command 10010 sn5 30007", next());
+        assertEquals(PushConsts.SETTAG_TAG_ILLEGAL, manager.setTag(phone, tags(new String(long257)), "sn5"));
+        // A command of the app through the client is not this layer's.
+        assertEquals(3, LongwireDevice.current().client().queryNames(""));
+        gateway.awaitNames();
+        gateway.answerNames(3, 0, "user7");
+    }
+
+    private static void tagsReachTheGateway(
+        PushManager manager, Context phone, FakeGateway gateway
+    ) throws Exception {
+        assertEquals(PushConsts.SETTAG_ERROR_NULL, manager.setTag(phone, tags(), "sn6"));
+        assertEquals(PushConsts.SETTAG_ERROR_COUNT, manager.setTag(phone, tags(new String[101]), "sn6"));
+        assertEquals(PushConsts.SETTAG_TAG_ILLEGAL, manager.setTag(phone, tags("a b"), "sn6"));
+        assertEquals(PushConsts.SUCCESS, manager.setTag(phone, tags("vip", "会员"), "sn7"));
+        assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn8"));
+        assertEquals("4 operation 3 tag vip tag 会员", gateway.awaitNames());
+        gateway.answerNames(4, 100, "");
+        assertEquals("command 10009 sn7 20002", next());
+        assertEquals("5 operation 0", gateway.awaitNames());
+        gateway.answerNames(5, 0, "user7", "vip", "会员");
+        assertEquals("command 10012 sn8 0 vip 会员", next());
+    }
+
+    @Test
+    public void theGatewaysCodesBecomeGetuis() {
+        long[] codes = {0, 1, 2, 3, 4, 5, 100, 102, 1_000, 77};
+        StringBuilder aliases = new StringBuilder();
+        StringBuilder tags = new StringBuilder();
+        for (long code : codes) {
+            aliases.append(' ').append(AliasesAndTags.aliasCode(code));
+            tags.append(' ').append(AliasesAndTags.tagCode(code));
+        }
+        assertEquals(" 0 30003 30007 30004 30004 30002 30001 30001 30006 30004", aliases.toString());
+        assertEquals(" 0 20009 20011 20005 20001 20005 20002 20005 20008 20005", tags.toString());
+    }
+
     @Test
     public void anAppMovesByItsImports() throws Exception {
         FakePhone phone = new FakePhone(FOLDER.getRoot());
@@ -176,22 +238,9 @@ public class PushManagerTest {
             phone.app.callbacks.onActivityResumed(activity);
             assertEquals("clicked " + FakeGateway.message(1), next());
 
-            // Aliases and tags: faults of the call first, then "not offered by this gateway".
             assertEquals(FakeGateway.CID.toString(), manager.getClientid(phone));
-            assertTrue(manager.bindAlias(phone, "user7", "sn1"));
-            assertEquals("command 10010 sn1 30004", next());
-            assertTrue(manager.unBindAlias(phone, "user7", true, "sn2"));
-            assertEquals("command 10011 sn2 30004", next());
-            assertFalse(manager.bindAlias(phone, "", "sn3"));
-            assertEquals("command 10010 sn3 30007", next());
-            assertEquals(PushConsts.SETTAG_ERROR_NULL, manager.setTag(phone, tags(), "sn4"));
-            assertEquals(PushConsts.SETTAG_ERROR_COUNT, manager.setTag(phone, tags(new String[101]), "sn4"));
-            assertEquals(PushConsts.SETTAG_TAG_ILLEGAL, manager.setTag(phone, tags("a b"), "sn4"));
-            assertEquals(PushConsts.SUCCESS, manager.setTag(phone, tags("vip", "会员"), "sn5"));
-            assertEquals("command 10009 sn5 20005", next());
-            assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn6"));
-            assertEquals("command 10012 sn6 20005", next());
-
+            aliasesReachTheGateway(manager, phone, gateway);
+            tagsReachTheGateway(manager, phone, gateway);
             commandsFromManyThreadsReachTheMainThread(manager, phone);
 
             manager.turnOffPush(phone);
@@ -206,8 +255,14 @@ public class PushManagerTest {
                 continue;
             }
 
+            // A stop ends the commands that wait.
+            assertTrue(manager.bindAlias(phone, "user7", "sn13"));
+            assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn14"));
             LongwireDevice.current().stop();
+            assertEquals("command 10010 sn13 30006", next());
+            assertEquals("command 10012 sn14 20008", next());
             assertEquals("online false", next());
+            assertEquals(PushConsts.SETTAG_NOTONLINE, manager.queryTag(phone, "sn15"));
             assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
             service.onDestroy();
         }

@@ -38,14 +38,21 @@ compile longwire-driver "$build/longwire-client.jar" driver/src/main/java
 package longwire-driver
 if [ "${1:-}" = --jars ]; then exit 0; fi
 
-# The examples are compiled as they are, and the program of README.md is the one of Examples.
+# The examples are compiled as they are, and the first program of README.md is the one of Examples.
 compile example-java "$build/longwire-client.jar" ../../Examples/JavaDevice
 compile example-android "$build/longwire-client.jar:$build/longwire-android.jar:$build/android-stubs" ../../Examples/AndroidDevice
-awk '/^```java Device.java$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$build/Device.java"
+# program NAME writes the program of README.md to build/NAME.
+program() {
+    awk -v start="\`\`\`java $1" '$0 == start { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$build/$1"
+}
+program Device.java
 if ! diff -u ../../Examples/JavaDevice/Device.java "$build/Device.java"; then
     echo "README.md and Examples/JavaDevice/Device.java differ" >&2
     exit 1
 fi
+
+program Names.java
+compile example-names "$build/longwire-client.jar" "$build/Device.java" "$build/Names.java"
 
 if [ ! -e /usr/share/java/junit4.jar ]; then
     echo "JUnit 4 is missing; run: apt-get install junit4" >&2

@@ -25,6 +25,7 @@ import longwire.client.ClientConfiguration;
 import longwire.client.FakeGateway;
 import longwire.client.FileStateStore;
 import longwire.client.LongwireException;
+import longwire.client.NamesAnswer;
 import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
@@ -46,6 +47,11 @@ public class LongwireDeviceTest implements DeviceListener {
     public void onMessage(ReceivedMessage message) {
         events.add("message " + message.text());
         message.processed();
+    }
+
+    @Override
+    public void onNames(NamesAnswer answer) {
+        events.add("names " + answer.request() + " " + answer.code());
     }
 
     @Override
@@ -121,6 +127,12 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals(device, LongwireDevice.current());
             gateway.awaitSession();
             assertTrue(new File(FOLDER.getRoot(), "longwire/state").exists());
+
+            // The device's own names.
+            assertEquals(1, device.client().bindAlias("user7", ""));
+            assertEquals("1 operation 1 alias user7", gateway.awaitNames());
+            gateway.answerNames(1, 0, "");
+            assertEquals("names 1 0", next());
 
             // Visible activities make a foreground app.
             Activity activity = new Activity();

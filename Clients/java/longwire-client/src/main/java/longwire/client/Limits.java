@@ -95,8 +95,10 @@ final class Limits {
     /** Requests about the device's names that wait for the gateway. */
     static final int NAMES_COUNT = 32;
     /** The tags of one request about names, and the bytes of an alias, a type or a tag. */
-    static final int TAG_COUNT = 100;
+    static final int TAG_COUNT = 200;
     static final int NAME_BYTE_COUNT = 256;
+    /** The bytes of the names in one request, so that it fits a device's frame (Protocol.md, "Limits"). */
+    static final int NAMES_BYTE_COUNT = 28 << 10;
     /**
      * Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md).
      */

@@ -504,8 +504,7 @@ public final class LongwireClient {
     /**
      * Unbinds an alias from this device; other devices keep it.
      *
-     * <p>Code 5 means that the device does not have the alias. If a lost connection took the first result, the repeated
-     * request gets this code, too.
+     * <p>An alias that the device does not have is no error.
      *
      * @param alias the alias
      * @param type the kind of the alias, or an empty text
@@ -519,7 +518,7 @@ public final class LongwireClient {
      * Replaces all tags of this device.
      *
      * @param tags the tags; an empty list removes all
-     * @return as {@link #bindAlias} does, and 0 also for more than 100 tags
+     * @return as {@link #bindAlias} does, and 0 also for more than 200 tags
      */
     public long setTags(List<String> tags) {
         return ask(NamesRequest.Operation.SET_TAGS, "", "", tags);

@@ -41,15 +41,21 @@ final class NamesRequest {
         if (tags.size() > Limits.TAG_COUNT || !isShort(alias) || !isShort(aliasType)) {
             return false;
         }
+        int byteCount = byteCount(alias) + byteCount(aliasType);
         for (String tag : tags) {
             if (!isShort(tag)) {
                 return false;
             }
+            byteCount += byteCount(tag);
         }
-        return true;
+        return byteCount <= Limits.NAMES_BYTE_COUNT;
     }
 
     private static boolean isShort(String name) {
-        return name.getBytes(StandardCharsets.UTF_8).length <= Limits.NAME_BYTE_COUNT;
+        return byteCount(name) <= Limits.NAME_BYTE_COUNT;
+    }
+
+    private static int byteCount(String name) {
+        return name.getBytes(StandardCharsets.UTF_8).length;
     }
 }

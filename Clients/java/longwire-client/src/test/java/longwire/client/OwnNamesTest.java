@@ -224,8 +224,9 @@ public class OwnNamesTest {
             assertEquals(0, client.bindAlias("one", longest + "x"));
             assertEquals(0, client.queryNames(longest + "x"));
             assertEquals(0, client.removeTags(Collections.singletonList(longest + "x")));
-            assertEquals(0, client.setTags(Collections.nCopies(101, "tag")));
-            assertEquals(1, client.setTags(Collections.nCopies(100, longest)));
+            assertEquals(0, client.setTags(Collections.nCopies(201, "tag")));
+            assertEquals(0, client.setTags(Collections.nCopies(113, longest)));
+            assertEquals(1, client.setTags(Collections.nCopies(112, longest)));
             gateway.awaitSession();
             assertTrue(gateway.awaitNames().endsWith(longest));
             end(client);

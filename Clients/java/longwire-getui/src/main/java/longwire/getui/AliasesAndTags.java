@@ -25,7 +25,6 @@ final class AliasesAndTags {
     private static final int NOT_ALLOWED = 1;
     private static final int BAD_NAME = 2;
     private static final int TOO_MANY = 4;
-    private static final int NOT_BOUND = 5;
     private static final int TOO_OFTEN = 100;
     private static final int BUSY = 102;
     private static final int STOPPED = (int) NamesAnswer.STOPPED;
@@ -111,7 +110,6 @@ final class AliasesAndTags {
             case 0: return PushConsts.SUCCESS;
             case NOT_ALLOWED: return PushConsts.ALIAS_REQUEST_FILTER;
             case BAD_NAME: return PushConsts.ALIAS_INVALID;
-            case NOT_BOUND: return PushConsts.ALIAS_OPERATE_PARAM_ERROR;
             case TOO_OFTEN:
             case BUSY: return PushConsts.ALIAS_ERROR_FREQUENCY;
             case STOPPED: return PushConsts.ALIAS_CONNECT_LOST;

@@ -139,7 +139,7 @@ public class PushManagerTest {
         assertTrue(manager.unBindAlias(phone, "user7", true, "sn2"));
         assertEquals("2 operation 2 alias user7", gateway.awaitNames());
         gateway.answerNames(2, 5, "");
-        assertEquals("command 10011 sn2 30002", next());
+        assertEquals("command 10011 sn2 30004", next());
         assertFalse("a device cannot release the alias of others", manager.unBindAlias(phone, "user7", false, "sn3"));
         assertEquals("command 10011 sn3 30004", next());
         assertFalse(manager.bindAlias(phone, "", "sn4"));
@@ -180,7 +180,7 @@ public class PushManagerTest {
             aliases.append(' ').append(AliasesAndTags.aliasCode(code));
             tags.append(' ').append(AliasesAndTags.tagCode(code));
         }
-        assertEquals(" 0 30003 30007 30004 30004 30002 30001 30001 30006 30004", aliases.toString());
+        assertEquals(" 0 30003 30007 30004 30004 30004 30001 30001 30006 30004", aliases.toString());
         assertEquals(" 0 20009 20011 20005 20001 20005 20002 20005 20008 20005", tags.toString());
     }
 

@@ -244,7 +244,8 @@ let package = Package(
         .testTarget(
             name: "JSONTests", dependencies: ["JSON", "TestKit"], path: "Tests/Unit/JSONTests", swiftSettings: common),
         .testTarget(
-            name: "PushAPITests", dependencies: ["JSON", "PushAPI", "Webhooks", "TestKit", "Cryptography", "TextForms"],
+            name: "PushAPITests",
+            dependencies: ["JSON", "PushAPI", "Webhooks", "TestKit", "Cryptography", "TextForms"],
             path: "Tests/Unit/PushAPITests", swiftSettings: common),
         .testTarget(
             name: "GatewayTests",

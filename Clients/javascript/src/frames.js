@@ -39,6 +39,7 @@ export const FIELDS = {
     9: field("applicationState", "u32"), 10: field("keepsRunning", "flag"), 11: field("heartbeatSeconds", "u32"),
     12: field("badge", "sint?"), 13: list("tokens", TOKEN), 14: list("opened", "id"), 15: field("replayOpened", "flag"),
     16: field("client", "text"), 17: field("window", "u32"), 18: field("nonce", "bytes"),
+    19: field("registrationToken", "text"),
   },
   welcome: {
     1: field("generation", "long"), 2: field("queueEpoch", "long"), 3: field("heartbeatSeconds", "u32"),
@@ -78,7 +79,7 @@ export const FIELDS = {
   upstreamResult: {1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text")},
   deviceNames: {
     1: field("request", "u32"), 2: field("operation", "u32"), 3: field("alias", "text"), 4: field("aliasType", "text"),
-    5: list("tags", "text", 200),
+    5: list("tags", "text", 200), 6: field("token", "text"),
   },
   deviceNamesResult: {
     1: field("request", "u32"), 2: field("code", "u32"), 3: field("reason", "text", 512),

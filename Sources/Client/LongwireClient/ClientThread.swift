@@ -96,11 +96,7 @@ final class Latch: @unchecked Sendable {
 
     /// Waits at most this long; returns whether the latch is open.
     func wait(milliseconds: Int64) -> Bool {
-        var until = timespec()
-        clock_gettime(CLOCK_REALTIME, &until)
-        let nanoseconds = Int64(until.tv_nsec) + milliseconds % 1_000 * 1_000_000
-        until.tv_sec += Int(milliseconds / 1_000 + nanoseconds / 1_000_000_000)
-        until.tv_nsec = Int(nanoseconds % 1_000_000_000)
+        var until = System.wallDeadline(afterMilliseconds: milliseconds)
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         while !opened {

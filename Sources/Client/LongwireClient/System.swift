@@ -20,6 +20,12 @@ enum System {
         return ClientTime(monotonic: milliseconds(of: clock), wall: milliseconds(of: CLOCK_REALTIME))
     }
 
+    /// The wall time at which a wait of this length ends, as the system's waits expect it.
+    static func wallDeadline(afterMilliseconds milliseconds: Int64) -> timespec {
+        let end = Self.milliseconds(of: CLOCK_REALTIME) + milliseconds
+        return timespec(tv_sec: Int(end / 1_000), tv_nsec: Int(end % 1_000 * 1_000_000))
+    }
+
     private static func milliseconds(of clock: clockid_t) -> Int64 {
         var time = timespec()
         clock_gettime(clock, &time)

@@ -2,7 +2,7 @@ internal import Cryptography
 package import Delivery
 internal import JSON
 internal import TextForms
-package import Wire
+internal import Wire
 
 /// A token that an app's server signs for a device: a JSON Web Token (RFC 7519) with HS256 or RS256.
 ///

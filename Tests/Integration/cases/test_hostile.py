@@ -325,7 +325,8 @@ MAXIMAL = {
     "groups": lambda kind: b"\x0b" * BODY_LIMIT,
     "long varints": lambda kind: b"\xff" * BODY_LIMIT,
 }
-FROM_GATEWAY_ONLY = (pb.WELCOME, pb.DELIVER, pb.UPDATE_RESULT, pb.REVOKE, pb.UPSTREAM_RESULT, pb.PUBLISH_RESULT)
+FROM_GATEWAY_ONLY = (pb.WELCOME, pb.DELIVER, pb.UPDATE_RESULT, pb.REVOKE, pb.UPSTREAM_RESULT, pb.PUBLISH_RESULT,
+                     pb.DEVICE_NAMES_RESULT)
 
 
 @pytest.mark.parametrize("shape", MAXIMAL)
@@ -333,7 +334,7 @@ def test_maximal_frames_of_every_type(calm, new_device, shape):
     device = new_device(calm)
     fine = {410, 411, 412, 413, 414, 100}
     with besieged(calm, new_device, count=1):
-        for kind in range(1, 16):
+        for kind in range(1, 18):
             data = frame(kind, MAXIMAL[shape](kind))
             assert len(data) <= BODY_LIMIT + 4
             connection = session(calm, device)
@@ -363,7 +364,7 @@ def test_maximal_frames_of_every_type(calm, new_device, shape):
             assert code_after(connection, struct.pack(">I", kind << 24 | BODY_LIMIT + 1)) == 411
 
 
-@pytest.mark.parametrize("kind", FROM_GATEWAY_ONLY + (pb.PUBLISH, pb.HELLO, 0, 16, 255))
+@pytest.mark.parametrize("kind", FROM_GATEWAY_ONLY + (pb.PUBLISH, pb.HELLO, 0, 18, 255))
 def test_frames_that_are_not_a_devices(calm, new_device, kind):
     device = new_device(calm)
     watch = Watch(calm)

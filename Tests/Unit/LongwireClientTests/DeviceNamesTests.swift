@@ -77,7 +77,9 @@ struct DeviceNamesTests {
     @Test("a token registers, proves its Hello, and binds its alias in each session before the app's requests")
     func token() throws {
         var driver = CoreDriver { ($0.registrationToken, $0.appSecret) = ("a.b.c", "") }
-        driver.perform(.names(Self.bind(1)))
+        var tags = DeviceNames()
+        (tags.request, tags.operation) = (1, .setTags)
+        driver.perform(.names(tags))
         driver.start()
         let hello = try #require(driver.hellos.last)
         #expect(hello.registration && hello.registrationToken == "a.b.c")

@@ -125,6 +125,9 @@ static const unsigned char client_index[] = {
 static const unsigned char client_limits[] = {
 #embed "../../../../Clients/javascript/src/limits.js"
 };
+static const unsigned char client_names[] = {
+#embed "../../../../Clients/javascript/src/names.js"
+};
 static const unsigned char client_options[] = {
 #embed "../../../../Clients/javascript/src/options.js"
 };
@@ -192,6 +195,7 @@ static const struct longwire_console_file files[] = {
     {"client/heartbeat.js", SCRIPT, client_heartbeat, sizeof client_heartbeat},
     {"client/index.js", SCRIPT, client_index, sizeof client_index},
     {"client/limits.js", SCRIPT, client_limits, sizeof client_limits},
+    {"client/names.js", SCRIPT, client_names, sizeof client_names},
     {"client/options.js", SCRIPT, client_options, sizeof client_options},
     {"client/processed.js", SCRIPT, client_processed, sizeof client_processed},
     {"client/random.js", SCRIPT, client_random, sizeof client_random},

@@ -32,7 +32,7 @@ const SECTIONS = {
     broadcastsPerDay: 100, fastTagBroadcastsPerMinute: 5, fastTagBroadcastsPerDay: 100,
   }).map(([name, initial]) => number(`push.${name}`, initial)),
   upstream: feed("upstream", number("upstream.maxItemsPerDevice", 128), number("upstream.maxBytesPerDevice", 262_144)),
-  events: feed("events"),
+  events: feed("events", text("getuiReceipts.url"), number("getuiReceipts.batchItems", 100), number("getuiReceipts.timeoutSeconds", 10)),
 };
 
 const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);

@@ -354,6 +354,8 @@ const TEXTS = {
   settingFeedMaxItems: ["Unread items", "未读条数"], settingFeedMaxBytes: ["Unread bytes", "未读字节"], settingFeedMaxAgeSeconds: ["Keep unread items for (s)", "未读保留时间（秒）"],
   settingFeedMaxItemsPerDevice: ["Unread messages of a device", "单台设备未读条数"], settingFeedMaxBytesPerDevice: ["Unread bytes of a device", "单台设备未读字节"],
   settingFeedWebhookUrl: ["Webhook URL", "Webhook 地址"], settingFeedWebhookSecret: ["Webhook secret", "Webhook 密钥"],
+  settingGetuiReceiptsUrl: ["URL of receipts in Getui's format", "个推格式回执的地址"], settingGetuiReceiptsBatchItems: ["Receipts of a request", "每次回执条数"],
+  settingGetuiReceiptsTimeoutSeconds: ["Timeout of receipts (s)", "回执超时（秒）"],
   settingFeedWebhookBatchItems: ["Items of a webhook request", "每次 Webhook 条数"], settingFeedWebhookTimeoutSeconds: ["Webhook timeout (s)", "Webhook 超时（秒）"],
   dayWord: ["d", "天"], hourWord: ["h", "小时"], minuteWord: ["min", "分"], secondWord: ["s", "秒"],
 };

@@ -114,7 +114,7 @@ test-api: dependencies-test ## Asks a real gateway everything that docs/use/open
 .PHONY: client-javascript
 client-javascript: ## Runs the JavaScript client's tests in Node: codec, hash, state, sessions, WebSocket, mini program, declarations.
 	deploy/install-dependencies.sh javascript
-	node --test Clients/javascript/test/*.test.mjs
+	node --test --test-force-exit Clients/javascript/test/*.test.mjs
 
 .PHONY: screenshots
 screenshots: dependencies-test ## Takes pictures of every page of the console and of README's tour (.build/screenshots), and those in docs/images.

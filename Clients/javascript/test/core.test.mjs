@@ -221,7 +221,8 @@ test("an unknown device registers anew once, and keeps its messages to the serve
 });
 
 test("a request about names without a result for 30 s ends the session, and the next one repeats it", () => {
-  const bench = new Bench(), names = {request: 1, operation: 3, alias: "", aliasType: "", tags: ["a"]};
+  const bench = new Bench();
+  const names = {request: 1, operation: 3, alias: "", aliasType: "", tags: ["a"], token: ""};
   bench.welcome();
   bench.core.perform({do: "names", names}, bench.now);
   bench.turn();

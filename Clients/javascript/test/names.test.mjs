@@ -42,7 +42,7 @@ test("requests are made one after the other, in the order of the calls", limit, 
     session.send("deviceNamesResult", {request, ...names});
     assert.deepEqual(await calls[index], rest.operation === 0 ? names : undefined);
   }
-  const empty = {alias: "", aliasType: "", tags: []};
+  const empty = {alias: "", aliasType: "", tags: [], token: ""};
   assert.deepEqual(seen, [
     {...empty, operation: 1, alias: "alice", aliasType: "user"}, {...empty, operation: 3, tags: ["a", "b"]},
     {...empty, operation: 4, tags: ["c"]}, {...empty, operation: 5, tags: ["a"]},

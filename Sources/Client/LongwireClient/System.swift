@@ -23,7 +23,10 @@ enum System {
     /// The wall time at which a wait of this length ends, as the system's waits expect it.
     static func wallDeadline(afterMilliseconds milliseconds: Int64) -> timespec {
         let end = Self.milliseconds(of: CLOCK_REALTIME) + milliseconds
-        return timespec(tv_sec: Int(end / 1_000), tv_nsec: Int(end % 1_000 * 1_000_000))
+        var time = timespec()
+        time.tv_sec = Int(end / 1_000)
+        time.tv_nsec = Int(end % 1_000 * 1_000_000)
+        return time
     }
 
     private static func milliseconds(of clock: clockid_t) -> Int64 {

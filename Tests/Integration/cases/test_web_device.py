@@ -273,6 +273,6 @@ def test_the_coding_agrees_with_protobuf(page):
 
 
 @pytest.mark.parametrize("bad", ["06 00 00 01 ff", "06 00 00 02 10 80", "06 00 00 03 2a 05 61", "02 00 00 01 07", "03 00 00 04 12 02 c3 28",
-                                 "06 00 00 0c 10 ff ff ff ff ff ff ff ff ff 7f 00", "06 00 00 03 1a 01 07", "10 00 00 00", "06 01 00 01"])
+                                 "06 00 00 0c 10 ff ff ff ff ff ff ff ff ff 7f 00", "06 00 00 03 1a 01 07", "12 00 00 00", "06 01 00 01"])
 def test_the_coding_refuses_what_is_no_message(page, bad):
     assert page.driver.execute_async_script(DECODE, list(bytes.fromhex(bad))).startswith("BadFrame: ")

@@ -1,4 +1,4 @@
-// What a client uses if its options name nothing else: the clock, random bytes, and a state in memory.
+// The defaults of the options: the clock, random bytes, and a state in memory.
 
 import {bad} from "./options.js";
 

@@ -1,4 +1,4 @@
-// What follows the end of a connection: another attempt and its delay, a correction, or the client's stop.
+// The steps after the end of a connection: another attempt and its delay, a correction, or the client's stop.
 
 import {CLOCK_SKEW, REPLACED, UNKNOWN_DEVICE} from "./codes.js";
 import {endpointOf, isEqual} from "./endpoints.js";

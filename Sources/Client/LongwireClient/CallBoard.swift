@@ -53,7 +53,7 @@ final class CallBoard: Sendable {
     /// Reads the state for a caller that has not reserved the store.
     ///
     /// - Returns: the state, or `nil` if none was ever stored or it belongs to another app.
-    /// - Throws: when a client runs, or the store cannot be read.
+    /// - Throws: an error if a client runs, or if the store cannot be read.
     func read() throws -> ClientState? {
         guard reserve() else {
             throw LongwireClientError(code: .wrongState, message: "the client runs, and its thread has the state")

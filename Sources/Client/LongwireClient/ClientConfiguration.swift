@@ -28,10 +28,11 @@ public struct ClientConfiguration: Sendable {
     public var appID: String
     /// The app's secret; needed only until the device is registered.
     public var appSecret: String
-    /// A token of the app's server, which registers the device without an `appSecret`.
+    /// A token of the app's server that registers the device without an `appSecret`.
     ///
-    /// A JSON Web Token with the app's id in `aud` and an end in `exp`. After each start the client also binds the alias in its
-    /// `sub`. For a later start or user: `LongwireClient.setRegistrationToken`, `LongwireClient.bindAlias(token:)`.
+    /// The token is a JSON Web Token with the app's id in `aud` and an expiry in `exp`. The client also binds the alias in its
+    /// `sub`, once after each start. `LongwireClient.setRegistrationToken` sets the token of a later start.
+    /// `LongwireClient.bindAlias(token:)` binds the alias of another user.
     public var registrationToken = ""
     /// The product and version for the gateway's logs, up to 64 bytes of UTF-8.
     public var clientName = "longwire-swift/1"

@@ -89,7 +89,9 @@ extension ClientCore {
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
 
-    /// Reacts to an app that runs again, or expects a message: shortens a reconnect delay, or sends a Ping to find a dead connection.
+    /// Tests the connection with a Ping, or shortens a reconnect delay.
+    ///
+    /// Called when the app runs again, or when a push has shown that a message did not arrive.
     private mutating func resume(at now: ClientTime) {
         if phase == .ready {
             if pingSentAt == nil { sendPing(at: now) }

@@ -57,7 +57,7 @@ package enum ClientCommand: Equatable, Sendable {
     case pushModeOff(Bool)
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
-    /// A tap that the app has not asked for yet.
+    /// A tap to keep until the app calls `takeTaps`.
     case tapped(PushNotification)
     case tapsTaken([MessageID])
     case report(MessageReport)
@@ -68,7 +68,7 @@ package enum ClientCommand: Equatable, Sendable {
     case finish(ReceivedMessage, MessageVerdict)
     /// A network became usable; `nil` if its name is unknown.
     case networkChanged(name: String?)
-    /// Test the connection, or shorten the backoff: a push has shown that the gateway does not reach the app.
+    /// A connection test or a shorter backoff, because a push has shown that its message did not arrive.
     case checkConnection
     case stop
 }
@@ -299,7 +299,7 @@ package struct ClientCore {
         var answers: [ClientAction] = []
         for action in Array(skipped) + actions {
             switch action {
-            // The state holds no requests about names, so a caller would wait for its answer without end.
+            // The state does not contain requests about names. Without its answer a caller would wait forever.
             case .report(.namesAnswered): answers.append(action)
             case .handle(let message): handling.removeAll { $0.isOf(message) }
             case .revoke(_, let sequence): handling.removeAll { ($0.stream, $0.sequence) == (0, sequence) }

@@ -36,7 +36,7 @@ public enum ClientEvent: Equatable, Sendable {
     ///
     /// Code 0 means that the client's own queue is full.
     case messageRefused(OutgoingMessage, code: UInt32, reason: String)
-    /// The gateway answered a request about the device's names; the call returns the same answer.
+    /// A request about the device's names was answered. The call returns the same answer.
     case namesAnswered(NamesAnswer)
     /// A fetch has ended after this number of handled messages.
     ///

@@ -35,7 +35,7 @@ public struct ClientState: Equatable, Sendable {
     /// The number of the last message to the app's server.
     public internal(set) var lastOutgoing: UInt32 = 0
 
-    /// Tapped notifications that the app has not asked for yet: the last eight, oldest first.
+    /// Tapped notifications that `takeTaps` has not returned yet: the last eight, oldest first.
     public internal(set) var taps: [PushNotification] = []
 
     /// The heartbeats learnt per network; the network used last is last.
@@ -61,7 +61,9 @@ public struct ClientState: Equatable, Sendable {
         }
     }
 
-    /// Keeps a tap for the app; a notification that no push can be is too long, and only its message is recorded.
+    /// Keeps a tap until the app calls `takeTaps`.
+    ///
+    /// A notification longer than any push is ignored. The caller still records its message as opened.
     mutating func keep(_ tap: PushNotification) {
         guard tap.isKeepable else { return }
         taps = (taps.filter { $0.messageID != tap.messageID } + CollectionOfOne(tap)).suffix(Limits.tapCount)

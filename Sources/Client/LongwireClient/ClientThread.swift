@@ -94,13 +94,13 @@ final class Latch: @unchecked Sendable {
         pthread_mutex_unlock(mutex)
     }
 
-    /// Waits at most this long; returns whether the latch is open.
+    /// Waits until the latch is open or the time is over; returns whether it is open.
     func wait(milliseconds: Int64) -> Bool {
         var until = System.wallDeadline(afterMilliseconds: milliseconds)
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         while !opened {
-            // Any error ends the wait: the timeout, or a time that the system refuses.
+            // Both a timeout and a time that the system rejects end the wait.
             if pthread_cond_timedwait(condition, mutex, &until) != 0 { break }
         }
         return opened

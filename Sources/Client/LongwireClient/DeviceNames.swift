@@ -1,24 +1,24 @@
 internal import Wire
 
-/// The names of a device: an alias and its tags.
+/// The alias and tags of a device.
 public struct OwnNames: Equatable, Sendable {
     /// The device's alias of the requested type, or `nil`.
     public var alias: String?
     /// The device's tags.
     public var tags: [String] = []
-    /// Creates names.
+    /// Creates the names of a device.
     public init(alias: String? = nil, tags: [String] = []) { (self.alias, self.tags) = (alias, tags) }
 }
 
-/// An answer to a request about the device's names; also the result of the call.
+/// The answer to a request about the device's alias and tags.
 public struct NamesAnswer: Equatable, Sendable {
-    /// The number of the request on this client.
+    /// The number that the client gave to the request; 0 for the alias of the configuration's token.
     public var request: UInt32
-    /// 0 for success (docs/use/Errors.md, "DeviceNamesResult codes").
+    /// The result code; 0 for success (docs/use/Errors.md, "DeviceNamesResult codes").
     public var code: UInt32
     /// The reason for a refusal, or empty.
     public var reason: String
-    /// The names, for a query that succeeded.
+    /// The device's names after a successful query, otherwise `nil`.
     public var names: OwnNames?
 
     init(_ result: DeviceNamesResult, isQuery: Bool) {
@@ -35,10 +35,11 @@ public struct NamesAnswer: Equatable, Sendable {
 }
 
 extension LongwireClient {
-    /// Binds an alias to this device; it replaces the device's alias of this type.
+    /// Binds an alias to this device, in place of the device's alias of the same type.
     ///
-    /// The calls about names need the app's setting `deviceMay`. They wait for the gateway, also across reconnects, and are
-    /// made one after the other. A repeated call costs no write. Cancelling the task ends the wait, not the change.
+    /// The app's setting `deviceMay` must allow the calls for aliases or tags. A call returns after the gateway's answer,
+    /// possibly after reconnects. Calls are sent one at a time, in order. A repeated call is cheap, because the gateway writes
+    /// nothing. Cancelling the task throws `tryLater`; the gateway may still make the change.
     ///
     /// - Parameters:
     ///   - alias: letters, digits, `_` and Chinese characters, at most 39 by default.
@@ -48,47 +49,49 @@ extension LongwireClient {
         try await request(.bindAlias) { ($0.alias, $0.aliasType) = (alias, type) }
     }
 
-    /// Binds the alias in the `sub` of a token of the app's server; it needs no right in `deviceMay`.
+    /// Binds the alias in the `sub` of a token of the app's server.
     ///
-    /// For another user on a registered device. The alias of the configuration's token is bound automatically, once after each
-    /// start, unless the app binds or unbinds an alias itself.
+    /// `deviceMay` need not allow this. Call it when the user of a registered device has changed. The client binds the alias of
+    /// the configuration's token itself, once after each start, unless the app binds or unbinds an alias first.
     ///
-    /// - Throws: As `bindAlias`; `namesRefused` also for a token that is invalid or has expired.
+    /// - Throws: The errors of `bindAlias`. An invalid or expired token causes `namesRefused`.
     public func bindAlias(token: String) async throws(LongwireClientError) {
         try await request(.bindAlias) { $0.token = token }
     }
 
     /// Unbinds an alias from this device; other devices keep it.
     ///
-    /// - Throws: As `bindAlias`; an alias that the device does not have is no error.
+    /// Unbinding an alias that the device does not have succeeds.
+    ///
+    /// - Throws: The errors of `bindAlias`.
     public func unbindAlias(_ alias: String, type: String = "") async throws(LongwireClientError) {
         try await request(.unbindAlias) { ($0.alias, $0.aliasType) = (alias, type) }
     }
 
     /// Replaces all tags of this device.
     ///
-    /// - Throws: As `bindAlias`.
+    /// - Throws: The errors of `bindAlias`.
     public func setTags(_ tags: [String]) async throws(LongwireClientError) {
         try await request(.setTags) { $0.tags = tags }
     }
 
     /// Adds tags to this device.
     ///
-    /// - Throws: As `bindAlias`.
+    /// - Throws: The errors of `bindAlias`.
     public func addTags(_ tags: [String]) async throws(LongwireClientError) {
         try await request(.addTags) { $0.tags = tags }
     }
 
     /// Removes tags from this device.
     ///
-    /// - Throws: As `bindAlias`.
+    /// - Throws: The errors of `bindAlias`.
     public func removeTags(_ tags: [String]) async throws(LongwireClientError) {
         try await request(.removeTags) { $0.tags = tags }
     }
 
     /// Returns this device's alias of a type, and its tags.
     ///
-    /// - Throws: As `bindAlias`.
+    /// - Throws: The errors of `bindAlias`.
     public func ownNames(aliasType: String = "") async throws(LongwireClientError) -> OwnNames {
         try await request(.query) { $0.aliasType = aliasType }
     }
@@ -144,7 +147,7 @@ extension LongwireClient {
     }
 }
 
-/// The callers that wait for an answer about names.
+/// The calls about aliases and tags that wait for their answers.
 final class NamesBoard: Sendable {
     enum Outcome: Sendable {
         case answered(NamesAnswer)
@@ -152,7 +155,7 @@ final class NamesBoard: Sendable {
     }
 
     private enum Entry {
-        /// The call does not wait yet.
+        /// The call has a number but does not wait yet.
         case numbered
         case cancelled
         case waiting(CheckedContinuation<Outcome, Never>)
@@ -178,7 +181,9 @@ final class NamesBoard: Sendable {
         }
     }
 
-    /// Returns false, and ends the call, if it was cancelled already.
+    /// Registers the call's continuation.
+    ///
+    /// If the call was cancelled before, resumes it and returns false.
     func add(_ request: UInt32, _ continuation: CheckedContinuation<Outcome, Never>) -> Bool {
         let isCancelled = state.withValue { state in
             guard case .cancelled? = state.entries[request] else {
@@ -230,18 +235,20 @@ extension ClientCore {
     /// The requests about names, and whether the first is in flight.
     struct Names {
         var waiting: [DeviceNames] = []
-        /// The time of the deadline of the request in flight, in monotonic milliseconds.
+        /// The deadline of the request in flight, in monotonic milliseconds, or `nil` if no request is in flight.
         var answerDeadline: Int64?
-        /// Whether the alias of the configuration's token is still to be bound in this run.
+        /// Whether this run must still bind the alias of the configuration's token.
         var owesTokensAlias: Bool
-        /// The time of the next attempt at that alias.
+        /// The time of the next attempt to bind the alias of the configuration's token.
         var retryAt: Int64?
 
         init(token: String) { owesTokensAlias = !token.isEmpty }
 
         var deadline: Int64? { [answerDeadline, retryAt].compactMap { $0 }.min() }
 
-        /// Ends the wait for an answer, which the connection can no longer bring.
+        /// Clears the timers of the ended session.
+        ///
+        /// The next session sends the first request again.
         mutating func leaveSession() { (answerDeadline, retryAt) = (nil, nil) }
     }
 
@@ -252,7 +259,7 @@ extension ClientCore {
             result.reason = "\(Limits.namesCount) requests about names wait for the gateway already; call again later"
             return actions.append(.report(.namesAnswered(NamesAnswer(result, isQuery: false))))
         }
-        // The app's own word on its alias counts more than the token that it started with.
+        // An explicit call of the app takes precedence over the configuration's token.
         if names.operation == .bindAlias || names.operation == .unbindAlias {
             self.names.owesTokensAlias = false
             if self.names.answerDeadline == nil { self.names.waiting.removeAll { $0.request == 0 } }
@@ -261,14 +268,14 @@ extension ClientCore {
         sendNames(at: now)
     }
 
-    /// Sends the first waiting request; one is in flight, so that the changes are made in the order of the calls.
+    /// Sends the first waiting request if none is in flight, so that changes are made in the order of the calls.
     ///
-    /// A request without an answer is sent again after a reconnect: each sets a state, so a repeat changes nothing.
+    /// An unanswered request is sent again after a reconnect. Requests are idempotent, so a repeat is harmless.
     mutating func sendNames(at now: ClientTime) {
         guard phase == .ready, names.answerDeadline == nil else { return }
         if names.owesTokensAlias, names.retryAt ?? .min <= now.monotonic, names.waiting.first?.request != 0 {
             names.retryAt = nil
-            // The number 0 is of no call.
+            // No call has the number 0.
             var request = DeviceNames()
             (request.operation, request.token) = (.bindAlias, configuration.registrationToken)
             names.waiting.insert(request, at: 0)
@@ -295,7 +302,7 @@ extension ClientCore {
         sendNames(at: now)
     }
 
-    /// Repeats the request for the token's alias, or gives up a connection that brings no answer.
+    /// Retries the alias of the configuration's token, or abandons the connection when a request times out.
     mutating func wakeNames(at now: ClientTime) {
         guard let deadline = names.deadline, now.monotonic >= deadline else { return }
         guard names.answerDeadline.map({ now.monotonic < $0 }) ?? true else {

@@ -4,21 +4,29 @@ enum Limits {
     static let frameByteCount = 64 << 10
     /// The number of opened message ids in the state: more than a screen full of notifications.
     static let openedCount = 256
-    /// Kept taps: the app asks for them soon after its launch.
+    /// The maximum number of kept taps.
+    ///
+    /// Apps call `takeTaps` soon after their launch.
     static let tapCount = 8
-    /// Bytes of a kept tap's line: a local notification with the longest payload, whose bytes are two hex digits each.
+    /// The maximum length of a kept tap's line in the state.
+    ///
+    /// A local notification with the longest payload fits. The line has two hex digits for each byte.
     static let tapByteCount = 48 << 10
-    /// Levels of a notification's values, and the bytes before the colon in their stored form.
+    /// The maximum nesting of a notification's values, and the maximum length of a number in their stored form.
     static let valueDepth = 16
     static let valueDigitCount = 21
-    /// Files of one push, as at the gateway, and the bytes of an address.
+    /// The maximum number of files of one push, as on the gateway, and the maximum length of a file's URL.
     static let mediaCount = 3
     static let mediaAddressByteCount = 2_048
-    /// Hex digits of a token of Apple; the sender has the same bounds.
+    /// The permitted number of hex digits of an APNs token.
+    ///
+    /// The sender has the same limits.
     static let tokenDigits = 2...512
-    /// Bytes of a provisioning profile; real ones have about 20 KiB.
+    /// The maximum size of a provisioning profile.
+    ///
+    /// Typical profiles have about 20 KiB.
     static let profileByteCount = 4 << 20
-    /// The longest wait of `LongwireClient.applicationWillTerminate`.
+    /// The maximum wait of `LongwireClient.applicationWillTerminate`.
     static let terminateMilliseconds: Int64 = 5_000
     /// Opened message ids in one Hello (Protocol.md, "Limits"); further ones are sent as Feedback.
     static let openedPerHelloCount = 32
@@ -82,11 +90,11 @@ enum Limits {
     static let outgoingCount = 128
     static let outgoingByteCount = 512 << 10
     static let outgoingPayloadByteCount = 16 << 10
-    /// Requests about names that wait for the gateway.
+    /// The maximum number of queued requests about names, including the one in flight.
     static let namesCount = 32
-    /// The bytes of the names in one request, so that it fits a device's frame (`Wire.Limits.clientBodyByteCount`).
+    /// The maximum total length of the names in one request, which must fit a frame (`Wire.Limits.clientBodyByteCount`).
     static let namesByteCount = 28 << 10
-    /// The longest wait for an answer about names in a session.
+    /// The timeout of a request about names within a session.
     static let namesMilliseconds: Int64 = 30_000
     /// Result codes from `firstRetriedCode` on allow a retry, `busyCode` after a short delay (docs/use/Errors.md, "UpdateResult
     /// and UpstreamResult codes").

@@ -144,7 +144,7 @@ public final class LongwireClient: Sendable {
         let isStarted = ClientThread.start { [channel, fetches, namesBoard, calls] in
             runner.run()
             channel.close()
-            // Ends a fetch that was requested after the stop, and so with requests about names.
+            // A fetch or a request about names may have been posted after the stop.
             fetches.end(FetchResult())
             namesBoard.note(.stopped(nil))
             calls.release()
@@ -213,13 +213,13 @@ public final class LongwireClient: Sendable {
         calls.ended?.wait()
     }
 
-    /// Reports that the system ends the app, and stops the client; for `applicationWillTerminate`.
+    /// Reports that the system terminates the app, and stops the client.
     ///
-    /// The gateway then sends the next message to the vendor at once, without waiting for a dead connection. The app's state in
-    /// the configuration stays unchanged for a later start.
+    /// Call this from `applicationWillTerminate`. The gateway then sends the next message to the vendor at once, without a
+    /// delivery timeout. The configuration keeps its application state for a later start.
     ///
-    /// - Parameter time: the longest wait for the last bytes. iOS gives the method about five seconds.
-    /// - Returns: false when the client had not stopped in time.
+    /// - Parameter time: the maximum wait for the stop, up to 5 s. iOS allows the app about five seconds.
+    /// - Returns: false if the client had not stopped in time.
     @discardableResult
     public func applicationWillTerminate(within time: Duration = .seconds(2)) -> Bool {
         guard let ended = calls.ended else { return true }
@@ -259,10 +259,10 @@ public final class LongwireClient: Sendable {
     /// Adds or replaces a vendor token.
     ///
     /// An empty token removes the tokens of its channel and kind, or of its activity. A Live Activity has a separate token
-    /// under the activity's name. The newest eight are kept. Blanks and angle brackets are removed from the token, for example
-    /// those of a copied description.
+    /// under the activity's name. The newest eight are kept. Spaces and angle brackets, as in a copied `description`, are
+    /// removed from the token.
     ///
-    /// - Returns: false when the client does not run, or for an invalid token: `VendorToken.checked` names the fault.
+    /// - Returns: false if the client does not run or the token is invalid. `VendorToken.checked` throws the reason.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
         guard let token = try? token.checked() else { return false }
@@ -279,9 +279,9 @@ public final class LongwireClient: Sendable {
         return calls.post(.pushModeOff(isOff))
     }
 
-    /// Sets the token of the app's server for the next start; an empty token removes it.
+    /// Sets the token of the app's server for the next start.
     ///
-    /// A running client takes another user's token by `bindAlias(token:)`.
+    /// An empty token removes it. On a running client, bind the alias of another user with `bindAlias(token:)`.
     public func setRegistrationToken(_ token: String) { configuration.withValue { $0.registrationToken = token } }
 
     /// Requests another heartbeat.

@@ -27,9 +27,11 @@ public struct LongwireClientError: Error, Equatable, Sendable, CustomStringConve
         public static let unreachable = Code(rawValue: "unreachable")
         /// The system gave no thread or descriptor.
         public static let systemResource = Code(rawValue: "systemResource")
-        /// The gateway refused an alias or tags permanently.
+        /// A change or query of aliases or tags was refused permanently.
         public static let namesRefused = Code(rawValue: "namesRefused")
-        /// The gateway cannot do it now, or it was done too often; call again later.
+        /// A call about aliases or tags failed temporarily, for example by a rate limit.
+        ///
+        /// Call again later.
         public static let tryLater = Code(rawValue: "tryLater")
         /// The call is not possible now: the client already runs, or the device is not registered yet.
         public static let wrongState = Code(rawValue: "wrongState")

@@ -26,7 +26,7 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var collapseKey: String
     /// The title and body of the message's alert, if it has one.
     public var alert: Alert?
-    /// Whether the client advised the app to hide the message's notification, so that the user has not seen it.
+    /// Whether `LongwireClient.presentation` returned `hide` for the message's notification before the message arrived.
     public var wasAlertHidden = false
     /// Whether the user opened the message's notification, so that the app has shown its content already.
     public var wasOpened = false
@@ -52,7 +52,7 @@ public struct ReceivedMessage: Equatable, Sendable {
 
     /// The way in which a message reached the app.
     public enum Provenance: Equatable, Sendable {
-        /// The message arrives as published, or its notification was hidden; nothing of it was shown.
+        /// The message was not shown to the user: it was delivered at once, or its notification was hidden.
         case live
         /// The message was queued for the device; no vendor has accepted an alert for it.
         case queued

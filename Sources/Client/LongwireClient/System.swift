@@ -20,7 +20,7 @@ enum System {
         return ClientTime(monotonic: milliseconds(of: clock), wall: milliseconds(of: CLOCK_REALTIME))
     }
 
-    /// The wall time at which a wait of this length ends, as the system's waits expect it.
+    /// Returns the wall time at which a wait of this length ends, for `pthread_cond_timedwait`.
     static func wallDeadline(afterMilliseconds milliseconds: Int64) -> timespec {
         let end = Self.milliseconds(of: CLOCK_REALTIME) + milliseconds
         var time = timespec()

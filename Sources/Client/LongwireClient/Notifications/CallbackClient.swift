@@ -1,6 +1,6 @@
-/// A client that reports to callbacks on the main actor: the base of the Objective-C interface.
+/// A client that calls back on the main actor: the base of the Objective-C interface.
 ///
-/// A message is acked after its callback has returned. Messages arrive in order, one at a time.
+/// Messages are delivered in order, one at a time. A message is acked after its callback has returned.
 final class CallbackClient: Sendable {
     /// An event for the app.
     enum Callback: Equatable, Sendable {
@@ -9,7 +9,7 @@ final class CallbackClient: Sendable {
         case disconnected(reason: String)
         case received(ReceivedMessage)
         case revoked(task: String)
-        /// The gateway has a message to the app's server on disk, or refused it.
+        /// The gateway has stored a message to the app's server, or refused it.
         case sent(payload: [UInt8], refusal: String?)
         case stopped(LongwireClientError?)
     }
@@ -25,7 +25,7 @@ final class CallbackClient: Sendable {
         client = LongwireClient(configuration: configuration, store: store)
         self.deliver = deliver
         let events = client.events
-        // Ends with the client, which finishes its events.
+        // The loop ends when the client is released, because the client then finishes its events.
         Task {
             for await event in events { if let callback = Self.callback(for: event) { await deliver(callback) } }
         }
@@ -37,7 +37,7 @@ final class CallbackClient: Sendable {
         try client.start()
         let messages = client.messages
         let task = Task { [deliver] in
-            // The next step acks the message.
+            // The loop requests the next message only after the callback, and the request acks this one.
             for await message in messages { await deliver(.received(message)) }
         }
         let earlier = tasks.withValue { tasks in
@@ -47,7 +47,7 @@ final class CallbackClient: Sendable {
         for task in earlier { task.cancel() }
     }
 
-    /// Returns the callback for an event, or `nil` for an event that only logs need.
+    /// Returns the callback for an event, or `nil` for an event that has none.
     static func callback(for event: ClientEvent) -> Callback? {
         switch event {
         case .welcomed(let details): .connected(cid: details.cid.description)
@@ -64,7 +64,9 @@ final class CallbackClient: Sendable {
 }
 
 extension LongwireClientError {
-    /// The domain and number of the error for Objective-C; numbers are never reused, and 0 is a newer code.
+    /// The domain of the `NSError` for Objective-C.
+    ///
+    /// The number of a code never changes; 0 stands for a code without a number.
     static let domain = "LongwireClient"
 
     var number: Int {

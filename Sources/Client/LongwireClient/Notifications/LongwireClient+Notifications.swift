@@ -1,9 +1,9 @@
 extension LongwireClient {
-    /// Handles a tap on a notification: marks its message as opened, and returns what the app should show.
+    /// Handles a tap on a notification: marks its message as opened, and returns the notification to show.
     ///
-    /// The mark is stored, so a repeated tap is filtered also after a restart of the app: iOS passes one tap both to the
-    /// notification centre's delegate and to a scene. Before `start` and after `stop` the mark goes into the state store at
-    /// once. The last 256 opened messages are known.
+    /// A repeated tap is ignored, because iOS passes one tap both to the notification centre's delegate and to a scene. The
+    /// last 256 opened messages are stored, so this also works after a restart. Before `start` and after `stop`, the call
+    /// writes the mark to the state store at once.
     ///
     /// - Parameter userInfo: the notification's `userInfo`, of a push or a local notification.
     /// - Returns: the notification, or `nil` if there is nothing to open: it is not from the gateway, or its message was opened
@@ -19,8 +19,8 @@ extension LongwireClient {
 
     /// Handles a tap like `handleTap`, and keeps the notification until the app calls `takeTaps`.
     ///
-    /// For a tap that may arrive before the app's interface exists. The notification is stored, so that it survives the end of
-    /// the app. The last eight are kept.
+    /// Use this for a tap that may arrive before the app's interface exists. The last eight notifications are stored and
+    /// survive a restart of the app.
     ///
     /// - Parameter userInfo: the notification's `userInfo`, of a push or a local notification.
     /// - Returns: false if there is nothing to open, as in `handleTap`.
@@ -34,9 +34,9 @@ extension LongwireClient {
         return true
     }
 
-    /// Returns the kept taps, oldest first, and forgets them.
+    /// Returns and removes the kept taps, oldest first.
     ///
-    /// Call this when the interface can show a page, and after each `keepTap` from then on.
+    /// Call this as soon as the interface can show a page, and after each later `keepTap`.
     public func takeTaps() -> [PushNotification] {
         learnNotifications()
         let taps = board.takeTaps()
@@ -61,9 +61,9 @@ extension LongwireClient {
         return board.open(message)
     }
 
-    /// Reads the opened messages and kept taps of earlier processes, if a start has not done so.
+    /// Reads the opened messages and kept taps of earlier processes, unless a start has read them.
     ///
-    /// A store that cannot be read is tried again at the next call; until then only this process's taps are filtered.
+    /// A failed read is retried at the next call. Until then only repeated taps of this process are ignored.
     private func learnNotifications() {
         guard !board.isLoaded else { return }
         do { board.learn(try calls.read()) } catch { return }
@@ -73,11 +73,12 @@ extension LongwireClient {
 
     /// Decides whether the system should show a notification that arrives while the app is in the foreground.
     ///
-    /// A push of a message that has not arrived shows that the gateway did not reach the app. The client then tests its connection,
-    /// or shortens its backoff. After `hide` the message arrives with `wasAlertHidden`, so that the app shows it.
+    /// If the push arrives before its message, the gateway may have failed to reach the app. The client then tests its
+    /// connection, or shortens its backoff. After `hide(.arriving)` the message has `wasAlertHidden`, so that the app shows it.
     ///
     /// - Parameter userInfo: the notification's `userInfo`.
-    /// - Returns: `hide` for a push whose message has arrived, or arrives over the existing connection.
+    /// - Returns: `hide` if the message has arrived, or if the existing connection will deliver it.
+    ///   `show` for any other notification.
     public func presentation(userInfo: [AnyHashable: Any]) -> NotificationPresentation {
         guard let notification = PushNotification(userInfo: userInfo) else { return .show(.foreign) }
         if notification.isLocal { return .show(.local) }
@@ -88,8 +89,9 @@ extension LongwireClient {
 
     /// Handles a push that iOS passes to `didReceiveRemoteNotification`: receives the queued messages.
     ///
-    /// iOS calls this method for a silent push, and for an alert with `content-available`. Both may belong to one message. The
-    /// message is in `messages` once: this call passes on no content itself. A second push of a received message ends at once.
+    /// iOS calls `didReceiveRemoteNotification` for a silent push, and for an alert with `content-available`. Both may belong
+    /// to one message. This call delivers no content itself, so the message is in `messages` only once. A push whose message
+    /// has arrived causes no fetch.
     ///
     /// - Parameters:
     ///   - userInfo: the push's `userInfo`.
@@ -126,7 +128,7 @@ public enum NotificationPresentation: Equatable, Sendable {
         case foreign
         /// The app itself made the notification.
         case local
-        /// The client has no session, so the message arrives over the connection only later.
+        /// The client has no session, so the message cannot arrive yet.
         case disconnected
     }
 
@@ -134,20 +136,20 @@ public enum NotificationPresentation: Equatable, Sendable {
     public enum HideReason: Equatable, Sendable {
         /// The message has arrived over the connection.
         case received
-        /// The message arrives over the connection.
+        /// The message has not arrived yet. The existing connection will deliver it.
         case arriving
     }
 }
 
 /// The result of `LongwireClient.handleRemoteNotification`.
 public enum RemoteNotificationResult: Equatable, Sendable {
-    /// The push is not from the gateway, and nothing was done.
+    /// The push is not from the gateway and was ignored.
     case notFromGateway
     /// Messages arrived.
     case newData
-    /// There is no new message.
+    /// No new message arrived.
     case noData
-    /// The gateway was not reached in time; the messages arrive later.
+    /// The gateway was not reached in time. The messages arrive later.
     case failed
 
     /// The value of UIKit's `UIBackgroundFetchResult`, or −1 for a push that is not from the gateway.

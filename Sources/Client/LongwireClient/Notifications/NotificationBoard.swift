@@ -1,21 +1,21 @@
-/// The notifications and messages that reached the app: opened ones, taps that wait for the app, and received messages.
+/// The app's opened messages, kept taps and received messages, for filtering repeated taps and alerts.
 ///
-/// The opened messages and waiting taps of earlier processes are read from the state store once. From then on this board is
-/// complete, because each later change passes it. The board is bounded: the oldest entries are dropped.
+/// The entries of earlier processes are read from the state store once. Later changes are recorded here first. Each list has a
+/// maximum length; its oldest entries are dropped.
 final class NotificationBoard: Sendable {
     private struct State {
         var isLoaded = false
         var opened: [MessageID] = []
         var waiting: [PushNotification] = []
         var received: [MessageID] = []
-        /// Messages whose notification was hidden in the foreground, and that have not arrived yet.
+        /// Messages that have not arrived yet and whose notification was hidden in the foreground.
         var hidden: [MessageID] = []
         var isConnected = false
     }
 
     private let state = Guarded(State())
 
-    /// Whether the entries of earlier processes are known.
+    /// Whether the entries of earlier processes have been read.
     var isLoaded: Bool { state.withValue(\.isLoaded) }
 
     /// Adds the stored entries of earlier processes; only the first call has an effect.
@@ -40,12 +40,14 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Adds a tap that waits for the app; the oldest of more than `Limits.tapCount` is dropped.
+    /// Keeps a tap for `takeTaps`.
+    ///
+    /// Beyond `Limits.tapCount` taps the oldest is dropped.
     func keep(_ tap: PushNotification) {
         state.withValue { $0.waiting = ($0.waiting + CollectionOfOne(tap)).suffix(Limits.tapCount) }
     }
 
-    /// Returns and removes the waiting taps, oldest first.
+    /// Returns and removes the kept taps, oldest first.
     func takeTaps() -> [PushNotification] {
         state.withValue { state in
             defer { state.waiting = [] }
@@ -53,7 +55,9 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Records that a message of the connection reached the app, and notes in it whether its notification was hidden.
+    /// Records that a message arrived over the connection.
+    ///
+    /// Returns it with `wasAlertHidden` set.
     func receive(_ message: ReceivedMessage) -> ReceivedMessage {
         state.withValue { state in
             var message = message
@@ -67,7 +71,7 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Follows the connection.
+    /// Tracks whether the client has a session.
     func note(_ event: ClientEvent) {
         switch event {
         case .welcomed: state.withValue { $0.isConnected = true }
@@ -76,7 +80,7 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Decides about the notification of a message while the app is in the foreground.
+    /// Decides whether to show the notification of a message while the app is in the foreground.
     func present(_ id: MessageID) -> NotificationPresentation {
         state.withValue { state in
             if state.received.contains(id) { return .hide(.received) }
@@ -88,6 +92,6 @@ final class NotificationBoard: Sendable {
         }
     }
 
-    /// Whether the message reached the app over the connection, in this process.
+    /// Returns whether the message arrived over the connection in this process.
     func hasReceived(_ id: MessageID) -> Bool { state.withValue { $0.received.contains(id) } }
 }

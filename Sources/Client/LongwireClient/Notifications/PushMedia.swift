@@ -1,4 +1,4 @@
-/// A file that a service extension attaches to a notification, from `multimedia` of the push.
+/// A file that a service extension attaches to a notification, from the member `longwire_media` (`multimedia` of the push).
 public struct PushMedia: Equatable, Sendable {
     /// The kind of a file; the raw values are Getui's.
     public enum Kind: Int64, Sendable { case image = 1, audio, video }
@@ -7,10 +7,12 @@ public struct PushMedia: Equatable, Sendable {
     public var kind: Kind
     /// The file's address, which begins with `https://`.
     public var url: String
-    /// Whether the file may be downloaded only without a mobile network.
+    /// Whether the file must not be downloaded over a mobile network.
     public var needsWiFi: Bool
 
-    /// The most bytes that Apple's systems attach of this kind; a larger file is not attached.
+    /// The maximum size of a file of this kind on Apple's systems.
+    ///
+    /// A larger file is not attached.
     public var byteLimit: Int {
         switch kind {
         case .image: 10 << 20
@@ -19,19 +21,19 @@ public struct PushMedia: Equatable, Sendable {
         }
     }
 
-    /// The extension of the file's name, by which the system detects the type.
+    /// The extension for the downloaded file's name, from which the system detects the type.
     ///
-    /// The extension of the address if the system attaches files of that type, otherwise `jpg`, `mp3` or `mp4`.
+    /// The URL's extension if the system supports files of that type, otherwise `jpg`, `mp3` or `mp4`.
     public var fileExtension: String {
         let path = url.dropFirst("https://".count).prefix { $0 != "?" && $0 != "#" }
-        // Without the host: the name of a domain is no file's.
+        // The host is skipped, because the end of a domain name is not a file extension.
         let name = path.split(separator: "/").dropFirst().last ?? ""
         let parts = name.split(separator: ".")
         let given = parts.count > 1 ? parts[parts.count - 1].lowercased() : ""
         return extensions.contains(given) ? given : extensions[0]
     }
 
-    /// The attachable types of the kind, with the default first.
+    /// The supported file extensions of the kind, with the default first.
     private var extensions: [String] {
         switch kind {
         case .image: ["jpg", "jpeg", "png", "gif"]
@@ -40,7 +42,7 @@ public struct PushMedia: Equatable, Sendable {
         }
     }
 
-    /// Reads one element of `longwire_media`; returns `nil` for another kind, or an address that is not HTTPS.
+    /// Reads one element of `longwire_media`; returns `nil` for an unknown kind, or a URL that is not HTTPS.
     init?(_ value: PushValue) {
         guard let url = value["url"]?.text, url.utf8.count <= Limits.mediaAddressByteCount,
             url.prefix(8).lowercased() == "https://", let kind = value["type"].flatMap(Self.integer).flatMap(Kind.init)
@@ -51,7 +53,7 @@ public struct PushMedia: Equatable, Sendable {
             || value["only_wifi"]?.text == "true"
     }
 
-    /// Returns an integer; publishers also write it as a text.
+    /// Returns an integer, which publishers also write as a string.
     private static func integer(_ value: PushValue) -> Int64? { value.integer ?? value.text.flatMap { Int64($0) } }
 }
 

@@ -1,6 +1,6 @@
 /// The message behind a notification: a tapped one, a silent one, or one in a service extension.
 ///
-/// A notification has the whole `userInfo` of its push. The same message may also arrive over the connection, under the same
+/// A notification has the whole `userInfo` of its push. The same message may also arrive over the connection, with the same
 /// `messageID`.
 public struct PushNotification: Equatable, Sendable {
     /// The task of the push.
@@ -9,15 +9,15 @@ public struct PushNotification: Equatable, Sendable {
     public var messageID: MessageID
     /// The text under `payload`: the publisher's `transmission`, or the push's separate payload for Apple.
     ///
-    /// `nil` if the push has none: see `content`.
+    /// `nil` if the push has no text there; see `content`.
     public var payload: String?
     /// Whether the push only wakes the app: it has `content-available` and no alert.
     public var isSilent: Bool
-    /// Whether the app itself made the notification, with `ReceivedMessage.notificationUserInfo`.
+    /// Whether the app created the notification itself, with `ReceivedMessage.notificationUserInfo`.
     public var isLocal: Bool
     /// Every member of `userInfo`, including `aps` and the gateway's own members.
     ///
-    /// Values that JSON cannot have are dropped.
+    /// Values without a JSON form are dropped.
     public var values: [String: PushValue]
 
     /// Reads the `userInfo` of a notification; returns `nil` if it is not from the gateway.
@@ -34,7 +34,7 @@ public struct PushNotification: Equatable, Sendable {
         isSilent = aps?["content-available"]?.integer == 1 && aps?["alert"] == nil
     }
 
-    /// The names of members that are not the publisher's.
+    /// The names of the members that the gateway, the client and APNs use; all others are the publisher's.
     enum Key {
         static let aps = "aps"
         static let ids = "_gmid_"
@@ -47,7 +47,7 @@ public struct PushNotification: Equatable, Sendable {
     /// The notification's `userInfo`, for code that needs a dictionary.
     public var userInfo: [String: Any] { values.compactMapValues(\.any) }
 
-    /// The publisher's members beside `aps` and `payload`: jump data, for example.
+    /// The publisher's members other than `aps` and `payload`, such as the data of a jump.
     public var extras: [String: PushValue] { values.filter { !Key.all.contains($0.key) } }
 
     /// The texts of the alert, or `nil` for a push without an alert.
@@ -62,39 +62,40 @@ public struct PushNotification: Equatable, Sendable {
 
     /// The page that a tap opens, from the member `url`.
     ///
-    /// The text is the publisher's, unchecked: open only schemes and hosts that the app knows.
+    /// The client does not check the publisher's text. Open only schemes and hosts that the app knows.
     public var url: String? { values["url"]?.text }
 
-    /// The screen that a tap opens, from the members `class` and `property`, as apps with Getui or JPush use them.
+    /// The screen that a tap opens, from the members `class` and `property`: a convention of apps with Getui or JPush.
     public var jump: Jump? {
         guard let name = values["class"]?.text, !name.isEmpty else { return nil }
         return Jump(className: name, properties: values["property"]?.members ?? [:])
     }
 
-    /// A screen of the app and its values.
+    /// A screen of the app and its parameters.
     public struct Jump: Equatable, Sendable {
         /// The screen's name.
         ///
-        /// The text is the publisher's, unchecked. Look it up in a list of screens; never pass it to `NSClassFromString`.
+        /// The client does not check the publisher's text. Look it up in a list of screens, and never pass it to
+        /// `NSClassFromString`.
         public var className: String
-        /// The values for the screen, empty if the push has none.
+        /// The parameters of the screen; empty if the push has none.
         public var properties: [String: PushValue]
     }
 
-    /// The place of the publisher's content in this notification.
+    /// The part of a notification that holds the publisher's content.
     public enum Content: Equatable, Sendable {
         /// The push has a text under `payload`.
         case payload
         /// The push has members beside `aps`, as with the template `transmission: "members"`, and no `payload`.
         case members
-        /// The push has only ids and its alert; the content arrives over the connection, also after a tap.
+        /// The push has only its ids and its alert. The content arrives over the connection, even after a tap.
         case idsOnly
     }
 
-    /// The place of the publisher's content in this notification.
+    /// The part of this notification that holds the publisher's content.
     ///
-    /// A payload may be another text than the message on the connection. In that case the message also arrives, with `wasOpened`
-    /// after a tap.
+    /// The payload of a push may differ from that of its message. Such a message also arrives over the connection, with
+    /// `wasOpened` set after a tap.
     public var content: Content {
         if payload != nil { return .payload }
         return extras.isEmpty ? .idsOnly : .members
@@ -108,7 +109,7 @@ public struct PushNotification: Equatable, Sendable {
         return "tap \(ClientState.hex(bytes))"
     }
 
-    /// Reads the form that `line` writes; returns `nil` for anything else.
+    /// Parses the form that `line` writes; returns `nil` for any other text.
     init?(stored hex: Substring) {
         guard let bytes = ClientState.bytes(hex: hex) else { return nil }
         var rest = bytes[...]
@@ -116,6 +117,8 @@ public struct PushNotification: Equatable, Sendable {
         self.init(values: values)
     }
 
-    /// Whether the stored form is within `Limits.tapByteCount`; a push of Apple is.
+    /// Whether the stored form is at most `Limits.tapByteCount` bytes long.
+    ///
+    /// Every push from APNs fits.
     var isKeepable: Bool { line.utf8.count <= Limits.tapByteCount }
 }

@@ -1,6 +1,6 @@
-/// A value of a notification's `userInfo`: the kinds of values that JSON has.
+/// A value of a notification's `userInfo`, of one of JSON's types.
 ///
-/// Unlike `Any` it can be compared, stored and sent to another task.
+/// Unlike `Any`, it is `Equatable` and `Sendable`, and the client can store it.
 public indirect enum PushValue: Equatable, Sendable {
     case null
     case boolean(Bool)
@@ -10,7 +10,7 @@ public indirect enum PushValue: Equatable, Sendable {
     case list([PushValue])
     case members([String: PushValue])
 
-    /// Converts a value of a `userInfo`; returns `nil` for other kinds, and for values nested deeper than 16 levels.
+    /// Converts a value of a `userInfo`; returns `nil` for types that JSON lacks, and for more than 16 levels of nesting.
     public init?(_ value: Any) { self.init(value, depth: 0) }
 
     private init?(_ value: Any, depth: Int) {
@@ -37,7 +37,9 @@ public indirect enum PushValue: Equatable, Sendable {
         }
     }
 
-    /// Converts the members with a text as key; other keys and values are dropped.
+    /// Converts the members of a dictionary.
+    ///
+    /// Keys that are not strings, and values that JSON lacks, are dropped.
     static func members(_ dictionary: [AnyHashable: Any], depth: Int = 0) -> [String: PushValue] {
         var members: [String: PushValue] = [:]
         for (key, value) in dictionary {
@@ -53,7 +55,9 @@ public indirect enum PushValue: Equatable, Sendable {
         return nil
     }
 
-    /// Returns a Boolean value; Apple's systems also convert the numbers 0 and 1 to `Bool`, and these are numbers here.
+    /// Returns a Boolean value, or `nil`.
+    ///
+    /// Apple's systems also convert the numbers 0 and 1 to `Bool`; here they stay numbers.
     private static func boolean(_ value: Any) -> Bool? {
         guard let flag = value as? Bool else { return nil }
         #if canImport(ObjectiveC)
@@ -73,22 +77,22 @@ public indirect enum PushValue: Equatable, Sendable {
 
     // MARK: Reading
 
-    /// The text, or `nil` for another kind.
+    /// The text, or `nil` for another type of value.
     public var text: String? { if case .text(let text) = self { text } else { nil } }
 
-    /// The integer, or `nil` for another kind.
+    /// The integer, or `nil` for another type of value.
     public var integer: Int64? { if case .integer(let integer) = self { integer } else { nil } }
 
-    /// The members of an object, or `nil` for another kind.
+    /// The members of an object, or `nil` for another type of value.
     public var members: [String: PushValue]? { if case .members(let members) = self { members } else { nil } }
 
-    /// The elements of a list, or `nil` for another kind.
+    /// The elements of a list, or `nil` for another type of value.
     public var list: [PushValue]? { if case .list(let list) = self { list } else { nil } }
 
-    /// The member of an object, or `nil` if there is none.
+    /// The member of an object with this name, or `nil`.
     public subscript(name: String) -> PushValue? { members?[name] }
 
-    /// The value as a `userInfo` has it, or `nil` for null.
+    /// The value in the form of a `userInfo`, or `nil` for null.
     public var any: (any Sendable)? {
         switch self {
         case .null: nil
@@ -103,7 +107,7 @@ public indirect enum PushValue: Equatable, Sendable {
 
     // MARK: The stored form
 
-    // A letter for the kind, a number, a colon, and the contents: `t5:hello`. The number is the count of bytes or elements.
+    // A letter for the type, a number, a colon and the contents, such as `t5:hello`. The number counts bytes or elements.
 
     func append(to bytes: inout [UInt8]) {
         func head(_ kind: Unicode.Scalar, _ number: some BinaryInteger) {
@@ -130,7 +134,7 @@ public indirect enum PushValue: Equatable, Sendable {
         }
     }
 
-    /// Reads the form that `append` writes, and removes it from `bytes`; returns `nil` for anything else.
+    /// Parses a value in the form that `append` writes, and removes its bytes; returns `nil` for other bytes.
     init?(consuming bytes: inout ArraySlice<UInt8>, depth: Int = 0) {
         guard depth <= Limits.valueDepth, let kind = bytes.popFirst(),
             let colon = bytes.prefix(Limits.valueDigitCount).firstIndex(of: UInt8(ascii: ":"))
@@ -172,7 +176,7 @@ public indirect enum PushValue: Equatable, Sendable {
         }
     }
 
-    /// Returns a count that the remaining bytes can have: each element takes at least one byte.
+    /// Parses a count; returns `nil` if it exceeds the remaining bytes, because each element takes at least one byte.
     private static func count(_ digits: String, in bytes: ArraySlice<UInt8>) -> Int? {
         guard let count = Int(digits), (0...bytes.count).contains(count) else { return nil }
         return count

@@ -1,19 +1,20 @@
 extension ReceivedMessage {
-    /// The `userInfo` for a local notification that the app makes from this message.
+    /// The `userInfo` for a local notification that the app creates for this message.
     ///
-    /// With it, `LongwireClient.handleTap` handles a tap as that of a push: the message is marked as opened, and a repeated tap
-    /// is filtered. A payload that is valid UTF-8 is included as a text.
+    /// `LongwireClient.handleTap` then handles its tap like the tap of a push. A payload in valid UTF-8 is included as text.
     public var notificationUserInfo: [String: Any] {
         var userInfo: [String: Any] = [
             PushNotification.Key.ids: "\(taskID.text):\(messageID)", PushNotification.Key.local: true,
         ]
         let text = String(decoding: payload, as: UTF8.self)
-        // Decoding replaces invalid bytes, and the text then differs from the payload.
+        // Decoding replaces invalid UTF-8, so the text of such a payload differs from its bytes.
         if !text.isEmpty, text.utf8.elementsEqual(payload) { userInfo[PushNotification.Key.payload] = text }
         return userInfo
     }
 
-    /// The identifier for a local notification of this message; a second copy of the message replaces the first one's.
+    /// The identifier for a local notification of this message.
+    ///
+    /// A notification for a second copy replaces the first.
     public var notificationIdentifier: String { messageID.description }
 }
 
@@ -23,7 +24,7 @@ public enum RevokedNotifications {
     ///
     /// - Parameters:
     ///   - task: the revoked task.
-    ///   - notifications: the delivered or pending notifications. Those of other tasks, or not from the gateway, are left out.
+    ///   - notifications: the delivered or pending notifications, including those of other tasks or services.
     /// - Returns: the identifiers, in the order of `notifications`.
     public static func identifiers(
         of task: TaskID, among notifications: some Sequence<(identifier: String, userInfo: [AnyHashable: Any])>
@@ -32,22 +33,22 @@ public enum RevokedNotifications {
     }
 }
 
-/// The change to make to the app's icon for a new badge.
+/// The way to set the badge of the app's icon.
 public enum IconBadge: Equatable, Sendable {
-    /// Set the number with `UNUserNotificationCenter.setBadgeCount`.
+    /// A call of `UNUserNotificationCenter.setBadgeCount` with this number.
     ///
-    /// iOS removes all delivered notifications of the app if the number is 0.
+    /// If the number is 0, iOS removes all delivered notifications of the app.
     case count(Int)
-    /// Add a silent local notification with this badge, which is −1.
+    /// A silent local notification with this badge, which is −1.
     ///
-    /// It clears the icon's badge, and the delivered notifications stay.
+    /// The notification clears the icon's badge without removing the delivered notifications.
     case localNotification(badge: Int)
 
     /// Chooses the way to set the icon's badge.
     ///
     /// - Parameters:
-    ///   - badge: the new number; a negative number is set as 0.
-    ///   - keepsNotifications: whether delivered notifications stay when the badge is cleared.
+    ///   - badge: the new number; negative numbers count as 0.
+    ///   - keepsNotifications: whether delivered notifications stay when the badge becomes 0.
     public init(_ badge: Int32, keepsNotifications: Bool) {
         self = badge <= 0 && keepsNotifications ? .localNotification(badge: -1) : .count(Int(max(0, badge)))
     }

@@ -1,14 +1,14 @@
 public import Wire
 
 extension VendorToken {
-    /// Creates a token of Apple from the bytes that the system gives to the app.
+    /// Creates an APNs token from the bytes that the system passes to the app.
     ///
     /// - Parameters:
-    ///   - bytes: the device token, VoIP token or token of a Live Activity, as the system passes it.
+    ///   - bytes: the device token, VoIP token or Live Activity token.
     ///   - kind: the token's kind.
-    ///   - environment: Apple's environment, from `Environment.init(provisioningProfile:)`.
+    ///   - environment: Apple's environment, from `Environment.ofApp()` or `Environment.init(provisioningProfile:)`.
     ///   - topic: the app's bundle id.
-    ///   - activity: the activity's name for a token of a Live Activity, otherwise empty.
+    ///   - activity: the name of the Live Activity for its token, otherwise empty.
     public init(
         deviceToken bytes: some Sequence<UInt8>, kind: Kind = .alert, environment: Environment, topic: String,
         activity: String = ""
@@ -18,10 +18,10 @@ extension VendorToken {
         )
     }
 
-    /// Returns the token without blanks and angle brackets, after checks of its form.
+    /// Validates the token and returns it without spaces and angle brackets.
     ///
-    /// A token of Apple is 2 to 512 hex digits, an even number of them. The digits are returned in lower case. An empty token
-    /// removes other tokens and stays empty.
+    /// An APNs token must have 2 to 512 hex digits, and an even number of them. It is returned in lower case. An empty token is
+    /// valid: setting it removes other tokens.
     ///
     /// - Throws: `badConfiguration`, with the fault and a remedy. The message does not include the token.
     public func checked() throws(LongwireClientError) -> VendorToken {
@@ -59,7 +59,7 @@ extension VendorToken {
 }
 
 extension VendorToken.Environment {
-    /// Reads Apple's environment from the app's provisioning profile, which decides on the environment of its tokens.
+    /// Reads Apple's environment from the app's provisioning profile, which determines the environment of the app's tokens.
     ///
     /// The profile is `embedded.mobileprovision` in the app's bundle on iOS: a signed message (CMS) with a property list
     /// inside. The list's entitlement `aps-environment` is `development` or `production`. An app from the App Store or
@@ -103,13 +103,13 @@ extension VendorToken.Environment {
 }
 
 extension ArraySlice<UInt8> {
-    /// Returns the bytes from the first occurrence of `start` to the first `end` after it, without either.
+    /// Returns the bytes between the first `start` and the next `end`, or `nil`.
     fileprivate func part(from start: String, to end: String) -> ArraySlice<UInt8>? {
         guard let rest = behind(start), let place = rest.firstOccurrence(of: Array(end.utf8)) else { return nil }
         return rest[..<place]
     }
 
-    /// Returns the bytes after the first occurrence of `text`.
+    /// Returns the bytes after the first occurrence of `text`, or `nil`.
     fileprivate func behind(_ text: String) -> ArraySlice<UInt8>? {
         let bytes = Array(text.utf8)
         return firstOccurrence(of: bytes).map { self[($0 + bytes.count)...] }
@@ -125,7 +125,7 @@ extension ArraySlice<UInt8> {
         return nil
     }
 
-    /// Returns the text of the element that follows after white space; `nil` if another element follows.
+    /// Returns the text of the XML element at the start, after white space; `nil` for another element.
     fileprivate func value(of element: String) -> String? {
         let rest = drop { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
         guard rest.starts(with: "<\(element)>".utf8) else { return nil }

@@ -1,5 +1,5 @@
-// The Objective-C interface. Its logic is in `CallbackClient` and `LongwireClient`, which are tested on Linux. This file only
-// converts types. It was never compiled with Objective-C: Tests/Checks/check-client.sh checks its types without `@objc`.
+// The Objective-C interface. This file only converts types; the logic is in `CallbackClient` and `LongwireClient`, which are
+// tested on Linux. The file was never compiled with Objective-C. Tests/Checks/check-client.sh checks its types without `@objc`.
 #if canImport(ObjectiveC)
 public import Foundation
 @preconcurrency public import UserNotifications
@@ -12,7 +12,7 @@ public import Foundation
     @objc public var port: UInt16
     /// The id of the app at the gateway.
     @objc public var appID: String
-    /// The app's secret.
+    /// The appSecret of the app.
     @objc public var appSecret: String
     /// The file of the device's state, in the app group's folder.
     @objc public var statePath: String
@@ -20,7 +20,7 @@ public import Foundation
     @objc public var usesTLS = true
     /// SHA-256 digests of pinned certificates, 32 bytes each.
     @objc public var pinnedCertificates: [Data] = []
-    /// Whether opened messages are delivered over the connection as well, as Getui does.
+    /// Whether messages opened from their notification also arrive over the connection, as with Getui.
     @objc public var replaysOpened = false
 
     @objc public init(host: String, port: UInt16, appID: String, appSecret: String, statePath: String) {
@@ -44,26 +44,26 @@ public import Foundation
     /// A message arrived over the connection. The client acks it when the method has returned.
     @MainActor @objc(longwireClient:didReceiveMessage:)
     func longwireClient(_ client: LWClient, didReceive message: LWMessage)
-    /// The gateway accepted a session; the app sends the client id (cid) to its server.
+    /// The gateway accepted a session. Send the client id (cid) to the app's server.
     @MainActor @objc(longwireClient:didConnectWithClientID:)
     optional func longwireClient(_ client: LWClient, didConnectWithClientID clientID: String)
-    /// The connection ended; the client reconnects.
+    /// The connection ended. The client reconnects, unless `longwireClient:didStopWithError:` follows.
     @MainActor @objc(longwireClient:didDisconnectWithReason:)
     optional func longwireClient(_ client: LWClient, didDisconnectWithReason reason: String)
-    /// The publisher revoked a task, and the client removed its notifications. The app removes its own copies.
+    /// The publisher revoked a task. The client removes the task's notifications; the app removes its own data.
     @MainActor @objc(longwireClient:didRevokeTask:)
     optional func longwireClient(_ client: LWClient, didRevokeTask taskID: String)
-    /// The gateway has a message to the app's server on disk, or refused it.
+    /// The gateway has stored a message to the app's server, or refused it.
     @MainActor @objc(longwireClient:didSendPayload:refusal:)
     optional func longwireClient(_ client: LWClient, didSend payload: Data, refusal: String?)
-    /// The client stopped until the next start; the error is `nil` after `stop`.
+    /// The client stopped. The error is `nil` after a call of `stop`.
     @MainActor @objc(longwireClient:didStopWithError:)
     optional func longwireClient(_ client: LWClient, didStopWithError error: (any Error)?)
 }
 
 /// A device of a Longwire gateway, for apps in Objective-C.
 ///
-/// Create one for an app, and call it on the main thread.
+/// Create one client in each app, and use it on the main thread.
 @objc(LWClient) @MainActor public final class LWClient: NSObject {
     private let callbacks: CallbackClient
     private let relay: Relay
@@ -71,7 +71,7 @@ public import Foundation
     /// The receiver of the callbacks.
     @objc public weak var delegate: (any LWClientDelegate)?
 
-    /// A weak reference, so that the callbacks do not keep the client alive.
+    /// A weak reference to the client, so that pending callbacks do not retain it.
     @MainActor private final class Relay {
         weak var owner: LWClient?
         nonisolated init() {}
@@ -111,12 +111,14 @@ public import Foundation
 
     // MARK: Starting and the app's state
 
-    /// Starts to connect; set the delegate before.
+    /// Starts to connect.
+    ///
+    /// Set the delegate first.
     @objc(startAndReturnError:) public func start() throws {
         do throws(LongwireClientError) { try callbacks.start() } catch { throw Self.error(error) }
     }
 
-    /// Disconnects and stops.
+    /// Disconnects and stops the client.
     @objc public func stop() { client.stop() }
 
     /// Reports that the app is in the foreground.
@@ -125,7 +127,9 @@ public import Foundation
     /// Reports that the app is in the background.
     @objc public func applicationDidEnterBackground() { client.setApplicationState(.background) }
 
-    /// Reports that the system ends the app, and stops the client within two seconds.
+    /// Reports that the system terminates the app, and stops the client.
+    ///
+    /// Waits at most two seconds for the stop.
     @objc public func applicationWillTerminate() { client.applicationWillTerminate() }
 
     // MARK: Tokens and settings
@@ -144,9 +148,9 @@ public import Foundation
     ///
     /// - Parameters:
     ///   - badge: the new number.
-    ///   - keepsNotifications: whether delivered notifications stay when the badge is cleared.
+    ///   - keepsNotifications: whether delivered notifications stay when the badge becomes 0.
     @objc(setBadge:keepsNotifications:) public func setBadge(_ badge: Int32, keepsNotifications: Bool) {
-        // A failure leaves the icon's old badge; the gateway has the new number.
+        // If this fails, the icon keeps its old badge, although the gateway has the new number.
         Task { [client] in try? await client.setIconBadge(badge, keepsNotifications: keepsNotifications) }
     }
 
@@ -155,7 +159,7 @@ public import Foundation
 
     // MARK: Notifications
 
-    /// Handles a tap; returns `nil` if there is nothing to open: a repeated tap, or a notification of another service.
+    /// Handles a tap; returns `nil` for a repeated tap, and for a notification of another service.
     @objc(handleTap:) public func handleTap(_ response: UNNotificationResponse) -> LWNotification? {
         client.handleTap(response).map { LWNotification($0) }
     }
@@ -163,7 +167,7 @@ public import Foundation
     /// Handles a tap, and keeps it until the app calls `takeTaps`.
     @objc(keepTap:) public func keepTap(_ response: UNNotificationResponse) { client.keepTap(response) }
 
-    /// Returns the kept taps, oldest first, and forgets them.
+    /// Returns and removes the kept taps, oldest first.
     @objc public func takeTaps() -> [LWNotification] { client.takeTaps().map { LWNotification($0) } }
 
     /// Returns the options for `willPresent`.
@@ -174,7 +178,7 @@ public import Foundation
 
     /// Receives the queued messages after a silent push.
     ///
-    /// The result has the value of `UIBackgroundFetchResult`; −1 for a push of another service.
+    /// The result is a value of `UIBackgroundFetchResult`, or −1 for a push of another service.
     @objc(handleRemoteNotification:completion:)
     public func handleRemoteNotification(
         _ userInfo: [AnyHashable: Any], completion: @escaping @MainActor @Sendable (Int) -> Void
@@ -187,7 +191,7 @@ public import Foundation
 
     // MARK: Reports and messages to the server
 
-    /// Reports the messages that a service extension has noted as shown.
+    /// Reports the messages that a service extension has recorded as shown.
     @objc(reportShownInFile:) public func reportShown(inFile path: String) {
         client.report(NotificationReports(path: path))
     }
@@ -201,7 +205,7 @@ public import Foundation
         return client.report(.action(number, message))
     }
 
-    /// Sends a message of 1 byte to 16 KiB to the app's server; returns false if it can be neither sent nor kept.
+    /// Sends a message of 1 byte to 16 KiB to the app's server; returns false if the message cannot be queued.
     @objc(sendPayload:) public func send(_ payload: Data) -> Bool { client.send(Array(payload)) }
 }
 #endif

@@ -11,17 +11,21 @@ public import Foundation
         super.init()
     }
 
-    /// The id of the message, equal to the one in its notification.
+    /// The message's id.
+    ///
+    /// Its notification has the same id.
     @objc public var messageID: String { value.messageID.description }
     /// The publisher's task.
     @objc public var taskID: String { value.taskID.text }
     /// The publisher's bytes.
     @objc public var payload: Data { Data(value.payload) }
-    /// Whether the message was queued: Getui's `offLine`.
+    /// Whether the message was queued for the device, as in Getui's `offLine`.
     @objc public var isOffline: Bool { value.isOffline }
-    /// Whether nothing of the message was shown yet: the app shows its own notification.
+    /// Whether the user has not seen the message yet, so that the app should show its own notification.
     @objc public var isNew: Bool { value.provenance == .live }
-    /// Whether Apple accepted an alert of the message, so that the user may have seen it.
+    /// Whether APNs accepted an alert of the message.
+    ///
+    /// The user may have seen it.
     @objc public var wasAlerted: Bool { value.alertedAt != 0 }
     /// Whether the user opened the message's notification.
     @objc public var wasOpened: Bool { value.wasOpened }
@@ -29,7 +33,7 @@ public import Foundation
     @objc public var alertTitle: String? { value.alert?.title }
     /// The alert's body, or `nil` for a message without an alert.
     @objc public var alertBody: String? { value.alert?.body }
-    /// The `userInfo` for a local notification of the message, so that its tap is handled as that of a push.
+    /// The `userInfo` for a local notification of the message, whose tap is then handled like that of a push.
     @objc public var notificationUserInfo: [String: Any] { value.notificationUserInfo }
     /// A request for a local notification of the message, or `nil` for a message without an alert.
     @objc public var notificationRequest: UNNotificationRequest? { value.notificationRequest }
@@ -43,7 +47,7 @@ public import Foundation
         super.init()
     }
 
-    /// Reads the `userInfo` of a notification; `nil` if it is not from the gateway.
+    /// Reads the `userInfo` of a notification; returns `nil` if it is not from the gateway.
     @objc public init?(userInfo: [AnyHashable: Any]) {
         guard let value = PushNotification(userInfo: userInfo) else { return nil }
         self.value = value
@@ -56,31 +60,33 @@ public import Foundation
     @objc public var taskID: String { value.taskID.text }
     /// The text under `payload`, or `nil` if the push has none.
     @objc public var payload: String? { value.payload }
-    /// The page to open, from the member `url`; the publisher's text, unchecked.
+    /// The page to open, from the member `url`.
+    ///
+    /// Check this text of the publisher before use.
     @objc public var url: String? { value.url }
     /// The screen to open, from the member `class`; look it up in a list of screens, never in `NSClassFromString`.
     @objc public var jumpClassName: String? { value.jump?.className }
-    /// The values for the screen, from the member `property`.
+    /// The parameters of the screen, from the member `property`.
     @objc public var jumpProperties: [String: Any] { (value.jump?.properties ?? [:]).compactMapValues { $0.any } }
-    /// The publisher's members beside `aps` and `payload`.
+    /// The publisher's members other than `aps` and `payload`.
     @objc public var extras: [String: Any] { value.extras.compactMapValues { $0.any } }
     /// Every member of the push.
     @objc public var userInfo: [String: Any] { value.userInfo }
     /// Whether the push only wakes the app.
     @objc public var isSilent: Bool { value.isSilent }
-    /// Whether the app itself made the notification.
+    /// Whether the app created the notification itself.
     @objc public var isLocal: Bool { value.isLocal }
 }
 
 /// The work of a notification service extension.
 @objc(LWServiceExtension) public final class LWServiceExtension: NSObject {
-    /// Reports a notification as shown, and passes on its content with the files of `longwire_media`.
+    /// Reports a notification as shown, and calls `completion` with its content and the files of `longwire_media`.
     @objc(handleRequest:gateway:statePath:shownPath:completion:)
     public static func handle(
         _ request: UNNotificationRequest, gateway: String, statePath: String, shownPath: String,
         completion: @escaping (UNNotificationContent) -> Void
     ) {
-        // The system creates one extension object for a notification, and no other code uses the request.
+        // No other code uses the request, because the system creates one extension object for each notification.
         nonisolated(unsafe) let (request, completion) = (request, completion)
         Task {
             completion(

@@ -1,14 +1,14 @@
-// The app's provisioning profile, and kinds of objects that only Apple's systems have.
+// The app's provisioning profile, and type checks of objects that exist only on Apple's systems.
 #if canImport(Network)
 internal import Foundation
 public import Wire
 
 extension VendorToken.Environment {
-    /// Reads Apple's environment for this app's tokens from the profile in its bundle.
+    /// Returns Apple's environment of this app's tokens, from the provisioning profile in the app's bundle.
     ///
-    /// In the simulator, which has no profile, the environment is `sandbox`.
+    /// The simulator has no profile; there the environment is `sandbox`.
     ///
-    /// - Throws: as `init(provisioningProfile:)`.
+    /// - Throws: the errors of `init(provisioningProfile:)`.
     public static func ofApp() throws(LongwireClientError) -> VendorToken.Environment {
         #if targetEnvironment(simulator)
         return .sandbox
@@ -25,7 +25,9 @@ extension VendorToken.Environment {
 }
 
 #if canImport(ObjectiveC)
-/// Whether the value is a Boolean object: the system also converts the numbers 0 and 1 to `Bool`.
+/// Returns whether the value is a Boolean object.
+///
+/// A cast to `Bool` also succeeds for the numbers 0 and 1.
 func isBooleanObject(_ value: Any) -> Bool { CFGetTypeID(value as AnyObject) == CFBooleanGetTypeID() }
 
 func isNullObject(_ value: Any) -> Bool { value is NSNull }

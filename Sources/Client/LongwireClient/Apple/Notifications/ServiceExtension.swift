@@ -8,19 +8,20 @@ internal import Foundation
 public enum ServiceExtension {
     /// Reports a notification as shown, and returns its content with the files of `longwire_media`.
     ///
-    /// The message is also recorded in a file, which the app's client reports in its next session, in case the call fails.
+    /// The message is also recorded in the file `shownPath`, which the app's client reports in its next session. Repeated
+    /// reports count once.
     ///
     /// - Parameters:
     ///   - request: the extension's request.
     ///   - gateway: the URL of the gateway's public HTTP listener, as in `DisplayReceipts`.
     ///   - statePath: the file of the app's `FileStateStore`, in the app group's folder.
     ///   - shownPath: the file of the app's `NotificationReports`, in the same folder.
-    /// - Returns: the content to show; that of the request for a notification that is not from the gateway.
+    /// - Returns: the content to show. A notification that is not from the gateway keeps the content of the request.
     public static func content(
         for request: UNNotificationRequest, gateway: String, statePath: String, shownPath: String
     ) async -> UNNotificationContent {
         guard let push = PushNotification(userInfo: request.content.userInfo) else { return request.content }
-        // If neither the file nor the call succeeds, only the statistics lose a report.
+        // If both the file and the call fail, the statistics lack one report. The notification is shown nevertheless.
         try? NotificationReports(path: shownPath).addShown(push.messageID)
         let receipts = DisplayReceipts(gateway: gateway, statePath: statePath)
         _ = try? await receipts.report([.shown(push.messageID)], timeoutSeconds: 5)

@@ -1,5 +1,5 @@
-// Notification helpers over Apple's UserNotifications. Their rules are in `Notifications` and tested on Linux. This file is only
-// type-checked against stubs (Tests/Checks/check-client.sh).
+// Notification helpers over Apple's UserNotifications. Their rules are in `Notifications`, which is tested on Linux. This file
+// is only type-checked against stubs (Tests/Checks/check-client.sh).
 #if canImport(UserNotifications)
 internal import Foundation
 // The framework's classes have no `Sendable` annotations in older SDKs.
@@ -8,7 +8,7 @@ internal import Foundation
 extension LongwireClient {
     /// Handles a tap; see `handleTap(userInfo:)`.
     ///
-    /// - Returns: the notification, or `nil` if there is nothing to open. A dismissed notification is no tap.
+    /// - Returns: the notification, or `nil` if there is nothing to open. Dismissing a notification does not count as a tap.
     @discardableResult
     public func handleTap(_ response: UNNotificationResponse) -> PushNotification? {
         guard response.actionIdentifier != UNNotificationDismissActionIdentifier else { return nil }
@@ -17,7 +17,7 @@ extension LongwireClient {
 
     /// Handles a tap, and keeps it until the app calls `takeTaps`; see `keepTap(userInfo:)`.
     ///
-    /// - Returns: false if there is nothing to open. A dismissed notification is no tap.
+    /// - Returns: false if there is nothing to open. Dismissing a notification does not count as a tap.
     @discardableResult
     public func keepTap(_ response: UNNotificationResponse) -> Bool {
         guard response.actionIdentifier != UNNotificationDismissActionIdentifier else { return false }
@@ -31,11 +31,11 @@ extension LongwireClient {
         presentation(userInfo: notification.request.content.userInfo).isShown ? shown : []
     }
 
-    /// Reports a badge to the gateway, and sets the icon's badge.
+    /// Sets the icon's badge, and reports it to the gateway.
     ///
     /// - Parameters:
     ///   - badge: the new number.
-    ///   - keepsNotifications: whether delivered notifications stay when the badge is cleared. iOS otherwise removes them.
+    ///   - keepsNotifications: whether delivered notifications stay when the badge becomes 0. By default iOS removes them.
     /// - Throws: the system's error.
     public func setIconBadge(_ badge: Int32, keepsNotifications: Bool = true) async throws {
         setBadge(max(0, badge))
@@ -52,9 +52,9 @@ extension LongwireClient {
 }
 
 extension ReceivedMessage {
-    /// A request for a local notification of this message, with its alert's texts and what `handleTap` needs.
+    /// A request for a local notification of this message, with the alert's texts and the `userInfo` for `handleTap`.
     ///
-    /// `nil` for a message without an alert: there is nothing to show.
+    /// `nil` for a message without an alert, because there is no text to show.
     public var notificationRequest: UNNotificationRequest? {
         guard let alert else { return nil }
         let content = UNMutableNotificationContent()
@@ -65,7 +65,9 @@ extension ReceivedMessage {
 }
 
 extension RevokedNotifications {
-    /// Removes the notifications of a task from the notification centre; call this after the event `ClientEvent.revoked`.
+    /// Removes the notifications of a task from the notification centre.
+    ///
+    /// Call this after the event `ClientEvent.revoked`.
     public static func remove(of task: TaskID) async {
         let center = UNUserNotificationCenter.current()
         let shown = await center.deliveredNotifications().map(\.request)
@@ -82,10 +84,10 @@ extension RevokedNotifications {
 extension PushNotification {
     /// Downloads the files of `media`, for a service extension.
     ///
-    /// A file that cannot be downloaded, is too large or has no supported type is left out. The system moves the files when the
-    /// extension hands over the content.
+    /// A file is left out if its download fails, or if it is too large or of an unsupported type. The system moves the files
+    /// when the extension returns the content.
     ///
-    /// - Parameter seconds: the longest duration of one download. A service extension has about 30 s for all its work.
+    /// - Parameter seconds: the timeout of each download. A service extension has about 30 s for all its work.
     /// - Returns: the attachments, in the order of `media`.
     public func attachments(within seconds: Double = 8) async -> [UNNotificationAttachment] {
         var attachments: [UNNotificationAttachment] = []
@@ -103,7 +105,7 @@ extension PushNotification {
                     try? FileManager.default.removeItem(at: file)
                     continue
                 }
-                // A repeated download of the message replaces the file.
+                // An earlier download for the same message may have left a file.
                 try? FileManager.default.removeItem(at: place)
                 try FileManager.default.moveItem(at: file, to: place)
                 attachments.append(try UNNotificationAttachment(identifier: "\(index)", url: place, options: nil))
@@ -114,7 +116,7 @@ extension PushNotification {
         return attachments
     }
 
-    /// Returns a copy of a notification's content with the files of `media`; for a service extension.
+    /// Returns a copy of a notification's content with the files of `media` attached, for a service extension.
     public func attachingMedia(
         to content: UNNotificationContent, within seconds: Double = 8
     ) async -> UNNotificationContent {

@@ -2,12 +2,12 @@ internal import COpenSSL
 
 /// A public RSA key that checks RS256 signatures of JSON Web Tokens (RFC 7518, section 3.3).
 package final class RSAPublicKey: @unchecked Sendable {
-    // Safe: OpenSSL only reads a complete key and counts its references atomically.
+    // Safe to share: after `init`, OpenSSL only reads the key, and its reference count is atomic.
     private let raw: OpaquePointer
 
     /// Reads a PEM text that begins with `-----BEGIN PUBLIC KEY-----`.
     ///
-    /// - Throws: For another text, or for a key that is no RSA key of 2,048 to 8,192 bits.
+    /// - Throws: An error for any other text, and for keys other than RSA keys of 2,048 to 8,192 bits.
     package init(pem: [UInt8]) throws(TLSFailure) {
         let key = pem.withUnsafeBytes { bytes -> OpaquePointer? in
             guard let memory = BIO_new_mem_buf(bytes.baseAddress, CInt(clamping: bytes.count)) else { return nil }

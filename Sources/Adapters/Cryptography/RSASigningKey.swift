@@ -79,7 +79,7 @@ package final class RSASigningKey: @unchecked Sendable {
         }
     }
 
-    /// The public half in PEM form.
+    /// The public key in PEM form, or `nil` if OpenSSL fails.
     package var publicPEM: [UInt8]? {
         guard let memory = BIO_new(BIO_s_mem()) else { return nil }
         defer { BIO_free(memory) }

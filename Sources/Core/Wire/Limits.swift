@@ -42,9 +42,9 @@ public enum Limits {
     /// The reasons in Welcome's `dropped`; nine final states exist.
     public static let droppedCount = 16
 
-    /// An alias, an alias type or a tag: 64 characters of up to four bytes.
+    /// An alias, an alias type or a tag has at most 64 characters of up to four bytes.
     public static let nameByteCount = 256
-    /// The tags in a DeviceNames or its result: the greatest value of `limits.tagsPerDevice`.
+    /// The maximum number of tags in a DeviceNames or its result: the maximum of `limits.tagsPerDevice`.
     ///
     /// All tags of a device have at most 2,000 characters, so a valid frame is smaller than the largest Hello.
     public static let deviceTagCount = 200

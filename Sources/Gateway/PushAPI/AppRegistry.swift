@@ -34,11 +34,13 @@ package struct App: Sendable {
     /// Whether the app has the upstream feed.
     package var takesUpstream = false
     package var hasEvents = false
-    /// Whether the appSecret registers devices; otherwise only tokens of the app's server do.
+    /// Whether the appSecret registers devices.
+    ///
+    /// If not, devices need a token of the app's server.
     package var registersBySecret = true
-    /// The keys of RS256 tokens.
+    /// The public keys for RS256 tokens.
     package var tokenKeys: [RSAPublicKey] = []
-    /// The rights of the app's devices over their own aliases and tags.
+    /// The permissions of devices to change their own aliases and tags.
     package var deviceMay: Set<DevicePermission> = []
     let bucketPrefix: [UInt8]
 

@@ -2,9 +2,9 @@ package import Delivery
 package import Directory
 package import Wire
 
-/// A device's request about its own aliases and tags, with checked names.
+/// A device's request about its own aliases and tags, with valid names.
 package enum DeviceNamesRequest: Sendable, Equatable {
-    /// The digest of the alias type to answer with.
+    /// A query of the device's tags and its alias of a type, which the digest identifies.
     case query(aliasType: UInt64)
     case bind(AliasName)
     case unbind(AliasName)
@@ -12,9 +12,9 @@ package enum DeviceNamesRequest: Sendable, Equatable {
     case addTags([TagName])
     case removeTags([TagName])
 
-    /// Checks the names of a request.
+    /// Validates the names of a request.
     ///
-    /// - Throws: The reason to refuse it.
+    /// - Throws: The reason of the refusal.
     package init(_ names: DeviceNames, app: AppKey, limits: UserLimits) throws(RefusedNames) {
         let reader = NameReader(app: app, limits: limits)
         do throws(GetuiFault) {
@@ -47,7 +47,7 @@ package enum DeviceNamesRequest: Sendable, Equatable {
         return tags.tags
     }
 
-    /// The permission of the app's setting `deviceMay` that this needs; `nil` if either will do.
+    /// The permission in the app's setting `deviceMay` that the request needs; `nil` if any permission suffices.
     package var permission: DevicePermission? {
         switch self {
         case .query: nil
@@ -56,7 +56,7 @@ package enum DeviceNamesRequest: Sendable, Equatable {
         }
     }
 
-    /// Returns the work that remains for a device, or `nil` if the device has what it asks for.
+    /// Returns the necessary change for a device, or `nil` if the device already has the requested names.
     package func work(of device: DevicePlace, as it: DeviceDetail) -> DirectoryOperation.Work? {
         switch self {
         case .query: return nil
@@ -73,8 +73,8 @@ package enum DeviceNamesRequest: Sendable, Equatable {
     }
 }
 
-/// The reason for which a device's names are refused.
+/// A refusal of a device's names, with its reason.
 package struct RefusedNames: Error, Sendable { package var reason: String }
 
-/// A right of an app's devices over their own names.
+/// A permission of devices to change their own names.
 package enum DevicePermission: String, Sendable, CaseIterable { case alias, tags }

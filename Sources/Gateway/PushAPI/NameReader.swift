@@ -2,7 +2,7 @@ internal import Delivery
 internal import Directory
 internal import Wire
 
-/// Checks aliases, alias types and tags of one app by Getui's character rules and the configured lengths.
+/// A validator of an app's aliases, alias types and tags, by Getui's character rules and the configured lengths.
 struct NameReader {
     let app: AppKey
     let limits: UserLimits

@@ -85,8 +85,8 @@ struct PlatformContents {
 
     /// Parses `push_channel.custom`: one follow-up channel with its content and delay; `nil` without a channel.
     ///
-    /// The follow-up is sent if the message has not arrived after the delay. The message's `ttl` must therefore exceed
-    /// the delay. Each of the message's strategies must leave the message pending for the delay (`allowsFollowUp`).
+    /// The follow-up is sent if the message has not arrived after the delay. The message's `ttl` must therefore exceed the
+    /// delay, and each of its strategies must keep the message pending until then (`allowsFollowUp`).
     func followUp(_ custom: JSONValue?, _ settings: PushSettings) throws(GetuiFault) -> PlatformContent? {
         guard let custom = try Self.object(custom, "custom") else { return nil }
         let given = VendorChannel.followUps.compactMap { channel in

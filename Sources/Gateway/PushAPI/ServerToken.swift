@@ -6,19 +6,19 @@ internal import Wire
 
 /// A token that an app's server signs for a device: a JSON Web Token (RFC 7519) with HS256 or RS256.
 ///
-/// The app's masterSecrets of 32 bytes or more check HS256, and the app's `registration.publicKeys` check RS256. The key decides
-/// on the algorithm, so that a public key is never used as a secret.
+/// HS256 uses the app's masterSecrets of 32 bytes or more; RS256 uses the app's `registration.publicKeys`. Each key has one
+/// algorithm, so that a public key is never used as a secret.
 package struct ServerToken: Sendable, Equatable {
     /// The claim `sub`: the alias that the device may bind; empty if the token has none.
     package var alias: String
     /// The claim `alias_type`; empty if the token has none.
     package var aliasType: String
 
-    /// The shortest secret for HS256 (RFC 7518, section 3.2).
+    /// The minimum length of a secret for HS256 (RFC 7518, section 3.2).
     package static let secretByteCount = 32
-    /// The tolerated difference of the server's and the gateway's clocks, in milliseconds.
+    /// The tolerated difference between the clocks of the server and the gateway, in milliseconds.
     private static let clockTolerance: Int64 = 60_000
-    /// The most seconds of a time claim, so that milliseconds cannot overflow.
+    /// The maximum of a time claim in seconds, so that a conversion to milliseconds cannot overflow.
     private static let greatestTime: Int64 = 1 << 40
 
     package struct Fault: Error, Sendable, Equatable {
@@ -28,13 +28,13 @@ package struct ServerToken: Sendable, Equatable {
         package static func == (left: Fault, right: Fault) -> Bool { "\(left.reason)" == "\(right.reason)" }
     }
 
-    /// Checks a token.
+    /// Verifies a token and reads its claims.
     ///
     /// - Parameters:
     ///   - text: Three parts in base64url without padding, at most `Wire.Limits.webTokenByteCount` bytes.
     ///   - app: The app of the device.
     ///   - now: Gateway time, in milliseconds.
-    /// - Throws: The first fault.
+    /// - Throws: The reason of the first failed check.
     package init(_ text: String, app: App, now: GatewayTime) throws(Fault) {
         let bytes = Array(text.utf8)
         let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -78,7 +78,7 @@ package struct ServerToken: Sendable, Equatable {
     ) throws(Fault) {
         let parser = JSONParser(byteLimit: Wire.Limits.webTokenByteCount, depthLimit: 8)
         guard let root = object(header, parser) else { throw Fault(reason: "the token's header is no JSON object") }
-        // A token with critical extensions must be refused by those that do not know them (RFC 7515, section 4.1.11).
+        // This gateway supports no critical extensions and must therefore refuse them (RFC 7515, section 4.1.11).
         guard root["crit"] == nil else { throw Fault(reason: "the token has critical extensions") }
         switch root["alg"]?.string {
         case "HS256":

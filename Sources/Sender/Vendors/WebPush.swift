@@ -25,8 +25,8 @@ struct WebPush: VendorAPI {
 
     /// Signs a VAPID token; the scope is the endpoint's origin.
     ///
-    /// The scope is empty for messages whose endpoint is not permitted. The lane of these messages needs a token before
-    /// it calls `request`, which refuses each message with the reason.
+    /// The scope is empty for messages to forbidden endpoints. Their lane also needs a token before it calls `request`, which
+    /// then refuses each message with the reason.
     func signToken(scope: String, now: Int64) -> AccessToken? {
         let expiry = now + Self.lifetime
         let claims: JSONTree = ["aud": .string(scope), "exp": .integer(expiry), "sub": .string(subject)]

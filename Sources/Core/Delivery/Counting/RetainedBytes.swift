@@ -14,7 +14,7 @@ struct RetainedBytes {
     private var day: UInt32 = 0
     private var accepted: Int64 = 0
     private var acceptedBefore: Int64 = 0
-    /// The bytes of the custom callbacks of those two days, since this process started.
+    /// The bytes of the custom callbacks accepted on the last day and on the day before, since this process started.
     private var callbacks: Int64 = 0
     private var callbacksBefore: Int64 = 0
 
@@ -41,7 +41,7 @@ struct RetainedBytes {
         (day, self.accepted, acceptedBefore) = (today, accepted, before)
     }
 
-    /// Adds the callback of a message that was just accepted.
+    /// Adds the callback's bytes of a newly accepted message.
     mutating func addCallback(byteCount: Int) { callbacks += Int64(byteCount) }
 
     mutating func addDevices(_ count: Int64) { devices += count }

@@ -172,7 +172,7 @@ extension DeviceProfile {
     ///   - kind: the leased token's kind.
     ///   - appHasTopic: whether a token without a topic is usable.
     ///   - timestamp: the time since which the vendor considers the token bad; 0: unknown.
-    ///   - isSent: whether a candidate of that channel and kind is the leased token.
+    ///   - isSent: a closure that returns whether a token of that channel and kind is the leased one.
     /// - Returns: whether a token was marked, and whether the device has another one for the same content.
     mutating func quarantine(
         _ channel: VendorChannel, _ kind: TokenKind, appHasTopic: Bool, timestamp: GatewayTime,

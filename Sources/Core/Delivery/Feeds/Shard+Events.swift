@@ -48,9 +48,9 @@ extension Shard {
         events.apps[app, default: .init()].note(entry)
     }
 
-    /// Writes the custom callback of a message's task in the open batch, unless the bucket has a young row with it.
+    /// Writes the custom callback of a message's task in the open batch, unless the bucket has a recent row with it.
     ///
-    /// `createdAt` is the task's creation time; 0 if unknown. A known time gives each write of the row the same alarm.
+    /// `createdAt` is the task's creation time, or 0 if it is unknown. A known time gives each write of the row the same alarm.
     mutating func noteCallback(_ text: [UInt8], of facts: MessageFacts, createdAt: GatewayTime) {
         guard !text.isEmpty else { return }
         let key = CallbackRow.key(facts.task, in: facts.bucket)

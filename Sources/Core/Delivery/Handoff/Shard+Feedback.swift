@@ -27,7 +27,7 @@ struct ReportedMessage {
     var channel: VendorChannel?
     var hasCallback = false
     var endsWhenOpened = false
-    /// Whether a follow-up is planned or due.
+    /// Whether the message's follow-up is scheduled or due.
     var hasFollowUp = false
 
     /// The channel of the alert that a report is about; `nil` on the live channel.
@@ -378,7 +378,7 @@ extension Shard {
         }
     }
 
-    /// Records that the vendor has the message if the device showed or opened its alert, which ends the follow-up.
+    /// Records the vendor's acceptance, and ends the follow-up, if the device showed or opened the vendor's alert.
     private mutating func endFollowUp(
         of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
     ) {

@@ -1,6 +1,6 @@
-// The end of a job's part at the vendor: lapsed leases, expiry, vendor timeouts, final refusals and acceptances.
+// The end of a job's vendor part: lapsed leases, expiry, vendor timeouts, final refusals and acceptances.
 //
-// The message's strategy decides how the message continues. It ends, stays pending, moves to the live stream, or gets its follow-up.
+// The strategy then determines whether the message ends, stays pending, moves to the live stream, or gets its follow-up.
 
 internal import Structures
 internal import Wire
@@ -38,7 +38,7 @@ extension Shard {
             giveUpVendor(slot, state: .exhausted, reason: "exhausted")
         } else {
             if isPlanted(.lapsedLeaseLost) { return }
-            // In memory only. After a crash the stored lease lapses again.
+            // This change is in memory only. After a crash the stored lease lapses again.
             entry.value.row.state = .due
             entry.value.row.dueAt = now
             placeJob(slot)
@@ -66,7 +66,7 @@ extension Shard {
         }
     }
 
-    /// Retries a job whose device's record could not be read.
+    /// Schedules a retry of a job after the device's record could not be read.
     mutating func retryJobLater(_ id: MessageID, _ readiness: Readiness) {
         guard let job = jobs.find(id) else { return }
         if readiness == .unknown {
@@ -78,7 +78,7 @@ extension Shard {
         }
     }
 
-    /// Ends a message's vendor part; its strategy decides how the message continues.
+    /// Ends a message's vendor part; the strategy determines the message's next step.
     mutating func giveUpVendor(_ slot: JobSlot, state: JobRow.State, reason: String) {
         let id = jobs.at(slot).value.row.facts.message
         jobs.unplace(slot)
@@ -90,7 +90,7 @@ extension Shard {
             shard.withJob(id, device: device) { shard, found in
                 switch found {
                 case .absent: break
-                // The job's state is unchanged, so its timer repeats this.
+                // The job's state is unchanged, so its timer retries this.
                 case .unreadable: shard.retryJobLater(id, .failed)
                 case .found(let job): shard.endVendorPart(job, state: state, reason: reason)
                 }
@@ -98,7 +98,7 @@ extension Shard {
         }
     }
 
-    /// Ends the vendor part with the device loaded; see `giveUpVendor`.
+    /// Ends the vendor part of a job whose device is loaded; see `giveUpVendor`.
     mutating func endVendorPart(_ job: LoadedJob, state: JobRow.State, reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
@@ -139,10 +139,10 @@ extension Shard {
 
     // MARK: Moves to the live stream
 
-    /// Calls a closure with a job whose device is loaded, and with the message's row if the message may move to the live stream.
+    /// Loads a job's device, and the message's row if the message may move to the live stream, then calls a closure.
     ///
-    /// A result is answered, and a lease ends, only when the move is written. The row is read first, because an unreadable row
-    /// must not leave the move half done.
+    /// The row is read first, because an unreadable row must not leave the move half done. A result is answered, and a lease
+    /// ends, only after the move is written.
     mutating func withJob(
         _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<LoadedJob>) -> Void
     ) {
@@ -160,7 +160,7 @@ extension Shard {
         }
     }
 
-    /// Writes, in the open batch, the event that the vendor accepted a job; its last step has the vendor's id.
+    /// Writes the event of a vendor's acceptance in the open batch; the job's last step has the vendor's message id.
     mutating func noteAlertEvent(_ slot: JobSlot) {
         let row = jobs.at(slot).value.row
         let vendorID = row.steps.last { $0.event == .vendorAccepted }?.detail ?? ""
@@ -169,7 +169,7 @@ extension Shard {
             hasCallback: row.facts.hasCallback)
     }
 
-    /// Counts, in the open batch, that the vendor accepted a message that stays pending; once per message.
+    /// Counts an acceptance by the vendor in the open batch, once per message, if the message stays pending.
     mutating func countAlert(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard !entry.value.row.isAlertCounted else { return }
@@ -182,9 +182,9 @@ extension Shard {
         noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 
-    /// Reverts the badge change of a job's lease, or applies it again, with the device's next write.
+    /// Reverts or reapplies the badge change of a job's lease with the device's next write.
     ///
-    /// A value that the client set since the lease wins.
+    /// A badge that the client has set since the lease takes precedence.
     mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
         let entry = jobs.at(slot)
         guard entry.value.row.badgeApplied, entry.value.row.isBadgeTakenBack != isTakenBack else { return }
@@ -199,7 +199,7 @@ extension Shard {
 
     /// Moves a message to the live stream, with the offline flag.
     ///
-    /// Either the vendor failed it, or the vendor accepted an alert that carried only part of it (`isAlerted`).
+    /// Used when the vendor failed, or when it accepted an alert with only part of the message (`isAlerted`).
     mutating func moveToLive(_ job: LoadedJob, isAlerted: Bool = false) {
         let facts = jobs.at(job.slot).value.row.facts
         if case .found(let location, _) = store.young(facts.key) {
@@ -242,7 +242,7 @@ extension Shard {
             entry.value.row.facts = facts
             shard.writeJob(slot)
             let record = shard.devices.at(device)
-            record.value.endings &+= 1  // its old row is deleted
+            record.value.endings &+= 1  // the message's old row is deleted
             record.value.add(facts)
             record.value.remove(old)
             var message = Message(facts: facts, device: device)

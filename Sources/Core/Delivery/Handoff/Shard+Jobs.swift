@@ -248,7 +248,7 @@ extension Shard {
 
     /// Moves a due job to the follow-up channel.
     ///
-    /// A move by the time alone writes no row. After a restart the time moves the job again, until a lease writes its row.
+    /// A move that only the time caused is not written. After a restart the time causes it again, until a lease writes the row.
     mutating func followUp(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         entry.value.row.followUp(now)

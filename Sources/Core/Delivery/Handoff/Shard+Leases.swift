@@ -199,7 +199,7 @@ extension Shard {
                 entry.value.row.badgeRound = device.value.badgeRound
             }
             if channel.isFollowUp, !entry.value.row.leases.contains(where: \.isOfFollowUp) {
-                // The vendor's alert is given up.
+                // The job has left the vendor, so the badge change of the vendor's alert is reverted.
                 shard.moveBadge(slot, isTakenBack: true)
                 if entry.value.row.steps.contains(where: { $0.event == .followedUp }) {
                     shard.count(entry.value.row) { $0.jobsCreated &+= 1 }

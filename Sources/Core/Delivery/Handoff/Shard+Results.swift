@@ -216,7 +216,7 @@ extension Shard {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         let isOfFollowUp = entry.value.row.isOfFollowUp(result.leaseID)
-        // The vendor accepts a message whose job had moved to the follow-up channel.
+        // A late acceptance by the vendor takes the job back from the follow-up channel.
         if entry.value.row.isFollowUp, !isOfFollowUp, let vendor = entry.value.row.vendorChannel {
             entry.value.row.channel = vendor
         }
@@ -373,7 +373,7 @@ extension Shard {
             case .unreadable: return completion(&shard, .storeFailed)
             case .absent: break
             }
-            // A vendor's result after the follow-up: the trace does not name the vendor.
+            // If one channel is a follow-up and the other is not, the trace does not name the result's channel.
             let isOfFollowUp = trace.leases.first { $0.id == result.leaseID }?.isOfFollowUp ?? false
             let channel = trace.channel?.isFollowUp == isOfFollowUp ? trace.channel : nil
             if let channel {

@@ -103,7 +103,7 @@ extension Shard {
                     // No vendor has a message that was never leased.
                     case .found(let trace) where !trace.wasLeased: completion(&shard, .unknownJob)
                     case .found(let trace):
-                        // After a follow-up the trace does not name the vendor.
+                        // After a follow-up the trace names the follow-up channel, not the vendor.
                         let channel = trace.channel?.isFollowUp == true ? receipt.channel : trace.channel
                         shard.record(
                             receipt, of: trace.facts, channel, sentToken: 0, apps: apps, completion: completion)

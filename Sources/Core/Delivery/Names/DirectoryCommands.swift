@@ -79,7 +79,7 @@ package enum DirectoryStep: Sendable, Codable {
     case holds(DeviceID, AliasName, stamp: GatewayTime)
     /// `.done`, `.tooMany`, `.tooOften`.
     case replaceTags(DeviceID, [TagName])
-    /// Add all of the tags, or none: `.done`, `.tooMany`.
+    /// Adds either all of the tags or none: `.done`, `.tooMany`.
     case addTags(DeviceID, [TagName])
     /// `.done`.
     case removeTags(DeviceID, [TagName])

@@ -61,7 +61,7 @@ extension EventLoopHost {
         return adopted
     }
 
-    /// Checks the token of the app's server, or the appSecret, behind a registration.
+    /// Checks the proof of a registration, by the token of the app's server or by the appSecret.
     private func checkRegistration(_ hello: Hello, _ transcript: HelloTranscript, _ app: App) throws(Refusal) {
         guard hello.registrationToken.isEmpty else {
             do throws(ServerToken.Fault) {
@@ -105,7 +105,8 @@ extension EventLoopHost {
     /// Generates a cid; in a cluster the cid belongs to the partition that the proof selects, so a replayed proof reaches the
     /// same owner.
     ///
-    /// A proof cannot be chosen without the app's secret or a token, so registrations spread evenly over the partitions.
+    /// A valid proof needs the appSecret or a token. Clients cannot choose it freely, so registrations spread evenly over the
+    /// partitions.
     private func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
         let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
         while true {

@@ -296,7 +296,7 @@ struct ManagedApps: Sendable {
         }
         app[keyPath: place] = [ManagedSecret(exposed: text)] + secrets
         _ = try Self.sound(app.configuration(now: now), surroundings)
-        // The app must also be sound after the overlap, for example if only the old secret is long enough for tokens.
+        // The app must also be valid after the overlap. For example, only the old secret may be long enough for tokens.
         _ = try Self.sound(app.configuration(now: .max), surroundings)
         return values == nil ? [ShownSecret(name: name, exposed: text)] : []
     }

@@ -69,7 +69,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var timeoutSeconds: Int64 = 10
         /// The channels whose jobs are posted to the hook.
         ///
-        /// Jobs of other channels can only be leased. Follow-up channels must be named, because the receiver is often
+        /// Jobs of other channels must be leased. Follow-up channels are not included by default, because the receiver is often
         /// `longwire-sender`.
         package var channels = VendorChannel.vendors
         package var form = Form.pages
@@ -151,11 +151,13 @@ package struct AppConfiguration: Sendable, Equatable {
     package var maxAttempts = 5
     /// See `AppSettings.vendorOrder`.
     package var vendors: [VendorChannel] = []
-    /// Whether the appSecret registers devices; otherwise only tokens of the app's server do.
+    /// Whether the appSecret registers devices.
+    ///
+    /// If not, devices need a token of the app's server.
     package var registersBySecret = true
-    /// The PEM texts of the public keys that check RS256 tokens.
+    /// The public keys for RS256 tokens, in PEM form.
     package var tokenKeys: [String] = []
-    /// The rights of the app's devices over their own aliases and tags; none by default.
+    /// The permissions of devices to change their own aliases and tags; none by default.
     package var deviceMay: Set<DevicePermission> = []
     package var push = PushConfiguration()
     package var quotas = AppQuotas()

@@ -4,14 +4,14 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Changes the aliases and tags of one partition's devices on request of the devices themselves.
+/// A partition's handler of DeviceNames, with which devices change their own aliases and tags.
 ///
-/// A session has one request in progress. The device is described first: many apps repeat these calls at each start, and a name
-/// that the device already has is not written again.
+/// A session has one request in progress. The handler first reads the device's names and writes only differences, because many
+/// apps repeat their calls at each start.
 final class DeviceNamesHandler {
     /// The code of a `DeviceNamesResult` (docs/use/Errors.md, "DeviceNamesResult codes").
     ///
-    /// Codes below 100 are permanent. From 100 on, the client retries after a delay.
+    /// Codes below 100 are permanent. From 100 on, the request may be repeated after a delay.
     enum Code: UInt32, CaseIterable {
         case done = 0
         case notAllowed = 1
@@ -36,16 +36,16 @@ final class DeviceNamesHandler {
         }
     }
 
-    /// The most requests in progress on one partition, and of one app on it.
+    /// The maximum number of requests in progress on one partition, and of one app on the partition.
     static let runningLimit = 4_096
     static let runningLimitOfApp = 1_024
-    /// The most requests of one session in a minute, refused ones included.
+    /// The maximum number of requests of one session in a minute, including refused ones.
     static let requestsPerMinute = 30
 
     private unowned let owner: Partition
     private var running: [SessionRef: AppKey] = [:]
     private var runningOfApp: [AppKey: Int] = [:]
-    /// The requests of the sessions that had any in this minute.
+    /// The number of requests in the current minute, by session.
     private var counts: [SessionRef: Int] = [:]
     private var minute: UInt64 = 0
 
@@ -85,7 +85,7 @@ final class DeviceNamesHandler {
         var reason: String?
     }
 
-    /// Checks the names, and the right to change them: the app's `deviceMay`, or a token for its alias.
+    /// Checks the names, and the device's permission: the app's `deviceMay`, or a token for the alias.
     private static func read(
         _ names: DeviceNames, _ app: App, _ limits: UserLimits, now: GatewayTime
     ) throws(Refused) -> DeviceNamesRequest {
@@ -117,13 +117,15 @@ final class DeviceNamesHandler {
 
     func owesResult(_ session: SessionRef) -> Bool { !running.isEmpty && running[session] != nil }
 
-    /// Forgets a closed session; a change that was begun is still made.
+    /// Removes a closed session.
+    ///
+    /// A change in progress is still completed.
     func forget(_ session: SessionRef) {
         _ = stop(session)
         if !counts.isEmpty { counts[session] = nil }
     }
 
-    /// Returns false if the session has no request in progress.
+    /// Removes the session's request in progress; returns false if there is none.
     private func stop(_ session: SessionRef) -> Bool {
         guard !running.isEmpty, let app = running.removeValue(forKey: session) else { return false }
         let rest = runningOfApp[app, default: 1] - 1
@@ -138,9 +140,9 @@ final class DeviceNamesHandler {
         return counts[session, default: 0] <= Self.requestsPerMinute
     }
 
-    /// Runs an operation in a separate turn, because its steps may call the shard, which may be performing effects.
+    /// Runs an operation in the next turn, because its steps may call the shard, which may be performing effects now.
     ///
-    /// `then` is called only while the session is open. The partition may have ended otherwise: the host's operations outlive it.
+    /// `then` is called only while the session is open, because operations of the host can outlive the partition.
     private func run(
         _ work: DirectoryOperation.Work, _ app: AppKey, _ number: UInt32, of session: SessionRef,
         then: @escaping ([ItemOutcome]) -> Void
@@ -157,12 +159,12 @@ final class DeviceNamesHandler {
 
     private static func code(of outcomes: [ItemOutcome]) -> Code {
         switch outcomes.first {
-        // A device that does not have the alias has what an unbind asks for.
+        // Unbinding an alias that the device does not have succeeds.
         case .done, .notHeld: .done
         case .full: .aliasFull
         case .tooMany: .tooMany
         case .tooOften: .tooOften
-        // Whether the device exists is known from its session.
+        // The device has a session and therefore exists, so even `.unknown` is a temporary failure.
         case .unknown, .failed, .device, nil: .busy
         }
     }

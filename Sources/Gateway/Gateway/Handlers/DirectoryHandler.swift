@@ -47,7 +47,9 @@ final class DirectoryHandler {
         return true
     }
 
-    /// Starts an operation that a device requested; like token updates, these may use only half of the limit.
+    /// Starts an operation that a device requested.
+    ///
+    /// Such operations and token updates may use only half of the limit.
     func runForDevice(
         _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
     ) -> Bool {

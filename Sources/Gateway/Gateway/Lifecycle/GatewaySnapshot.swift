@@ -100,7 +100,7 @@ extension App {
         (takesUpstream, hasEvents) = (app.upstream != nil, app.events != nil)
         deviceMay = app.deviceMay
         registersBySecret = app.registersBySecret
-        // The configuration has checked the keys.
+        // The keys were validated when the configuration was read.
         tokenKeys = app.tokenKeys.compactMap { try? RSAPublicKey(pem: Array($0.utf8)) }
         (rates, bounds, quotas) = (app.push.rates, app.push.bounds, app.quotas)
     }

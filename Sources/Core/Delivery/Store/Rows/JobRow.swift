@@ -68,15 +68,15 @@ package struct JobRow {
     /// The time at which the job moves from the vendor to the follow-up channel; 0: never.
     var followUpAt: GatewayTime { state == .due && !isFollowUp && !isCollapsed ? facts.followUpAt : 0 }
 
-    /// The channel of the device's vendor, also after the move to the follow-up channel; `nil` without one.
+    /// The vendor's channel, even after the move to the follow-up channel; `nil` if the job has none.
     var vendorChannel: VendorChannel? { isFollowUp ? facts.channels.subtracting(.followUps).first : channel }
 
-    /// Whether a sender of the vendor had the job, so the vendor may have the message.
+    /// Whether the vendor may have received the message, because a sender of the vendor leased the job.
     var wasLeased: Bool { attempts > 0 && !isFollowUp || leases.containsOneOfVendor }
 
-    /// Whether the vendor accepted the message, so the device may have shown it.
+    /// Whether the vendor accepted the message, so that the device may have shown its alert.
     ///
-    /// A follow-up shows nothing on the device.
+    /// An accepted follow-up shows nothing on the device and does not count.
     var isAlerted: Bool { alertedAt > 0 && !isFollowUp }
 
     /// Returns whether a lease was given in the follow-up channel.
@@ -86,7 +86,7 @@ package struct JobRow {
 
     /// Moves the job to the follow-up channel and resets its attempt count.
     ///
-    /// A due time before `time` stays, so that the job's alarm is the one in the store.
+    /// A due time before `time` stays, so that it equals the job's alarm in the store.
     mutating func followUp(_ time: GatewayTime) {
         guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else {
             return
@@ -385,7 +385,7 @@ struct GivenLease: Equatable {
 
     mutating func take(_ outcome: JobResult.Outcome) { outcomes |= 1 << outcome.rawValue }
 
-    // Bits that no outcome uses.
+    // Flags in the bits above those of the outcomes.
     private static let followUp: UInt8 = 1 << 6
     private static let forgotten: UInt8 = 1 << 7
 
@@ -399,7 +399,7 @@ struct GivenLease: Equatable {
 }
 
 extension [GivenLease] {
-    /// Whether a vendor may have the message by one of the leases, or by an earlier one that was removed.
+    /// Whether a vendor may have received the message through one of the leases, or through a removed one.
     var containsOneOfVendor: Bool {
         contains { !$0.isOfFollowUp && !$0.hasTaken(.unsent) } || first?.isAfterForgotten == true
     }

@@ -47,7 +47,7 @@ extension JobRow {
         private mutating func wait(forFollowUpOf row: JobRow, at time: GatewayTime) {
             group = row.group.kind
             var pending = row
-            // A leased job is due again when its lease lapses.
+            // A leased job becomes due when its lease lapses.
             if row.state == .leased { pending.state = .due }
             // After that time the job waits for room as any other, whatever its channel.
             let start = row.state == .leased ? max(row.leasedUntil, pending.followUpAt) : pending.followUpAt

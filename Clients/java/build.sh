@@ -38,10 +38,10 @@ compile longwire-driver "$build/longwire-client.jar" driver/src/main/java
 package longwire-driver
 if [ "${1:-}" = --jars ]; then exit 0; fi
 
-# The examples are compiled as they are, and the first program of README.md is the one of Examples.
+# The examples are compiled unchanged. The first program of README.md must equal the one in Examples.
 compile example-java "$build/longwire-client.jar" ../../Examples/JavaDevice
 compile example-android "$build/longwire-client.jar:$build/longwire-android.jar:$build/android-stubs" ../../Examples/AndroidDevice
-# program NAME writes the program of README.md to build/NAME.
+# program NAME extracts the program NAME from README.md to build/NAME.
 program() {
     awk -v start="\`\`\`java $1" '$0 == start { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$build/$1"
 }

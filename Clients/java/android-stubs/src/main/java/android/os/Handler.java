@@ -2,7 +2,7 @@ package android.os;
 
 import java.util.concurrent.Executor;
 
-/** A stub that gives posted tasks to an executor, by default at once, and keeps delayed ones for a test. */
+/** A stub that runs posted tasks on an executor, by default at once, and keeps delayed tasks for a test. */
 public class Handler {
     public static volatile Executor executor = Runnable::run;
     public Runnable delayed;

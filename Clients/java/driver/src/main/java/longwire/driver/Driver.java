@@ -213,7 +213,7 @@ public final class Driver implements Listener {
             }
         }
         if (ask((String) command.get("operation"), alias, type, tags) == 0) {
-            // The client's own refusal: it does not run, or a name is too long.
+            // The client itself refused the request: it does not run, or a name is too long.
             long code = client.isRunning() ? BAD_NAME : NamesAnswer.STOPPED;
             print("names", "code", code, "alias", "", "tags", Collections.emptyList());
         }

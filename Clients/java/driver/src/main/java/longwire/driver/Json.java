@@ -2,11 +2,11 @@ package longwire.driver;
 
 import java.util.List;
 
-/** A writer of JSON objects, one a line. */
+/** A writer of JSON objects, one per line. */
 final class Json {
     private Json() {}
 
-    /** Writes an object from names and values in turn: texts, numbers, booleans, lists of these, or {@code null}. */
+    /** Writes an object from alternating names and values: texts, numbers, booleans, lists of these, {@code null}. */
     static String object(Object... pairs) {
         StringBuilder out = new StringBuilder("{");
         for (int index = 0; index < pairs.length; index += 2) {

@@ -9,7 +9,7 @@ final class AppWatch implements Application.ActivityLifecycleCallbacks {
     private LongwireDevice device;
     private int startedCount;
 
-    /** Reports to this device from now on, instead of the one whose settings were refused. */
+    /** Reports to this device from now on, in place of an earlier one whose settings were refused. */
     void follow(LongwireDevice newDevice, Application application) {
         boolean isFirst = device == null;
         device = newDevice;

@@ -24,18 +24,17 @@ public interface DeviceListener extends Listener {
     default void onNotificationShown(ReceivedMessage message) {}
 
     /**
-     * Reports that the user tapped a notification, of this client or of a vendor, once for each message.
+     * Reports a tap on a notification of this client or of a vendor, once for each message.
      *
      * @param push the ids, and the payload if the notification has it
      */
     default void onNotificationTapped(VendorPush push) {}
 
     /**
-     * Reports a tap without a seal on a message that is not known: a vendor's notification, or an intent that another
-     * app invented.
+     * Reports a tap that may be forged: its message has not arrived, and its intent has no seal of this library.
      *
-     * <p>{@link #onNotificationTapped} follows when the connection brings the message. An app that acts earlier must not
-     * trust the payload.
+     * <p>The intent belongs to a vendor's notification, or another app has made it. {@link #onNotificationTapped} follows
+     * when the message arrives over the connection. Do not trust the payload before that.
      *
      * @param push the ids, and the payload if the intent has it
      */

@@ -43,7 +43,7 @@ public final class LongwireDevice {
     private final boolean keepsRunning;
     /** Whether the last start was refused because of the settings. */
     private boolean isRefused;
-    /** Whether {@code stop} was the last call. */
+    /** Whether {@code stop} was called after the last start. */
     private volatile boolean isStopped;
 
     private LongwireDevice(
@@ -122,9 +122,9 @@ public final class LongwireDevice {
      * @param options the other settings
      * @param listener the app's callbacks
      * @return the device
-     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code BAD_CONFIGURATION} a call with
-     *     corrected settings starts the device; all other calls use the settings of the first one. After {@code
-     *     WRONG_STATE} the client still ends; await it with {@code awaitStop}. After {@code STATE_UNREADABLE}, such as on a
+     * @throws LongwireException as {@link LongwireClient#start()} does. After {@code BAD_CONFIGURATION}, call this again
+     *     with corrected settings; otherwise later calls keep the settings of the first one. {@code WRONG_STATE} means
+     *     that an earlier run has not ended; await its end with {@code awaitStop}. After {@code STATE_UNREADABLE}, such as on a
      *     phone that was not unlocked yet, call this again later. After {@code STATE_DAMAGED} the app decides about
      *     {@link #setStateAside}.
      */
@@ -158,7 +158,7 @@ public final class LongwireDevice {
             networkWatch.begin();
             dozeWatch.begin();
         } catch (RuntimeException error) {
-            // The manifest lacks a permission, for example.
+            // For example, the manifest may lack a permission.
             stop();
             throw error;
         }
@@ -173,7 +173,7 @@ public final class LongwireDevice {
         return current;
     }
 
-    /** Stops the client; a {@link #start} after its end starts it again. The tokens stay at the gateway. */
+    /** Stops the client. The gateway keeps the tokens. A later {@link #start} starts the client again. */
     public void stop() {
         isStopped = true;
         networkWatch.end();
@@ -245,7 +245,7 @@ public final class LongwireDevice {
     /**
      * Passes on a data message of a vendor, such as {@code RemoteMessage.getData()} of FCM, from any thread.
      *
-     * <p>{@code onVendorMessage} of the listener receives it on the main thread.
+     * <p>The listener's {@code onVendorMessage} receives the message on the main thread.
      *
      * @param data the message's map
      * @return true if the message is from the gateway
@@ -277,15 +277,16 @@ public final class LongwireDevice {
     /**
      * Reads a tapped notification, of this client or of a vendor, from an activity's intent.
      *
-     * <p>The device calls this itself for each created and resumed activity. An activity that is not created anew gets
-     * its tap in {@code onNewIntent}: call {@code setIntent(intent)} there. The tap of a message is reported once, also
-     * when the system repeats the intent after the end of the process.
+     * <p>The device calls this itself for each created and resumed activity. An existing activity receives its tap in
+     * {@code onNewIntent}: call {@code setIntent(intent)} there. A tap is reported once for each message, even if the
+     * system repeats its intent in a new process.
      *
-     * <p>Another app can start an exported activity with any intent. A tap counts if this library made its intent, or if
-     * its message is known. Other taps go to {@link DeviceListener#onUnconfirmedTap} and wait for their messages.
+     * <p>Another app can start an exported activity with any intent. A tap therefore counts only if this library made its
+     * intent, or if its message has arrived. Other taps go to {@link DeviceListener#onUnconfirmedTap} first, and count
+     * when their messages arrive.
      *
      * @param intent the activity's intent
-     * @return the push, or {@code null} if the intent is no tap, an unconfirmed one, or one that was counted before
+     * @return the push, or {@code null} if the intent is not a tap, or if the tap is unconfirmed or was counted before
      */
     public synchronized VendorPush handleTap(Intent intent) {
         if (intent == null) {
@@ -318,7 +319,7 @@ public final class LongwireDevice {
         listener.onNotificationTapped(push);
     }
 
-    /** Counts the tap that waits for a message, with the payload of the message. */
+    /** Counts the unconfirmed tap of a message that has arrived, with the message's payload. */
     synchronized void confirmTap(ReceivedMessage message) {
         if (taps.receive(message.messageId()) && !client.wasOpened(message.messageId())) {
             countTap(VendorPush.of(message.taskId().taskText() + ":" + message.messageId(), message.text()));

@@ -95,7 +95,7 @@ public final class MessageNotifications {
         manager.cancelAll();
     }
 
-    /** Sets the maker of the seals of intents. */
+    /** Sets the object that seals the intents of taps. */
     void setTaps(TapCheck check) {
         taps = check;
     }

@@ -13,22 +13,22 @@ import longwire.client.LongwireException;
 import longwire.client.StateStore;
 
 /**
- * The check of intents that look like taps, because any app can start an exported activity with such an intent.
+ * The check that an intent is a genuine tap, because any app can start an exported activity with a forged intent.
  *
- * <p>An intent of this library has a seal, made with a key that never leaves the app. An intent of a vendor has none; its
- * message must be known.
+ * <p>Intents of this library have a seal: an HMAC with a key that never leaves the app. A vendor's intent has no seal, so
+ * its message must have arrived.
  */
 final class TapCheck {
-    /** The intent's key of the seal. */
+    /** The name of the intent's extra with the seal. */
     static final String SEAL_KEY = "longwire.seal";
     private static final int KEY_BYTE_COUNT = 32;
     private static final int RECEIVED_COUNT = 256;
     private static final int WAITING_COUNT = 16;
 
     private final byte[] key;
-    /** The messages received last; guarded by this object's monitor. */
+    /** The most recently received messages; guarded by this object's monitor. */
     private final Map<Identifier, Boolean> received = new Recent<>(RECEIVED_COUNT);
-    /** The tapped messages that are not known yet; guarded as above. */
+    /** The tapped messages that have not arrived yet; guarded by this object's monitor. */
     private final Map<Identifier, Boolean> waiting = new Recent<>(WAITING_COUNT);
 
     private static final class Recent<Value> extends LinkedHashMap<Identifier, Value> {
@@ -49,7 +49,7 @@ final class TapCheck {
         key = key(store);
     }
 
-    /** Reads the key, or makes one. A key that cannot be stored is valid until the process ends. */
+    /** Reads the key, or creates one. A key that cannot be stored is used until the process ends. */
     private static byte[] key(StateStore store) {
         byte[] fresh = new byte[KEY_BYTE_COUNT];
         new SecureRandom().nextBytes(fresh);
@@ -60,7 +60,7 @@ final class TapCheck {
             }
             store.save(fresh);
         } catch (LongwireException error) {
-            // Taps of notifications that outlive the process then need a known message, as those of a vendor do.
+            // Taps of notifications that outlive the process then count only after their messages have arrived.
             return fresh;
         }
         return fresh;
@@ -78,7 +78,7 @@ final class TapCheck {
             }
             return hex.toString();
         } catch (GeneralSecurityException error) {
-            // Each version of Android has HmacSHA256.
+            // Not reached: every version of Android has HmacSHA256.
             throw new IllegalStateException("this system has no HmacSHA256", error);
         }
     }
@@ -88,7 +88,7 @@ final class TapCheck {
             seal(ids, payload).getBytes(StandardCharsets.UTF_8), seal.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** Whether the message came over the connection; if not, the tap waits for it. */
+    /** Returns whether the message has arrived over the connection; if not, records the tap until it arrives. */
     synchronized boolean isReceivedOrWaits(Identifier id) {
         if (received.containsKey(id)) {
             return true;
@@ -97,7 +97,7 @@ final class TapCheck {
         return false;
     }
 
-    /** Notes a message of the connection; returns whether a tap waits for it. */
+    /** Records a message of the connection; returns whether a tap was waiting for it. */
     synchronized boolean receive(Identifier id) {
         received.put(id, true);
         return waiting.remove(id) != null;

@@ -114,7 +114,7 @@ public class LongwireDeviceTest implements DeviceListener {
         try (FakeGateway gateway = new FakeGateway()) {
             ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
                 .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
-            // A start with faulty settings fails, and one with others succeeds.
+            // A start with invalid settings fails, and a later one with valid settings succeeds.
             try {
                 LongwireDevice.start(
                     phone.app, new ClientConfiguration("127.0.0.1", 0, "demo"), new LongwireDevice.Options(), this);
@@ -162,7 +162,7 @@ public class LongwireDeviceTest implements DeviceListener {
             assertNull(events.poll());
             assertNull(phone.notifications.shown.get(FakeGateway.task(1) + "#1"));
 
-            // After the end of the process the system repeats the intent as it was.
+            // The system repeats the original intent in a new process.
             String first = FakeGateway.task(1).taskText() + ":" + FakeGateway.message(1);
             activity.setIntent(intent(first, "order 7", shown.tap.intent.getStringExtra(TapCheck.SEAL_KEY)));
             phone.app.callbacks.onActivityCreated(activity, null);
@@ -176,7 +176,7 @@ public class LongwireDeviceTest implements DeviceListener {
             gateway.awaitAck(3);
             assertTrue(phone.notifications.shown.isEmpty());
 
-            // An app can invent an intent. The tap of a vendor looks the same, and waits for its message.
+            // Another app can forge an intent. A vendor's tap looks the same, and counts after its message has arrived.
             String tapped = FakeGateway.task(4).taskText() + ":" + FakeGateway.message(4);
             assertNull(device.handleTap(intent(tapped, "invented", null)));
             assertEquals("unconfirmed invented", next());
@@ -190,7 +190,7 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("message four", next());
             assertEquals("0 0 " + FakeGateway.message(4), gateway.awaitFeedback());
 
-            // The key of the seals is kept for notifications that outlive the process.
+            // The key of the seals is stored, because notifications outlive the process.
             String seal = new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key"))).seal(first, "x");
             assertTrue(new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key")))
                 .isSealed(first, "x", seal));
@@ -233,7 +233,7 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("token 1:token-1", gateway.awaitUpdate());
             tokens.received(new Fcm(), "");
 
-            // A device that ends is not taken for one that runs.
+            // A start during a stop does not return the stopping device.
             device.stop();
             try {
                 LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);

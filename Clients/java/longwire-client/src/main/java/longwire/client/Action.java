@@ -21,7 +21,7 @@ final class Action {
         REVOKE,
         /** Make the callback of the {@link Event}. */
         REPORT,
-        /** Make the callback of the {@link Event} that answers a call, also after a failed store. */
+        /** Call back with the {@link Event} that answers a call, even after a failed write of the state. */
         ANSWER,
         /** End the fetches with the {@link FetchResult}. */
         FETCHED

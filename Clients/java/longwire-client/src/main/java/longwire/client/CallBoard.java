@@ -87,9 +87,9 @@ final class CallBoard {
     /**
      * Stores the kept calls, reads the state and switches to the client that starts with this state.
      *
-     * <p>No call may come between these steps. The client would overwrite a call that only the file has. Calls that the
-     * store did not accept go to the client. If the client does not start after all, {@link #release} takes the calls
-     * back.
+     * <p>The steps are one critical section. Otherwise the client could overwrite a call that was stored after it read
+     * the state. Calls that could not be stored are posted to the client. {@link #release} takes them back if the client
+     * does not start.
      */
     synchronized ClientState run(Mailbox running, Loader loader) throws LongwireException {
         flush();

@@ -54,7 +54,7 @@ public final class ClientConfiguration implements Cloneable {
     ClientConfiguration copy() {
         try {
             ClientConfiguration copy = (ClientConfiguration) clone();
-            // All other values are immutable or belong to the app.
+            // All other values are immutable, or they are objects of the app.
             copy.tokens = new ArrayList<>(tokens);
             return copy;
         } catch (CloneNotSupportedException error) {
@@ -76,7 +76,7 @@ public final class ClientConfiguration implements Cloneable {
     /**
      * Turns TLS on or off; it is on by default.
      *
-     * <p>A gateway rejects the registration of a remote device without TLS, unless the configuration allows it.
+     * <p>A gateway rejects the registration of a remote device without TLS, unless the gateway's configuration allows it.
      *
      * @param isUsed false for plain TCP in a trusted network
      * @return this

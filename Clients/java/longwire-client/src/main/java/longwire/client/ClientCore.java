@@ -54,7 +54,7 @@ final class ClientCore {
     private final Deliveries deliveries = new Deliveries(this);
     private boolean isDirty;
 
-    // The parts with a state of their own.
+    // The parts of the core that have their own state.
     private final DeviceSettings settings = new DeviceSettings(this);
     private final Reports reports = new Reports(this);
     private final Upstream upstream = new Upstream(this);
@@ -231,7 +231,7 @@ final class ClientCore {
         actions.clear();
         for (Action action : rest) {
             deliveries.skip(action);
-            // The callers of a fetch wait for its end, and those of a request about names for its answer.
+            // Callers wait for these two actions: the end of a fetch, and the answer to a request about names.
             if (action.kind == Action.Kind.FETCHED || action.kind == Action.Kind.ANSWER) {
                 act(action);
             }
@@ -468,7 +468,7 @@ final class ClientCore {
         stop(now);
     }
 
-    /** Sets the app's state; after this call a fetch leaves it as it is. */
+    /** Sets the app's state; a fetch in progress then does not change it at its end. */
     void setApplicationState(ApplicationState state, boolean isKeptRunning, long now) {
         fetch.stateSet();
         settings.setApplicationState(state, isKeptRunning, now);
@@ -505,7 +505,7 @@ final class ClientCore {
         return names;
     }
 
-    /** Reacts to an app that runs again: shortens a reconnect delay, or sends a Ping to find a dead connection. */
+    /** Shortens a reconnect delay, or tests the connection with a Ping, because the app runs again. */
     void resume(long now) {
         if (phase == Phase.READY) {
             if (pingSentAt == NEVER) {

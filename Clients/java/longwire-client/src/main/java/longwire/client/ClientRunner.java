@@ -106,12 +106,12 @@ final class ClientRunner implements Runnable {
         }
     }
 
-    /** Releases the system's resources of a client that does not run. */
+    /** Closes the selector of a client that does not run. */
     void discard() {
         try {
             selector.close();
         } catch (IOException error) {
-            // Nothing is registered any more.
+            // All registrations with the selector have ended.
             transport = null;
         }
     }
@@ -332,7 +332,7 @@ final class ClientRunner implements Runnable {
         }
     }
 
-    /** Hands a message to the app; a message whose callback fails is deferred. */
+    /** Passes a message to the app, and defers the message if the callback throws. */
     static void offer(ReceivedMessage message, Listener listener) {
         try {
             listener.onMessage(message);
@@ -342,7 +342,7 @@ final class ClientRunner implements Runnable {
         }
     }
 
-    /** Ends a message whose copy the app has processed. */
+    /** Acks a message whose copy the app has processed, and reports that it was suppressed. */
     static void suppress(ReceivedMessage message, Listener listener) {
         message.processed();
         try {

@@ -83,7 +83,7 @@ final class ClientState {
         return positions;
     }
 
-    /** Returns the timestamp of the next Hello: the gateway's time, and above all earlier ones. */
+    /** Returns the timestamp of the next Hello: the gateway's time, but greater than all earlier timestamps. */
     long nextTimestamp(long wallMillis) {
         long gatewayTime = Math.max(0, wallMillis + clockOffset);
         long next = lastTimestamp + 1;
@@ -110,7 +110,7 @@ final class ClientState {
         }
     }
 
-    /** Records the id of a processed message whose copy may still come through a vendor. */
+    /** Records the id of a processed message, if a copy may still arrive through a vendor. */
     void noteProcessed(ReceivedMessage message) {
         if (message.alertedAt != 0) {
             noteSeen(message.messageId);

@@ -6,12 +6,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The app's state, badge, tokens, push mode and heartbeat: what Hello carries, and the updates after it. */
+/** The settings of the device, which Hello and later updates report: app state, badge, tokens, push mode, heartbeat. */
 final class DeviceSettings {
     /** The rule for dropping deliveries without an ack (docs/Semantics.md, "Reachability and fallback"). */
     private enum DropRule { NONE, UNTIL_NEXT_UPDATE, UNTIL_RESULT }
 
-    /** The values of the last Hello, confirmed by its Welcome. */
+    /** The values of the last Hello, which its Welcome confirms. */
     private static final class Greeting {
         long timestamp;
         List<Identifier> opened = Collections.emptyList();
@@ -26,21 +26,21 @@ final class DeviceSettings {
     private DropRule dropRule = DropRule.NONE;
     private long dropRequest;
     private long nextRequest = 1;
-    /** Updates in flight; values that Hello cannot carry are sent again after a reconnect. */
+    /** Updates in flight. Values that Hello lacks are sent again after a reconnect. */
     private final Map<Long, Frames.DeviceUpdate> pendingUpdates = new HashMap<>();
     private Integer pendingBadge;
     private Boolean pushModeOff;
     private ApplicationState applicationState;
     private boolean keepsRunning;
     private long requestedHeartbeat;
-    /** Tokens that the app set without a session. */
+    /** Tokens that the app set while there was no session. */
     private List<VendorToken> renewedTokens = new ArrayList<>();
 
     DeviceSettings(ClientCore core) {
         this.core = core;
     }
 
-    /** Takes the settings of the configuration. */
+    /** Copies the settings of the configuration. */
     void begin() {
         pushModeOff = core.configuration.isPushModeOff();
         pendingBadge = core.configuration.badge();
@@ -49,7 +49,7 @@ final class DeviceSettings {
         requestedHeartbeat = core.configuration.heartbeatSeconds();
     }
 
-    /** Adds the settings to a Hello, and notes what its Welcome will confirm. */
+    /** Adds the settings to a Hello, and records them for {@link #confirm}. */
     void fill(Frames.Hello hello, long learntHeartbeat) {
         hello.applicationState = applicationState;
         hello.keepsRunning = keepsRunning;
@@ -69,7 +69,7 @@ final class DeviceSettings {
         greeted.tokens = hello.tokens;
     }
 
-    /** Settles what the Welcome confirms. */
+    /** Marks the settings of the last Hello as confirmed by its Welcome. */
     void confirm() {
         core.state.acceptedTimestamp = greeted.timestamp;
         core.state.unreportedOpened.removeAll(greeted.opened);
@@ -106,8 +106,8 @@ final class DeviceSettings {
                 changes.add(new VendorToken(old.channel(), ""));
             }
         }
-        // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are
-        // therefore sent again: the vendor has just reissued them.
+        // A Hello does not renew a token that the gateway already has. Tokens that the app set while there was no session
+        // are therefore sent again, because the vendor has just reissued them.
         for (VendorToken token : core.configuration.tokens()) {
             if (!greeted.tokens.contains(token) || renewedTokens.contains(token)) {
                 changes.add(token);
@@ -131,15 +131,16 @@ final class DeviceSettings {
         applicationState = newState;
         keepsRunning = isKeptRunning;
         if (isSuspended() && core.hasOpenMessages()) {
-            // Messages that wait for the app would appear as new after the suspension. They are withdrawn before the
-            // gateway has the update, and delivered again.
+            // Messages that wait for the app would appear as new after the suspension. They are withdrawn first, and the
+            // gateway delivers them again.
             core.act(Action.WITHDRAW);
         }
         Frames.DeviceUpdate update = new Frames.DeviceUpdate();
         update.applicationState = newState;
         update.keepsRunning = isKeptRunning;
         update(update, now);
-        // This update starts the suspension. Deliveries are dropped until the gateway confirms the update that ends it.
+        // The suspension starts with this update. Deliveries are dropped until the gateway confirms the update that ends
+        // the suspension.
         if (isSuspended()) {
             dropRule = DropRule.UNTIL_NEXT_UPDATE;
         } else if (wasSuspended) {
@@ -203,7 +204,7 @@ final class DeviceSettings {
         return dropRule != DropRule.NONE;
     }
 
-    /** Resets what belongs to one connection. */
+    /** Discards the updates in flight of the ended session. */
     void leaveSession() {
         pendingUpdates.clear();
     }
@@ -213,8 +214,8 @@ final class DeviceSettings {
         if (!core.isReady()) {
             return;
         }
-        // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other
-        // flags.
+        // Messages that were handled before the change are acked first. Otherwise the gateway would redeliver them with
+        // other flags.
         core.endTurn(now);
         update.request = nextRequest;
         nextRequest = nextRequest == 0xFFFF_FFFFL ? 1 : nextRequest + 1;

@@ -1,6 +1,6 @@
 package longwire.client;
 
-/** The receipt of queued messages that the app asked for, and its end: the gateway's silence or the longest time. */
+/** The timer of a fetch, which ends after a silence of the gateway or at the app's time limit. */
 final class FetchTimer {
     private final ClientCore core;
     private boolean isActive;
@@ -64,21 +64,21 @@ final class FetchTimer {
         core.act(Action.fetched(result));
     }
 
-    /** Notes that a session began. */
+    /** Starts the wait for silence when a session begins. */
     void welcomed(long now) {
         if (isActive) {
             quietAt = now + Limits.FETCH_QUIET_TIME;
         }
     }
 
-    /** Notes that the gateway sent something. */
+    /** Restarts the wait for silence after a frame of the gateway. */
     void received(long now) {
         if (isActive && quietAt != ClientCore.NEVER) {
             quietAt = now + Limits.FETCH_QUIET_TIME;
         }
     }
 
-    /** Resets what belongs to one connection. */
+    /** Stops the wait for silence, because the session has ended. */
     void leaveSession() {
         quietAt = ClientCore.NEVER;
     }
@@ -89,7 +89,7 @@ final class FetchTimer {
         }
     }
 
-    /** Notes that the app set its state; the fetch then leaves it as it is. */
+    /** Leaves the state that the app has set during the fetch unchanged at its end. */
     void stateSet() {
         ownsRunning = false;
     }

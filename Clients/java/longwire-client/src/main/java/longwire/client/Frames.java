@@ -196,7 +196,7 @@ final class Frames {
         long code = 0;
         String reason = "";
         String alias = "";
-        // The frame's length bounds the tags: a gateway may allow a device more of them than a request has.
+        // Only the frame's length limits the tags, because a gateway may allow a device more tags than a request holds.
         List<String> tags = new ArrayList<>();
         for (int field = in.next(); field != 0; field = in.next()) {
             switch (field) {

@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A reader of one JSON object: texts, whole numbers, booleans, and arrays of these; other values are read as {@code
- * null}.
+ * A reader of one JSON object with texts, whole numbers, booleans, and arrays of these. All other values are read as
+ * {@code null}.
  */
 final class JsonReader {
-    /** Values nested deeper are refused, so that hostile text cannot exhaust the stack. */
+    /** The maximum nesting, so that hostile text cannot exhaust the stack. */
     private static final int DEPTH = 32;
 
     private final String text;
@@ -35,7 +35,7 @@ final class JsonReader {
         return members;
     }
 
-    /** Returns the next character that is no blank, or 0 at the end. */
+    /** Returns the next character after white space, or 0 at the end. */
     private char next() {
         while (offset < text.length()) {
             char character = text.charAt(offset++);

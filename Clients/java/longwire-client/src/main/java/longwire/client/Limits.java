@@ -92,12 +92,12 @@ final class Limits {
     static final int OUTGOING_COUNT = 128;
     static final int OUTGOING_BYTE_COUNT = 512 << 10;
     static final int OUTGOING_PAYLOAD_BYTE_COUNT = 16 << 10;
-    /** Requests about the device's names that wait for the gateway. */
+    /** The maximum number of queued requests about the device's names, including the one in flight. */
     static final int NAMES_COUNT = 32;
-    /** The tags of one request about names, and the bytes of an alias, a type or a tag. */
+    /** The maximum number of tags in one request, and the maximum length of an alias, a type or a tag. */
     static final int TAG_COUNT = 200;
     static final int NAME_BYTE_COUNT = 256;
-    /** The bytes of the names in one request, so that it fits a device's frame (Protocol.md, "Limits"). */
+    /** The maximum total length of the names in one request, which must fit a frame (Protocol.md, "Limits"). */
     static final int NAMES_BYTE_COUNT = 28 << 10;
     /**
      * Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md).
@@ -130,11 +130,11 @@ final class Limits {
     static final int KEPT_CALL_COUNT = 512;
     /** Calls of the app in the client's mailbox. */
     static final int COMMAND_COUNT = 4_096;
-    /** Bytes of one read from the socket. */
+    /** The maximum number of bytes of one read from the socket. */
     static final int READ_BYTE_COUNT = 64 << 10;
     /**
-     * Reads of one turn, and TLS records of one read or one step of the handshake. Records may be empty or hold one
-     * byte, so the bytes alone do not bound the work.
+     * The maximum number of reads in one turn, and of TLS records in one read or handshake step. Records may be empty or
+     * hold one byte, so a limit in bytes does not bound the work.
      */
     static final int TURN_READ_COUNT = 4;
     static final int RECORD_COUNT = 1_024;

@@ -21,10 +21,11 @@ public interface Listener {
     void onMessage(ReceivedMessage message);
 
     /**
-     * Receives a message that came through a vendor, which the app ends with {@link VendorMessage#processed} or {@link
+     * Receives a message that arrived through a vendor. The app must call {@link VendorMessage#processed} or {@link
      * VendorMessage#deferred}, now or later.
      *
-     * <p>The default defers it: {@link #onMessage} receives the copy on the connection. An exception defers it, too.
+     * <p>The default implementation and an exception defer the message: {@link #onMessage} then receives the copy on the
+     * connection.
      *
      * @param message the message
      */
@@ -143,9 +144,9 @@ public interface Listener {
     default void onMessageRefused(OutgoingMessage message, long code, String reason) {}
 
     /**
-     * Receives the answer to a request about the device's own alias and tags, one for each request.
+     * Receives the answer to a request about the device's own alias and tags. Each request has exactly one answer.
      *
-     * @param answer the answer, also to a request that the client's stop ended
+     * @param answer the answer; {@link NamesAnswer#STOPPED} if the client stopped before the gateway's answer
      */
     default void onNames(NamesAnswer answer) {}
 

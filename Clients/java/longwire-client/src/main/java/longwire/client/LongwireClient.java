@@ -34,11 +34,11 @@ public final class LongwireClient {
     private final FetchBoard fetches = new FetchBoard();
     private final VendorCopies copies = new VendorCopies();
     private final RecentIds opened = new RecentIds();
-    /** The requests about names of the current run, or of the last one; guarded by {@code lock}. */
+    /** The unanswered requests about names of the current or last run; guarded by {@code lock}. */
     private NamesBoard names = new NamesBoard();
     /** The number of the last request about names; guarded by {@code lock}. */
     private long lastNamesRequest;
-    /** Whether {@code copies} and {@code opened} have the messages of earlier runs; guarded by {@code lock}. */
+    /** Whether {@code copies} and {@code opened} include the messages of earlier runs; guarded by {@code lock}. */
     private boolean isHistoryKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
@@ -59,7 +59,7 @@ public final class LongwireClient {
         calls = new CallBoard(store, configuration.appId());
     }
 
-    /** Replaces the maker of the client's thread, for tests. */
+    /** Replaces the factory of the client's thread, for tests. */
     void setThreads(ThreadFactory maker) {
         threads = maker;
     }
@@ -76,10 +76,10 @@ public final class LongwireClient {
     }
 
     /**
-     * Reads the state and starts to connect, after taps that started the app.
+     * Reads the state and starts to connect, when a tap on a notification has launched the app.
      *
-     * @param tapped messages opened from a notification that started the app. The first Hello reports them to the
-     *     gateway, so that the gateway does not deliver them again.
+     * @param tapped the messages of the tapped notifications. The first Hello reports them as opened, so that the gateway
+     *     does not deliver them again.
      * @throws LongwireException as {@link #start()} does
      */
     public void start(List<Identifier> tapped) throws LongwireException {
@@ -322,8 +322,8 @@ public final class LongwireClient {
     /**
      * Returns whether the app has marked the message as opened, in this run or an earlier one.
      *
-     * @param messageId the message, one of the last 256 that were opened
-     * @return true after {@link #markOpened}
+     * @param messageId the message's id; the last 256 opened messages are remembered
+     * @return whether {@link #markOpened} was called for the message
      */
     public boolean wasOpened(Identifier messageId) {
         loadHistory();
@@ -331,10 +331,10 @@ public final class LongwireClient {
     }
 
     /**
-     * Returns whether the app has a message that came through a vendor, or processed it in this run.
+     * Returns whether the app has a message: it arrived through a vendor, or the app has processed it in this run.
      *
-     * @param messageId the message, one of the last 256
-     * @return false for an id that may be invented
+     * @param messageId the message's id; the last 256 processed messages are remembered
+     * @return false if the message has not arrived, so that the id may be forged
      */
     public boolean isKnown(Identifier messageId) {
         loadHistory();
@@ -342,15 +342,14 @@ public final class LongwireClient {
     }
 
     /**
-     * Hands a message that came through a vendor's channel to {@link Listener#onVendorMessage}, unless the app has it
-     * already.
+     * Passes a message that arrived through a vendor to {@link Listener#onVendorMessage}, unless the app has it already.
      *
-     * <p>The callback runs where all callbacks run. The message is recorded after {@link VendorMessage#processed}. Its
-     * copy on the connection waits for the verdict, if the vendor's copy carried all of the message. The last 256
+     * <p>The callback runs on the same executor or thread as all callbacks. {@link VendorMessage#processed} records the
+     * message. If the vendor's copy was complete, the copy on the connection is held until the verdict. The last 256
      * messages are compared.
      *
      * @param push the vendor's push
-     * @return false when no callback can be made: without an executor the client must run
+     * @return false if no callback can run, because the client has no executor and does not run
      */
     public boolean receivedFromVendor(VendorPush push) {
         VendorMessage message = new VendorMessage(push, this::finishVendorMessage);
@@ -389,7 +388,7 @@ public final class LongwireClient {
         return isKept;
     }
 
-    /** Runs a task where callbacks run; returns false when there is no such thread now. */
+    /** Runs a task on the thread of the callbacks; returns false if none is available. */
     private boolean dispatch(Runnable task) {
         Executor executor = configuration.executor();
         if (executor == null) {
@@ -399,7 +398,7 @@ public final class LongwireClient {
             executor.execute(task);
             return true;
         } catch (RejectedExecutionException error) {
-            // The app has shut its executor down.
+            // The app has shut down its executor.
             return false;
         }
     }
@@ -485,17 +484,17 @@ public final class LongwireClient {
     // The device's own names.
 
     /**
-     * Binds an alias to this device; it replaces the device's alias of this type.
+     * Binds an alias to this device, in place of the device's alias of the same type.
      *
-     * <p>The requests about names need the app's setting {@code deviceMay}. They wait for the gateway, also across
-     * reconnects, and are sent one after another in the order of the calls. At most 32 wait; one beyond that is
-     * answered with code 102. {@link Listener#onNames} receives the answer, on another thread possibly before this
-     * method returns. A repeated request changes nothing.
+     * <p>The app's setting {@code deviceMay} must allow the requests about aliases or tags. They are queued, also across
+     * reconnects, and sent one at a time in the order of the calls. The queue holds 32; a further request is answered
+     * with code 102. {@link Listener#onNames} receives the answer, possibly on another thread before this method returns.
+     * Requests are idempotent.
      *
      * @param alias letters, digits, {@code _} and Chinese characters, at most 39 by default
      * @param type the kind of the alias, or an empty text
-     * @return the number of the request, or 0 when it cannot be taken: the client does not run, or a name has more than
-     *     256 bytes in UTF-8
+     * @return the number of the request, or 0 if the client does not run or the names are too long. A name has at most
+     *     256 bytes in UTF-8, and all names of a request have at most 28 KiB.
      */
     public long bindAlias(String alias, String type) {
         return ask(NamesRequest.Operation.BIND_ALIAS, alias, type, Collections.emptyList());
@@ -504,11 +503,11 @@ public final class LongwireClient {
     /**
      * Unbinds an alias from this device; other devices keep it.
      *
-     * <p>An alias that the device does not have is no error.
+     * <p>Unbinding an alias that the device does not have succeeds.
      *
      * @param alias the alias
      * @param type the kind of the alias, or an empty text
-     * @return as {@link #bindAlias} does
+     * @return as for {@link #bindAlias}
      */
     public long unbindAlias(String alias, String type) {
         return ask(NamesRequest.Operation.UNBIND_ALIAS, alias, type, Collections.emptyList());
@@ -518,7 +517,7 @@ public final class LongwireClient {
      * Replaces all tags of this device.
      *
      * @param tags the tags; an empty list removes all
-     * @return as {@link #bindAlias} does, and 0 also for more than 200 tags
+     * @return as for {@link #bindAlias}; 0 also for more than 200 tags
      */
     public long setTags(List<String> tags) {
         return ask(NamesRequest.Operation.SET_TAGS, "", "", tags);
@@ -528,7 +527,7 @@ public final class LongwireClient {
      * Adds tags to this device.
      *
      * @param tags the tags
-     * @return as {@link #setTags} does
+     * @return as for {@link #setTags}
      */
     public long addTags(List<String> tags) {
         return ask(NamesRequest.Operation.ADD_TAGS, "", "", tags);
@@ -537,18 +536,18 @@ public final class LongwireClient {
     /**
      * Removes tags from this device.
      *
-     * @param tags the tags; one that the device does not have is ignored
-     * @return as {@link #setTags} does
+     * @param tags the tags; tags that the device does not have are ignored
+     * @return as for {@link #setTags}
      */
     public long removeTags(List<String> tags) {
         return ask(NamesRequest.Operation.REMOVE_TAGS, "", "", tags);
     }
 
     /**
-     * Requests this device's alias of a type, and its tags.
+     * Queries this device's alias of a type, and its tags.
      *
      * @param aliasType the kind of the alias, or an empty text
-     * @return as {@link #bindAlias} does
+     * @return as for {@link #bindAlias}
      */
     public long queryNames(String aliasType) {
         return ask(NamesRequest.Operation.QUERY, "", aliasType, Collections.emptyList());
@@ -584,7 +583,7 @@ public final class LongwireClient {
         });
     }
 
-    /** The app's listener during one run: notes the cid, and ends requests about names, before the callbacks. */
+    /** The app's listener during one run, which also records the cid and the answered requests about names. */
     private final class Watcher extends ForwardingListener {
         private final NamesBoard asked;
 

@@ -5,7 +5,7 @@ import java.util.List;
 
 /** An answer to a request about the device's own alias and tags. */
 public final class NamesAnswer {
-    /** The client's own code for a request that its stop ended. The change may have been made; a repeat is harmless. */
+    /** The code of a request that was unanswered when the client stopped. The gateway may have made the change. */
     public static final long STOPPED = 1_000;
 
     private final long request;
@@ -48,8 +48,8 @@ public final class NamesAnswer {
     /**
      * Returns the result (docs/use/Errors.md, "DeviceNamesResult codes").
      *
-     * @return 0 for success; below 100 the request is refused permanently, and from 100 on the app may repeat it later.
-     *     {@link #STOPPED} always comes from the client itself, and 102 sometimes.
+     * @return 0 for success. A code below 100 is a permanent refusal. From 100 on, the app may repeat the request later.
+     *     The client itself reports {@link #STOPPED}, and 102 if its queue is full.
      */
     public long code() {
         return code;
@@ -65,7 +65,7 @@ public final class NamesAnswer {
     }
 
     /**
-     * Returns the alias that a query has found.
+     * Returns the alias from a query.
      *
      * @return the device's alias of the type in the query, or an empty text
      */
@@ -74,9 +74,9 @@ public final class NamesAnswer {
     }
 
     /**
-     * Returns the tags that a query has found.
+     * Returns the tags from a query.
      *
-     * @return the device's tags, a list that cannot be changed
+     * @return the device's tags, as an unmodifiable list
      */
     public List<String> tags() {
         return tags;

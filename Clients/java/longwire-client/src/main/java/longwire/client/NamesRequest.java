@@ -5,7 +5,7 @@ import java.util.List;
 
 /** A request about the device's own alias and tags. */
 final class NamesRequest {
-    /** The greatest number of a request: the field has 32 bits. */
+    /** The maximum number of a request, because the field has 32 bits. */
     static final long GREATEST_NUMBER = 0xFFFF_FFFFL;
 
     enum Operation {
@@ -36,7 +36,7 @@ final class NamesRequest {
         this.tags = tags;
     }
 
-    /** Whether a gateway can read the request; its own limits are narrower, and it answers those with a reason. */
+    /** Whether the request fits the protocol. A gateway refuses requests above its own, lower limits with a reason. */
     boolean isWithinLimits() {
         if (tags.size() > Limits.TAG_COUNT || !isShort(alias) || !isShort(aliasType)) {
             return false;

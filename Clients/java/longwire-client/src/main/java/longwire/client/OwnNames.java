@@ -24,10 +24,9 @@ final class OwnNames {
     }
 
     /**
-     * Sends the first waiting request; only one is in flight, so that the changes are made in the order of the calls.
+     * Sends the first waiting request if none is in flight, so that changes are made in the order of the calls.
      *
-     * <p>A request without a result is sent again after a reconnect. Each request sets a state, so a repeat changes
-     * nothing.
+     * <p>An unanswered request is sent again after a reconnect. Requests are idempotent, so a repeat is harmless.
      */
     void resume(long now) {
         if (core.isReady() && !isSent && !waiting.isEmpty()) {
@@ -50,7 +49,7 @@ final class OwnNames {
         core.act(Action.answer(listener -> listener.onNames(answer)));
     }
 
-    /** Resets what belongs to one connection. */
+    /** Marks the first request as not sent, because the session has ended. */
     void leaveSession() {
         isSent = false;
     }

@@ -4,7 +4,7 @@ import java.util.Collection;
 import java.util.Iterator;
 import java.util.LinkedHashSet;
 
-/** The ids noted last, at most {@code Limits.SEEN_COUNT}. */
+/** The most recently added ids, at most {@code Limits.SEEN_COUNT}. */
 final class RecentIds {
     /** The ids, oldest first; guarded by this object's monitor. */
     private final LinkedHashSet<Identifier> ids = new LinkedHashSet<>();

@@ -25,7 +25,7 @@ final class Reconnects {
         return backoff;
     }
 
-    /** Notes that a session began. */
+    /** Resets the number of corrections in a row, because a session has begun. */
     void welcomed() {
         correctionCount = 0;
     }
@@ -82,7 +82,7 @@ final class Reconnects {
             core.await(backoff.next(), false, core.home(), now);
             return;
         }
-        // A delay below the first backoff is raised to the backoff, so that repeated short delays do not flood the
+        // A delay below the first backoff step is raised to the backoff. Otherwise repeated short delays could flood the
         // gateway with connections.
         boolean isShort = window < backoff.base();
         core.await(isShort ? Math.max(window, backoff.next()) : window, true, core.home(), now);

@@ -3,10 +3,10 @@ package longwire.client;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The taps, shown messages and actions: kept until the gateway has confirmed them. */
+/** The reports of taps, shown messages and actions, which are kept until the gateway has confirmed them. */
 final class Reports {
     private final ClientCore core;
-    /** Feedback in flight; the Pong to the Ping after it confirms it, because the gateway handles frames in order. */
+    /** The nonce of the Ping after the Feedback in flight. Its Pong confirms the Feedback, because frames are in order. */
     private long reportNonce;
     private List<Identifier> sentOpened;
     private List<MessageReport> sentReports;
@@ -17,12 +17,12 @@ final class Reports {
 
     void open(Identifier id, long now) {
         core.state.noteOpened(id);
-        // Stored at once, because the system may end the app at any moment.
+        // The state is stored at once, because the system may kill the app at any moment.
         core.persist();
         resume(now);
     }
 
-    /** Notes a message that came through a vendor, so that its copy on the connection is not shown. */
+    /** Records a message that arrived through a vendor, so that its copy on the connection is suppressed. */
     void see(Identifier id) {
         core.state.noteSeen(id);
         core.persist();
@@ -36,7 +36,7 @@ final class Reports {
         }
     }
 
-    /** Sends Feedback for the opened messages that Hello had no room for, and for later reports. */
+    /** Sends Feedback for the opened messages that did not fit into Hello, and for later reports. */
     void resume(long now) {
         boolean isNothing = core.state.unreportedOpened.isEmpty() && core.state.unreported.isEmpty();
         if (!core.isReady() || sentReports != null || isNothing) {
@@ -65,7 +65,7 @@ final class Reports {
         resume(now);
     }
 
-    /** Resets what belongs to one connection. */
+    /** Marks the Feedback in flight as not sent, because the session has ended. */
     void leaveSession() {
         sentOpened = null;
         sentReports = null;

@@ -268,8 +268,7 @@ final class SocketTransport implements Transport {
                 hasMoreToRead = false;
                 throw end;
             }
-            // A full target or too many records leave bytes in the socket, or whole records that were read and not
-            // decrypted.
+            // If the target is full or the limit of records is reached, bytes may remain in the socket or undecrypted.
             hasMoreToRead = end != null || plainIn.hasRemaining() || count == target.length || recordsLeft == 0;
             return count;
         } catch (IOException error) {
@@ -301,8 +300,8 @@ final class SocketTransport implements Transport {
     /**
      * Decrypts received records, and reads from the socket if they are incomplete.
      *
-     * @return the number of plain bytes; 0 if no more records are complete, the connection ended, the handshake needs a
-     *     step, or {@code recordsLeft} is 0
+     * @return the number of decrypted bytes. 0 means that no complete record is left, that {@code recordsLeft} is 0, that
+     *     the handshake needs a step, or that the connection has ended.
      */
     private int unwrap() throws IOException {
         while (recordsLeft > 0) {

@@ -1,11 +1,11 @@
 package longwire.client;
 
-/** The messages to the app's server: kept in order, sent one at a time, and confirmed by the gateway. */
+/** The messages to the app's server, sent one at a time in order and kept until the gateway has confirmed them. */
 final class Upstream {
     private final ClientCore core;
     /** Whether the first message is in flight. */
     private boolean isSent;
-    /** The time of its next attempt. */
+    /** The time of the next attempt after a temporary refusal, or {@code ClientCore.NEVER}. */
     private long retryAt = ClientCore.NEVER;
 
     Upstream(ClientCore core) {
@@ -61,7 +61,7 @@ final class Upstream {
         return retryAt;
     }
 
-    /** Resets what belongs to one connection. */
+    /** Marks the first message as not sent, because the session has ended. */
     void leaveSession() {
         isSent = false;
         retryAt = ClientCore.NEVER;

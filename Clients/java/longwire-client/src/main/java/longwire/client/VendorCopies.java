@@ -4,7 +4,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 
-/** The filter of messages that come twice: through a vendor and over the connection. */
+/** The filter of messages that arrive twice: through a vendor and over the connection. */
 final class VendorCopies {
     /** The result for a copy on the connection. */
     enum Copy {
@@ -12,13 +12,13 @@ final class VendorCopies {
         NEW,
         /** The app has processed the message. */
         PROCESSED,
-        /** The app has the vendor's copy without a verdict; this copy waits for the verdict. */
+        /** The app has not decided on the vendor's copy yet, so this copy is held until the verdict. */
         HELD
     }
 
     private final RecentIds processed = new RecentIds();
     /**
-     * The vendor's messages without a verdict, each with the copy on the connection or {@code null}; guarded by this
+     * The vendor's messages without a verdict, each with its copy on the connection or {@code null}. Guarded by this
      * object's monitor.
      */
     private final Map<Identifier, ReceivedMessage> open = new HashMap<>();
@@ -31,15 +31,15 @@ final class VendorCopies {
         processed.addAll(ids);
     }
 
-    /** Whether the app has the message, with or without a verdict. */
+    /** Returns whether the message has reached the app, with or without a verdict. */
     synchronized boolean isKnown(Identifier id) {
         return processed.contains(id) || open.containsKey(id);
     }
 
     /**
-     * Begins the app's work on a vendor's message; returns false when the app has the message already.
+     * Records a vendor's message as passed to the app; returns false if the app has the message already.
      *
-     * <p>It also returns false when too many messages are without a verdict. The connection brings the message then.
+     * <p>It also returns false if too many messages have no verdict. The message then arrives over the connection.
      */
     synchronized boolean begin(Identifier id) {
         if (isKnown(id) || open.size() >= Limits.SEEN_COUNT) {
@@ -49,9 +49,9 @@ final class VendorCopies {
         return true;
     }
 
-    /** Compares a copy on the connection with the vendor's one. */
+    /** Compares a copy on the connection with the messages from vendors. */
     synchronized Copy compare(ReceivedMessage message) {
-        // Without this flag the vendor's copy lacked a part of the message.
+        // Without this flag the vendor's copy was incomplete, so the app needs this one.
         if (!message.isCarriedByVendor) {
             return Copy.NEW;
         }
@@ -62,7 +62,7 @@ final class VendorCopies {
         return processed.contains(message.messageId) ? Copy.PROCESSED : Copy.NEW;
     }
 
-    /** Ends the app's work on a vendor's message; returns the copy on the connection that waited, or {@code null}. */
+    /** Records the verdict on a vendor's message; returns its held copy on the connection, or {@code null}. */
     synchronized ReceivedMessage end(Identifier id, boolean isProcessed) {
         if (isProcessed) {
             add(id);

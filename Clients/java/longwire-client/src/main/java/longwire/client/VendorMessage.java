@@ -1,15 +1,15 @@
 package longwire.client;
 
 /**
- * A message that came through a vendor's channel.
+ * A message that arrived through a vendor.
  *
- * <p>The app ends it with {@link #processed} or {@link #deferred}, from any thread. Only a processed message is
- * recorded; its copy on the connection is then acked and not handed to the app.
+ * <p>The app calls {@link #processed} or {@link #deferred} once, from any thread. A processed message is recorded, and
+ * its copy on the connection is acked without a callback.
  */
 public final class VendorMessage {
     /** The receiver of the verdict. */
     interface VerdictSink {
-        /** Returns false when the verdict could not be kept. */
+        /** Takes the verdict; returns false if it could not be stored or queued. */
         boolean finish(Identifier messageId, boolean isProcessed);
     }
 
@@ -24,7 +24,7 @@ public final class VendorMessage {
     }
 
     /**
-     * Returns the ids and the payload.
+     * Returns the ids and the payload of the message.
      *
      * @return the vendor's push
      */
@@ -33,18 +33,18 @@ public final class VendorMessage {
     }
 
     /**
-     * Ends the message: its id is recorded durably, and its copy on the connection is not handed to the app.
+     * Records the message as processed, durably. Its copy on the connection is acked without a callback.
      *
-     * @return false when the message already has a verdict, or the verdict could not be kept
+     * @return false if the message already has a verdict, or if the verdict could not be stored or queued
      */
     public boolean processed() {
         return finish(true);
     }
 
     /**
-     * Leaves the message to the connection: the copy there is handed to {@link Listener#onMessage}.
+     * Defers the message to the connection: {@link Listener#onMessage} receives the copy there.
      *
-     * @return false when the message already has a verdict
+     * @return false if the message already has a verdict
      */
     public boolean deferred() {
         return finish(false);

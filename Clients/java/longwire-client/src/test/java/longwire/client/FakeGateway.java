@@ -16,7 +16,7 @@ import java.util.concurrent.TimeUnit;
  * A gateway on the loopback address for one device: it answers each Hello with a Welcome, and each Ping with a Pong.
  */
 public final class FakeGateway implements Closeable {
-    /** The timeout of each wait; a test that reaches it fails. */
+    /** The timeout of each wait. A test that reaches it fails. */
     public static final long PATIENCE_SECONDS = 30;
     /** The id of the device that registers. */
     public static final Identifier CID = new Identifier(0x1122, 0x3344);

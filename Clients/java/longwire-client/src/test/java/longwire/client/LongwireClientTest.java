@@ -174,7 +174,7 @@ public class LongwireClientTest implements Listener {
         gateway.await(FrameType.UPSTREAM);
     }
 
-    /** Another thread sends while the start reads the state; the call comes before or after the start, not between. */
+    /** A call from another thread while the start reads the state takes effect before or after the start. */
     @Test
     public void aCallDuringTheStartIsNotOverwritten() throws Exception {
         BlockingQueue<Boolean> results = new LinkedBlockingQueue<>();
@@ -187,7 +187,7 @@ public class LongwireClientTest implements Listener {
                 byte[] bytes = memory.load();
                 if (caller.getState() == Thread.State.NEW) {
                     caller.start();
-                    // The call ends now, or waits for the end of the start.
+                    // The call has ended, or is blocked until the end of the start.
                     while (caller.isAlive() && caller.getState() != Thread.State.BLOCKED) {
                         Thread.yield();
                     }
@@ -297,7 +297,7 @@ public class LongwireClientTest implements Listener {
         assertEquals("callbacks", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
         assertEquals("the app's fault", events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
 
-        // The copy of the message whose callback failed is handed over; the other one waits for the verdict.
+        // The first message's callback failed, so its copy is delivered. The second one's copy is held until the verdict.
         gateway.deliver(1, "one", null, true);
         gateway.deliver(2, "two", null, true);
         ReceivedMessage two = next();
@@ -310,7 +310,7 @@ public class LongwireClientTest implements Listener {
         assertTrue("the copy of the first one was not handed over", messages.isEmpty());
         assertTrue(ClientState.parse(store.load()).seen.contains(FakeGateway.message(1)));
 
-        // A deferred message is handed over with the copy that waits.
+        // After a deferral the held copy is delivered.
         client.receivedFromVendor(push(3, "three"));
         VendorMessage three = nextOfVendor();
         gateway.deliver(3, "three", null, true);

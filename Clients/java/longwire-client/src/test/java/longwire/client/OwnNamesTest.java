@@ -19,7 +19,7 @@ import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.TemporaryFolder;
 
-/** The requests about the device's own names: order, repeats, bounds, and one answer for each. */
+/** The requests about the device's own names: order, repeats, limits, and one answer for each. */
 public class OwnNamesTest {
     @Rule
     public final TemporaryFolder folder = new TemporaryFolder();
@@ -135,7 +135,7 @@ public class OwnNamesTest {
         assertEquals(200, bench.answers.get(0).tags().size());
     }
 
-    /** A listener that records answers, and the thread of the last one. */
+    /** A listener that records the answers and the thread of the last callback. */
     private final class Recorder implements Listener {
         private volatile Thread thread;
         private volatile boolean throwsInAnswers;
@@ -252,7 +252,7 @@ public class OwnNamesTest {
             assertEquals("onStopped is the last event", "stopped, a new request is 0", next());
             assertFalse(client.queryNames("") > 0);
 
-            // A new run asks only for what is new, and its numbers continue.
+            // A new run sends only new requests, and their numbers continue.
             recorder.throwsInAnswers = false;
             client.start();
             gateway.awaitSession();

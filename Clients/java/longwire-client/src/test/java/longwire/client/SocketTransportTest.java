@@ -38,10 +38,10 @@ public class SocketTransportTest {
     private static final int RECORD = 64;
     private static final int RECORDS = 100;
     private static final int TINY_RECORDS = 2 * Limits.RECORD_COUNT;
-    /** The bytes that ask the server for records. */
+    /** The commands to the server: many records of full length, or many records of one byte. */
     private static final int MANY = 200;
     private static final int TINY = 201;
-    /** Has a permit for each answer that the server has sent. */
+    /** The semaphore with a permit for each answer that the server has sent. */
     private static Semaphore written;
     private static KeyStore keys;
     private static File root;
@@ -98,7 +98,7 @@ public class SocketTransportTest {
             while (!server.isClosed()) {
                 try (Socket socket = server.accept()) {
                     int first = socket.getInputStream().read();
-                    // One byte asks for many records, each as long as one read of the client, another for tiny ones.
+                    // The command decides whether the records are as long as one read of the client, or one byte long.
                     byte[] answer = new byte[first == MANY ? RECORD : 1];
                     Arrays.fill(answer, (byte) (first + 1));
                     int count = first == MANY ? RECORDS : first == TINY ? TINY_RECORDS : 1;
@@ -200,7 +200,7 @@ public class SocketTransportTest {
             Endpoint endpoint = new Endpoint("127.0.0.1", server.getLocalPort());
             SocketTransport transport =
                 new SocketTransport(selector, endpoint, tls, ClientClock.SYSTEM, selector::wakeup);
-            // The lookup of a numeric address wakes the selector at once; that wake-up would end a later wait.
+            // The lookup of a numeric address wakes the selector at once. That wake-up would end a later wait too early.
             selector.selectNow();
             try {
                 byte[] target = new byte[RECORD];

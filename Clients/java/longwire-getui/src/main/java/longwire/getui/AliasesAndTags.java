@@ -10,10 +10,10 @@ import longwire.client.LongwireClient;
 import longwire.client.NamesAnswer;
 
 /**
- * The commands on the device's alias and tags, with the gateway's codes as Getui's.
+ * The commands for the device's alias and tags, which convert the gateway's codes to Getui's.
  *
- * <p>Each command returns {@code PushConsts.SUCCESS} if it was submitted; its result follows. Otherwise it returns the
- * code of the failure, and no result follows.
+ * <p>A command returns {@code PushConsts.SUCCESS} if it was submitted, and its result follows later. Otherwise it returns
+ * the code of the failure, and no result follows.
  */
 final class AliasesAndTags {
     /** A receiver of a command's result. */
@@ -28,21 +28,21 @@ final class AliasesAndTags {
     private static final int TOO_OFTEN = 100;
     private static final int BUSY = 102;
     private static final int STOPPED = (int) NamesAnswer.STOPPED;
-    /** The bytes of the longest name that the client takes. */
+    /** The maximum length of a name in the client. */
     private static final int NAME_BYTE_COUNT = 256;
 
     private interface Receiver {
         void receive(NamesAnswer answer);
     }
 
-    /** The receivers by the number of the request; guarded by its own monitor. */
+    /** The receivers by the number of the request; guarded by the map's monitor. */
     private final Map<Long, Receiver> waiting = new HashMap<>();
 
     int bindAlias(LongwireClient client, String alias, Done done) {
         return changeAlias(client, alias, done, it -> it.bindAlias(alias, ""));
     }
 
-    /** Releases the alias of this device alone. */
+    /** Unbinds the alias from this device only. */
     int unbindAlias(LongwireClient client, String alias, Done done) {
         return changeAlias(client, alias, done, it -> it.unbindAlias(alias, ""));
     }
@@ -80,7 +80,7 @@ final class AliasesAndTags {
     }
 
     private boolean submit(LongwireClient client, ToLongFunction<LongwireClient> call, Receiver receiver) {
-        // The answer may come before the call returns; the monitor makes it wait for its receiver.
+        // The answer may arrive before the call returns. The monitor delays it until its receiver is registered.
         synchronized (waiting) {
             long request = call.applyAsLong(client);
             if (request != 0) {
@@ -95,7 +95,7 @@ final class AliasesAndTags {
         synchronized (waiting) {
             receiver = waiting.remove(answer.request());
         }
-        // The app may have asked through the client itself.
+        // An answer without a receiver belongs to a request that the app made through the client itself.
         if (receiver != null) {
             receiver.receive(answer);
         }

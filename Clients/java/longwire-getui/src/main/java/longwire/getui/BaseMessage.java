@@ -33,9 +33,9 @@ public abstract class BaseMessage {
     }
 
     /**
-     * Returns the task.
+     * Returns the task's id.
      *
-     * @return the taskid, as the push API returned it
+     * @return the taskid from the push API
      */
     public String getTaskId() {
         return taskId;

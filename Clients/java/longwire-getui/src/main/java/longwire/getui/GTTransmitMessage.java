@@ -37,7 +37,7 @@ public class GTTransmitMessage extends BaseMessage {
     /**
      * Returns the id under which reports name the payload.
      *
-     * @return the messageid and the taskid, because Longwire has no separate id for payloads
+     * @return the messageid and the taskid together, because Longwire has no separate id for payloads
      */
     public String getPayloadId() {
         return getMessageId() + ":" + getTaskId();

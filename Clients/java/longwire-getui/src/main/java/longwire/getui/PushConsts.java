@@ -17,7 +17,7 @@ public final class PushConsts {
     public static final int SETTAG_ERROR_COUNT = 20001;
     /** The tags were changed too often. */
     public static final int SETTAG_ERROR_FREQUENCY = 20002;
-    /** The tags were not set, for a reason without a code, such as a gateway that is busy. */
+    /** The command failed for a reason without its own code, such as a busy gateway. */
     public static final int SETTAG_ERROR_EXCEPTION = 20005;
     /** The list of tags is empty. */
     public static final int SETTAG_ERROR_NULL = 20006;
@@ -25,17 +25,17 @@ public final class PushConsts {
     public static final int SETTAG_SN_NULL = 20007;
     /** The device has no session. */
     public static final int SETTAG_NOTONLINE = 20008;
-    /** The app's setting on the gateway does not allow devices to do this. */
+    /** The app's setting {@code deviceMay} on the gateway does not allow the command. */
     public static final int SETTAG_IN_BLACKLIST = 20009;
     /** A tag has characters that are not allowed, or is too long. */
     public static final int SETTAG_TAG_ILLEGAL = 20011;
     /** The aliases were changed too often, or the gateway is busy; repeat the command after some seconds. */
     public static final int ALIAS_ERROR_FREQUENCY = 30001;
-    /** The alias to release is not an alias of the device. */
+    /** The alias to unbind is not an alias of the device. This library reports success in that case. */
     public static final int ALIAS_OPERATE_PARAM_ERROR = 30002;
-    /** The app's setting on the gateway does not allow devices to do this. */
+    /** The app's setting {@code deviceMay} on the gateway does not allow the command. */
     public static final int ALIAS_REQUEST_FILTER = 30003;
-    /** The alias was not changed, for a reason without a code, such as an alias with ten devices. */
+    /** The command failed for a reason without its own code, such as an alias with too many devices. */
     public static final int ALIAS_UNKNOWN_EXCEPTION = 30004;
     /** The device has no cid yet. */
     public static final int ALIAS_CID_LOST = 30005;

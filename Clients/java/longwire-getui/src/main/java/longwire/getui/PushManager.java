@@ -174,8 +174,8 @@ public final class PushManager {
     }
 
     /**
-     * Makes the waiting callbacks in order, on the main thread. If one throws, the next callback continues with the
-     * others.
+     * Runs the waiting callbacks in order, on the main thread. If one throws, the next callback runs the remaining
+     * ones.
      */
     private void drain() {
         while (true) {
@@ -201,8 +201,8 @@ public final class PushManager {
     }
 
     /**
-     * Makes a callback on the main thread, or keeps it for the app's service; returns false when too many wait. Any
-     * thread may call this.
+     * Runs a callback on the main thread, or keeps it for the app's service; returns false if too many wait. Any thread
+     * may call this.
      */
     private boolean call(Callback callback) {
         synchronized (waiting) {
@@ -310,11 +310,11 @@ public final class PushManager {
     }
 
     /**
-     * Releases an alias of this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Unbinds an alias from this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param alias the alias
-     * @param isSelf true, for this device alone. A device cannot release the alias of all devices: false fails with
+     * @param isSelf true to unbind the alias from this device only. With false, for all devices, the command fails with
      *     {@link PushConsts#ALIAS_UNKNOWN_EXCEPTION}
      * @return whether the command was submitted
      */
@@ -323,11 +323,11 @@ public final class PushManager {
     }
 
     /**
-     * Releases an alias of this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Unbinds an alias from this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param alias the alias
-     * @param isSelf true, for this device alone. A device cannot release the alias of all devices: false fails with
+     * @param isSelf true to unbind the alias from this device only. With false, for all devices, the command fails with
      *     {@link PushConsts#ALIAS_UNKNOWN_EXCEPTION}
      * @param sn the app's number of the command
      * @return whether the command was submitted
@@ -335,7 +335,7 @@ public final class PushManager {
     public boolean unBindAlias(Context context, String alias, boolean isSelf, String sn) {
         int fault = aliasFault(alias, sn);
         if (fault == PushConsts.SUCCESS) {
-            // A device has no right over the aliases of others.
+            // A device cannot change the aliases of other devices.
             fault = !isSelf ? PushConsts.ALIAS_UNKNOWN_EXCEPTION
                 : commands.unbindAlias(
                     required().client(), alias, (code, tags) -> result(new UnBindAliasCmdMessage(sn, code)));

@@ -17,7 +17,7 @@ public class QueryTagCmdMessage extends GTCmdMessage {
     /**
      * Returns the device's tags.
      *
-     * @return the tags; none after a failure
+     * @return the tags; empty after a failure
      */
     public Tag[] getTags() {
         return tags.clone();

@@ -149,7 +149,7 @@ public class PushManagerTest {
         assertFalse(manager.bindAlias(phone, new String(long257), "sn5"));
         assertEquals("command 10010 sn5 30007", next());
         assertEquals(PushConsts.SETTAG_TAG_ILLEGAL, manager.setTag(phone, tags(new String(long257)), "sn5"));
-        // A command of the app through the client is not this layer's.
+        // A request that the app makes through the client itself has no result in this layer.
         assertEquals(3, LongwireDevice.current().client().queryNames(""));
         gateway.awaitNames();
         gateway.answerNames(3, 0, "user7");
@@ -255,7 +255,7 @@ public class PushManagerTest {
                 continue;
             }
 
-            // A stop ends the commands that wait.
+            // A stop ends the waiting commands.
             assertTrue(manager.bindAlias(phone, "user7", "sn13"));
             assertEquals(PushConsts.SUCCESS, manager.queryTag(phone, "sn14"));
             LongwireDevice.current().stop();

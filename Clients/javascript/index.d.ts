@@ -209,8 +209,8 @@ export class LongwireClient {
   report(report: {kind: "shown"; msgId: string} | {kind: "action"; msgId: string; action: number}): boolean;
   send(payload: Uint8Array | string, options?: {taskId?: string}): boolean;
   /**
-   * Binds an alias to this device; it replaces the device's alias of this type. The calls about names are rejected with
-   * a LongwireError: `namesRefused` is permanent, `tryLater` is not, `wrongState` means that the client does not run.
+   * Binds an alias to this device, in place of the device's alias of the same type. Calls about aliases and tags reject
+   * with a LongwireError: `namesRefused` (permanent), `tryLater` (temporary) or `wrongState` (the client does not run).
    */
   bindAlias(alias: string, type?: string): Promise<void>;
   /** Unbinds an alias from this device; other devices keep it. */

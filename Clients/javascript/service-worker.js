@@ -1,8 +1,8 @@
-// The service worker of a page with a Longwire client. It shows notifications of Web Push, records what was shown,
-// tapped and received for the pages, and recognises messages that came over the connection.
+// The service worker of a site with a Longwire client. It shows notifications of Web Push, and recognises messages that
+// arrived over the connection. For the site's pages it records shown and tapped notifications and received messages.
 //
-// Records of the inbox, with a time `at`: {kind: "shown", msgId}, {kind: "opened", msgId} and {kind: "data", message}
-// for the page whose client runs; {kind: "tap", message} for the page that has the focus. A page removes what it took.
+// The inbox has records {kind: "shown", msgId}, {kind: "opened", msgId} and {kind: "data", message} for the page whose
+// client runs, and {kind: "tap", message} for one page. Each has a time `at`. A page removes the records that it took.
 //
 // Serve this file at the root of the site. A site with its own service worker adds one line to it:
 // importScripts("/longwire/service-worker.js").
@@ -72,7 +72,7 @@
     }
   }
 
-  /** Adds a record for the pages; the newest ones are kept. Returns its key, or null if it was not stored. */
+  /** Adds a record to the inbox, which keeps the newest ones. Returns its key, or null if it was not stored. */
   async function record(values) {
     try {
       return await inDatabase("inbox", "readwrite", store => {
@@ -90,14 +90,14 @@
 
   const windows = () => self.clients.matchAll({type: "window", includeUncontrolled: true});
 
-  /** Reports a new record to the pages; the one whose client runs takes it. */
+  /** Notifies all pages except one of a new record; the page whose client runs takes it. */
   async function announce(except = null) {
     for (const page of await windows()) {
       if (!except || page.id !== except.id) page.postMessage({longwire: "recorded"});
     }
   }
 
-  /** Passes on a push without a notification: through the inbox, so that it waits for a page. */
+  /** Passes a push without a notification to the pages, through the inbox so that it can wait for a page. */
   async function pass(message) {
     if (await record({kind: "data", message}) !== null) return announce();
     for (const page of await windows()) page.postMessage({longwire: "data", message});
@@ -126,16 +126,16 @@
     }
   }
 
-  /** Returns the page for a tap: the focused one, else a visible one, else the one that had the focus last. */
+  /** Returns the page for a tap at the push's address, if any: the focused, else a visible, else the most recent one. */
   async function pageFor(message) {
     const pages = (await windows()).filter(one => !message.url || one.url === target(message.url));
     return pages.find(one => one.focused) || pages.find(one => one.visibilityState === "visible") || pages[0];
   }
 
-  /** Passes a tap to one page: an open one, which gets the focus, or a new one. The others learn of the report only. */
+  /** Passes a tap to one page, and focuses or opens the page. The other pages only take the report. */
   async function open(message) {
     const address = target(message.url), isOfSite = new URL(address).origin === new URL(self.registration.scope).origin;
-    // Recorded first: the browser may end this worker once a window is open, and a new page reads the tap here.
+    // The records come first: the browser may end this worker once a window is open, and a new page reads the tap.
     await record({kind: "opened", msgId: message.msgId});
     const key = isOfSite ? await record({kind: "tap", message}) : null;
     let page = await pageFor(message);

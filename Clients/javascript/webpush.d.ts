@@ -22,11 +22,11 @@ export interface WebPushOptions {
 export function registerWebPush(client: LongwireClient, options: WebPushOptions): Promise<string | null>;
 export function unregisterWebPush(client: LongwireClient, options?: {scope?: string}): Promise<void>;
 /**
- * Takes the service worker's records whenever the client runs, and passes a tap to the one page that it concerns. The
- * returned function ends it.
+ * Takes the service worker's records while the client runs. Calls `onTap` on the one page that a tap opens or focuses.
+ * Returns a function that stops this.
  */
 export function followNotifications(client: LongwireClient, onTap?: (tap: Tap) => void): () => void;
-/** Takes the records now, if the client runs; returns the number of records that it removed. */
+/** Takes the service worker's records now, if the client runs; returns the number of removed records. */
 export function takeReports(client: LongwireClient): Promise<number>;
 export function closeNotifications(taskId: string, options?: {scope?: string}): Promise<number>;
 export function tokenOfSubscription(subscription: PushSubscription): string;

@@ -84,7 +84,7 @@ function send({payload, task = ""}) {
   }
 }
 
-/** Calls by their operation; the event `names` prints the results of the gateway. */
+/** The client's calls by their operation. The event `names` prints the gateway's results. */
 const NAMES = {
   query: ({aliasType}) => client.ownNames(aliasType),
   bindAlias: ({alias, aliasType}) => client.bindAlias(alias, aliasType),

@@ -52,7 +52,7 @@ export class BrowserTransport {
 class TabLock {
   constructor(name, takesOver) {
     Object.assign(this, {name, takesOver, owner: "", abort: null});
-    /** Whether another tab took the state over; the state is refused until this tab has it again. */
+    /** Whether another tab has taken over the state. Reads and writes fail until this tab has the state again. */
     this.isLost = false;
     this.locks = typeof navigator === "object" ? navigator.locks : null;
     this.ownerKey = `${name}.owner`;
@@ -207,7 +207,7 @@ export class IndexedDBStore {
 
   async save(text) {
     try {
-      // Another tab may take over while the database opens.
+      // Another tab may have taken over while the database opened.
       await this.run("readwrite", store => {
         this.tabs.check();
         return store.put(text, this.name);

@@ -50,13 +50,13 @@ export class LongwireClient {
     this.flushes = [];
     this.namesCalls = new NamesCalls(this);
     this.savedText = null;
-    /** Functions that are called when messages of a vendor can be handed over, or one has its verdict. */
+    /** Functions to call when a run or a session begins, and when a vendor's message was processed. */
     this.followers = new Set();
   }
 
   get isRunning() { return this.core !== null; }
 
-  /** What became of a vendor's message: `new`, `handling`, `deferred` (in this session), or `processed`. */
+  /** Returns the status of a vendor's message: `new`, `handling`, `deferred` (in this session), or `processed`. */
   vendorPlace(msgId) {
     const {core} = this, key = `vendor:${msgId}`;
     if (!core) return "new";
@@ -128,8 +128,8 @@ export class LongwireClient {
   }
 
   /**
-   * Builds the core from the stored state and the kept calls. Nothing is awaited between the last look at the kept
-   * calls and the core: a call is either in the core's state or posted to the core.
+   * Creates the core from the stored state and the kept calls. There is no `await` between the last check for kept
+   * calls and the core, so no call is lost: it is either in the state or posted to the core.
    */
   async run() {
     const seed = await (this.options.random || defaultRandom)(32);
@@ -152,7 +152,7 @@ export class LongwireClient {
     this.notifyFollowers();
   }
 
-  /** Applies the kept calls to a state and stores it; calls that arrive during the save stay kept. */
+  /** Applies the kept calls to a state and saves it. Calls that arrive during the save stay kept. */
   async saveKept(state) {
     const commands = this.kept.slice();
     for (const command of commands) state.keep(command, this.configuration.vendorDuplicates);
@@ -304,11 +304,10 @@ export class LongwireClient {
     return this.postOrKeep({do: "send", payload: bytes.slice(), taskId});
   }
 
-  // The calls about names need the app's setting `deviceMay`. They wait for the gateway, also across reconnects, and
-  // are made one after the other. A call is rejected with `namesRefused`, with `tryLater`, or with `wrongState` when
-  // the client does not run or stops.
+  // The app's setting `deviceMay` must allow the calls about aliases or tags. They are queued, also across reconnects,
+  // and sent one at a time. They reject with `namesRefused`, `tryLater`, or with `wrongState` if the client does not run.
 
-  /** Binds an alias to this device; it replaces the device's alias of this type. */
+  /** Binds an alias to this device, in place of the device's alias of the same type. */
   async bindAlias(alias, type = "") { await this.namesCalls.request("bindAlias", {alias, aliasType: type}); }
 
   /** Unbinds an alias from this device; other devices keep it. */
@@ -323,7 +322,7 @@ export class LongwireClient {
   /** Removes tags from this device. */
   async removeTags(tags) { await this.namesCalls.request("removeTags", {tags}); }
 
-  /** Queries this device's alias of a type, or null, and its tags; fulfilled with `{alias, tags}`. */
+  /** Queries this device's alias of a type (or null) and its tags; resolves to `{alias, tags}`. */
   async ownNames(aliasType = "") { return this.namesCalls.request("query", {aliasType}); }
 
   /** Receives the queued messages, for example after a silent push; fulfilled with `{messages, isComplete}`. */

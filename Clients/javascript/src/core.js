@@ -70,7 +70,7 @@ export class ClientCore {
 
     /** Tokens that the app set without a session. */
     this.renewedTokens = [];
-    /** Whether the state has changes that are not stored. */
+    /** Whether the state has unsaved changes. */
     this.isDirty = false;
 
     // The app's settings and reports for the gateway.
@@ -158,8 +158,8 @@ export class ClientCore {
 
   /**
    * Handles a failed write of the state: sends no Ack, closes the connection and schedules a reconnect. The changed
-   * state stays in memory and is written before the next Hello. `skipped` are the actions after the failed one; they
-   * are discarded, except results about names, because they are not in the state and their callers wait.
+   * state stays in memory and is written before the next Hello. The actions in `skipped`, after the failed one, are
+   * discarded. Results about names are kept: they are not in the state, and their callers wait for them.
    */
   persistFailed(error, skipped, now) {
     const discarded = skipped.concat(this.actions);

@@ -2,7 +2,7 @@
 
 import {bad} from "./options.js";
 
-/** A clock in milliseconds that never runs backwards: `performance.now()`, or wall time with its jumps back removed. */
+/** Creates a monotonic clock in ms: `performance.now()`, or wall time without its backward jumps. */
 export function makeClock() {
   if (typeof performance === "object" && performance && typeof performance.now === "function") {
     return {monotonic: () => performance.now(), wall: () => Date.now()};
@@ -17,7 +17,7 @@ export function makeClock() {
   return {monotonic, wall: () => Date.now()};
 }
 
-/** A store in memory, for tests and for devices that may register anew at each start. */
+/** A store in memory, for tests and for devices that may register again at each start. */
 export class MemoryStore {
   constructor(text = null) { this.text = text; }
   load() { return this.text; }
@@ -25,7 +25,7 @@ export class MemoryStore {
   clear() { this.text = null; }
 }
 
-/** Fills an array with random bytes of the platform's own generator. */
+/** Returns random bytes of the platform's generator. */
 export function defaultRandom(count) {
   if (typeof crypto !== "object" || !crypto || !crypto.getRandomValues) {
     throw bad("this platform has no crypto.getRandomValues; give the option random");

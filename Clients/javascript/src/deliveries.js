@@ -1,4 +1,4 @@
-// Messages from the gateway and from vendors: what the app has, what it has decided, and what to ack.
+// The messages from the gateway and from vendors: delivery to the app, verdicts and acks.
 
 import {FLOODS, MALFORMED} from "./codes.js";
 import {LIMITS} from "./limits.js";
@@ -6,28 +6,29 @@ import {LIMITS} from "./limits.js";
 export class Deliveries {
   constructor(core) {
     this.core = core;
-    /** Sequences by stream, ascending, that this session received and the app has not processed. */
+    /** The sequences by stream, ascending, that this session has received and the app has not processed. */
     this.holes = new Map();
-    /** Messages without a verdict by their key; a second copy is not handed to the app. */
+    /** Messages without a verdict, by their key. The app receives no second copy of them. */
     this.handling = new Map();
     this.handlingBytes = 0;
-    /** Copies on the connection of messages that the app has from the vendor, by msgId. */
+    /** Held copies on the connection of vendors' messages without a verdict, by msgId. */
     this.copies = new Map();
-    /** Ids of messages from the vendor that the app deferred in this session. */
+    /** The ids of vendors' messages that the app has deferred in this session. */
     this.deferredVendor = new Set();
     this.pendingRejections = [];
     /**
-     * Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order.
+     * Rejections in flight. The Pong to the next Ping confirms them, because the gateway handles frames in order.
      */
     this.sentRejections = [];
     this.owesAck = false;
     /**
-     * Deliveries to drop without an ack: "none", "untilUpdate" (suspended), or the number of the update that ends it.
+     * The rule for dropping deliveries without an ack: "none", "untilUpdate" (while suspended), or the number of the
+     * update whose result ends the rule.
      */
     this.dropRule = "none";
   }
 
-  /** Begins a session, in which nothing was received yet. The app may still have messages of an earlier one. */
+  /** Begins a session without received messages. The app may still have messages of an earlier session. */
   beginSession() {
     this.holes = new Map();
     for (const place of this.handling.values()) place.isOfEarlierSession = true;
@@ -37,7 +38,7 @@ export class Deliveries {
     this.sentRejections = [];
   }
 
-  /** Takes messages back that wait for the app; those that it has keep their place. */
+  /** Withdraws the messages that wait for the app. Messages that the app already has are not affected. */
   withdraw() {
     if (this.handling.size > 0) this.core.actions.push({type: "withdraw"});
   }
@@ -81,7 +82,7 @@ export class Deliveries {
       this.core.report("suppressed", {msgId, sequence, wasOpened});
       return;
     }
-    // The sequence is a hole until the handler has returned: an ack must not cover it before then.
+    // The sequence is a hole until the verdict, because an ack must not cover it before then.
     this.addHole(sequence, stream, now);
     const origin = state.origin;
     const message = {
@@ -106,8 +107,8 @@ export class Deliveries {
       this.owesAck = true;
       return;
     }
-    // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway
-    // sends the revoke again.
+    // The sequence is a hole until the app has processed the revoke. If the client crashes before it stores its state,
+    // the gateway sends the revoke again.
     this.addHole(sequence, 0, now);
     if (this.dropRule !== "none") return;
     const {origin} = this.core.state, key = `0:${sequence}:${origin}`;
@@ -116,7 +117,7 @@ export class Deliveries {
     }
   }
 
-  /** Returns false when the app has the message already, or the session has ended. */
+  /** Records a message as passed to the app; returns false if the app has it already or the session has ended. */
   begin(key, origin, byteCount, now, msgId = "") {
     if (this.core.phase !== "ready") return false;
     const place = this.handling.get(key);
@@ -146,7 +147,7 @@ export class Deliveries {
     if (this.removeHandling(key)) this.settle(sequence, 0);
   }
 
-  /** Records the app's verdict `{kind, reason?}` on a message; returns false when it was already decided. */
+  /** Records the app's verdict `{kind, reason?}` on a message; returns false if it has a verdict already. */
   finish(message, verdict, now) {
     const place = this.removeHandling(message.key);
     if (!place) return false;
@@ -159,7 +160,7 @@ export class Deliveries {
     // The session may have ended since the delivery. Processed messages are recorded nevertheless.
     if (verdict.kind === "deferred") return true;
     if (verdict.kind === "rejected") {
-      // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it
+      // The sequence stays a hole until the gateway confirms the rejection. Otherwise an ack would report the message
       // as delivered.
       const rejection = {stream: message.stream, sequence: message.sequence, reason: verdict.reason};
       this.core.state.noteRejection(rejection);
@@ -171,7 +172,7 @@ export class Deliveries {
     this.core.fetching.count();
     if (this.core.configuration.vendorDuplicates) this.core.state.noteSeen(message.msgId);
     if (place.isOfEarlierSession) {
-      // The current session has not redelivered this message, so nothing is known about neighbouring sequences.
+      // The current session has not redelivered this message, so the neighbouring sequences may be unprocessed.
       this.core.state.processed(message.stream).insertAlone(message.sequence);
       this.core.isDirty = true;
     } else {
@@ -180,7 +181,7 @@ export class Deliveries {
     return true;
   }
 
-  /** Hands over a message that came complete through the vendor, unless the app has it already. */
+  /** Passes a complete message from a vendor to the app, unless the app has it already. */
   receiveFromVendor(values, now) {
     const {msgId} = values, key = `vendor:${msgId}`;
     const isKnown = this.core.state.seen.includes(msgId) || this.handling.has(key)
@@ -230,7 +231,7 @@ export class Deliveries {
     this.owesAck = this.core.isDirty = true;
   }
 
-  /** Removes rejections that have ended: a rejected message that was not redelivered before `sequence` has ended. */
+  /** Removes obsolete rejections: a message below `sequence` that was not redelivered in this session has ended. */
   forgetEndedRejections(sequence, stream) {
     const {state} = this.core;
     if (state.rejections.length === 0) return;
@@ -241,7 +242,7 @@ export class Deliveries {
     state.rejections = kept;
   }
 
-  /** Settles rejections once the Pong confirms them; from then on positions may cover their sequences. */
+  /** Marks rejections as confirmed after their Pong, so that acks may cover their sequences. */
   settleRejected(nonce) {
     const index = this.sentRejections.findIndex(one => one.nonce === nonce);
     if (index < 0) return;
@@ -255,7 +256,7 @@ export class Deliveries {
   addHole(sequence, stream, now) {
     let list = this.holes.get(stream);
     if (!list) this.holes.set(stream, list = []);
-    // Streams are in order, so the insertion is nearly always at the end.
+    // Sequences arrive in order, so the insertion is nearly always at the end.
     let index = list.length;
     while (index > 0 && list[index - 1] > sequence) index -= 1;
     if (index > 0 && list[index - 1] === sequence) return;
@@ -269,7 +270,7 @@ export class Deliveries {
     return false;
   }
 
-  /** Sends the rejections of this turn, then one Ack of everything that was processed. */
+  /** Sends the rejections of this turn, then one Ack for all processed messages. */
   sendAcks(now) {
     if (this.pendingRejections.length > 0) {
       const rejections = this.pendingRejections;

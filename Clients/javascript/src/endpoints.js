@@ -1,4 +1,4 @@
-// Addresses of gateways: host and port.
+// Gateway addresses: host and port.
 
 export const isEqual = (one, other) => one.host === other.host && one.port === other.port;
 export const addressOf = ({host, port}) => host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;

@@ -16,7 +16,7 @@ export class LongwireError extends Error {
   }
 }
 
-/** The reason of the end of a connection whose peer does not read. */
+/** The error text of a connection that was closed because its peer does not read. */
 export const OUTBOX_FULL = `the gateway does not read: more than ${LIMITS.outboxBytes} bytes wait to be sent; `
   + "check the gateway and the proxies before it";
 

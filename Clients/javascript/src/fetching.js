@@ -1,4 +1,4 @@
-// Fetches: the app receives its queue, and each fetch ends when the gateway is silent or its time is over.
+// Fetches of queued messages. A fetch ends after a silence of the gateway, or at its time limit.
 
 import {LIMITS} from "./limits.js";
 
@@ -8,19 +8,19 @@ export class Fetching {
     this.fetch = null;
   }
 
-  /** The time of the end, in monotonic milliseconds, or null without a fetch. */
+  /** The time of the next check for the end, in monotonic milliseconds, or null without a fetch. */
   get deadline() {
     if (!this.fetch) return null;
     const {until, quietAt} = this.fetch;
     return quietAt === null ? until : Math.min(until, quietAt);
   }
 
-  /** Waits for the gateway's silence again, if a session of this fetch has begun. */
+  /** Restarts the wait for the gateway's silence after a frame. */
   received(now) {
     if (this.fetch && this.fetch.quietAt !== null) this.fetch.quietAt = now.monotonic + LIMITS.fetchQuiet;
   }
 
-  /** Waits for the gateway's silence from the start of a session. */
+  /** Starts the wait for the gateway's silence when a session begins. */
   beginSession(now) {
     if (this.fetch) this.fetch.quietAt = now.monotonic + LIMITS.fetchQuiet;
   }
@@ -29,12 +29,12 @@ export class Fetching {
     if (this.fetch) this.fetch.quietAt = null;
   }
 
-  /** Leaves the app's own setting of `keepsRunning` in place at the end. */
+  /** Leaves `keepsRunning` unchanged at the end, because the app has set it during the fetch. */
   leaveRunning() {
     if (this.fetch) this.fetch.ownsRunning = false;
   }
 
-  /** Counts a processed message. */
+  /** Counts a processed message for the fetch's result. */
   count() {
     if (this.fetch) this.fetch.messages += 1;
   }

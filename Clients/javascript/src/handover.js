@@ -1,4 +1,4 @@
-// Messages to the app: the handler is called in order, and its verdicts go back to the core.
+// The delivery of messages to the app's handler in order, and of its verdicts to the core.
 
 import {textOfUTF8} from "./bytes.js";
 import {LIMITS} from "./limits.js";
@@ -7,37 +7,37 @@ const PROCESSED = {kind: "processed"}, DEFERRED = {kind: "deferred"};
 
 export const isThenable = value => value !== null && typeof value === "object" && typeof value.then === "function";
 
-/** Returns the verdict that a handler's result stands for. */
+/** Converts the handler's result to a verdict. */
 export function verdictOf(result) {
   if (result === "deferred") return DEFERRED;
   if (result && typeof result === "object" && typeof result.rejected === "string") {
-    // By code points, because a character may have two units.
+    // The reason is cut by code points, because a UTF-16 code unit may be half a character.
     return {kind: "rejected", reason: Array.from(result.rejected).slice(0, LIMITS.reasonCharacters).join("")};
   }
   return PROCESSED;
 }
 
-/** A message for the app. The core adds `origin` and `key`, which the app ignores. */
+/** A message for the app. Its `origin` and `key` are for the core only. */
 class Message {
   constructor(values) { Object.assign(this, values); }
 
   /** Returns the payload as text, or null if it is not UTF-8. */
   get text() { return textOfUTF8(this.payload); }
 
-  /** `live`, `queued` (the device was away) or `alerted` (a vendor accepted a notification of it). */
+  /** Returns `alerted` if a vendor accepted an alert, `queued` if the message is flagged offline, otherwise `live`. */
   get provenance() { return this.alertedAt !== 0 ? "alerted" : this.offline ? "queued" : "live"; }
 }
 
-/** The messages of one client that wait for the app's handler, or that it has. */
+/** The messages of one client that wait for the app's handler or for its verdict. */
 export class Handover {
   constructor(client, parallel) {
     Object.assign(this, {client, parallel});
-    /** Messages that wait for the handler, and those that the app has, by key. */
+    /** The messages that wait for the handler, and by key those that wait for a verdict. */
     this.waiting = [];
     this.active = new Map();
   }
 
-  /** Takes back the messages that wait; the gateway delivers them again. */
+  /** Defers the messages that wait for the handler; the gateway delivers them again. */
   withdraw() {
     const {core} = this.client;
     for (const message of this.waiting.splice(0)) core.deliveries.finish(message, DEFERRED, this.client.now());
@@ -47,7 +47,7 @@ export class Handover {
   handOver() {
     while (this.waiting.length > 0 && this.active.size < this.parallel) {
       const message = new Message(this.waiting.shift());
-      // The app may still have a copy from before a stop. Its verdict applies to both copies.
+      // The app may still have a copy from before a stop. The verdict on it applies to both copies.
       if (this.active.has(message.key)) continue;
       this.active.set(message.key, message);
       let result;
@@ -62,13 +62,13 @@ export class Handover {
           error => this.handlerFailed(message, error));
       } else if (result !== "later") {
         this.active.delete(message.key);
-        // Called by the pump only, so the core may be entered.
+        // Only the pump calls this method, so a direct call of the core is safe.
         this.client.core.deliveries.finish(message, verdictOf(result), this.client.now());
       }
     }
   }
 
-  /** A message whose handler failed stays un-acked; the gateway delivers it again in the next session. */
+  /** Reports a failed handler, and defers its message; the gateway delivers it again in the next session. */
   handlerFailed(message, error) {
     this.client.emit({type: "handlerFailed", message, error});
     this.decide(message, DEFERRED);

@@ -1,7 +1,7 @@
 // The client's limits; times are in milliseconds. They equal those of the Swift client.
 
 export const LIMITS = {
-  /** Message ids opened from a notification, and ids of processed messages, in the state. */
+  /** The maximum numbers of opened and of processed message ids in the state. */
   opened: 256,
   seen: 256,
   /** Opened ids in one Hello; further ones are sent as Feedback. */
@@ -25,7 +25,7 @@ export const LIMITS = {
   handlingBytes: 4194304,
   /** Bytes that were received and wait for the store: far above a gateway's window. */
   inboxBytes: 4194304,
-  /** Bytes that a connection has accepted and not sent; more end the connection. */
+  /** The maximum number of unsent bytes of a connection. Above it the connection is closed. */
   outboxBytes: 1048576,
   connect: 10000,
   welcome: 10000,
@@ -48,10 +48,10 @@ export const LIMITS = {
   outgoing: 128,
   outgoingBytes: 524288,
   outgoingPayloadBytes: 16384,
-  /** Requests about the device's names that wait for the gateway, and the wait for a result in a session. */
+  /** The maximum number of queued requests about names, and the timeout of a result within a session. */
   names: 32,
   namesResult: 30000,
-  /** Tags of one device, and bytes of one name and of all names in a request; a frame has at most 32,904 bytes. */
+  /** The maximum number of tags, and the maximum bytes of one name and of all names in a request's frame. */
   deviceTags: 200,
   nameBytes: 256,
   namesBytes: 32000,

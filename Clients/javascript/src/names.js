@@ -1,4 +1,4 @@
-// The device's own alias and tags: the core's queue of requests, and the app's calls that wait for their results.
+// The device's own alias and tags: the core's queue of requests, and the app's pending calls.
 
 import {utf8} from "./bytes.js";
 import {LongwireError} from "./errors.js";
@@ -8,18 +8,18 @@ import {bad} from "./options.js";
 const OPERATIONS = {query: 0, bindAlias: 1, unbindAlias: 2, setTags: 3, addTags: 4, removeTags: 5};
 const LAST_REQUEST = 4294967295;
 
-/** The requests of the core: one is in flight at a time, so that the changes are made in the order of the calls. */
+/** The core's queue of requests. One is in flight at a time, so that changes are made in the order of the calls. */
 export class Names {
   constructor(core) {
     this.core = core;
     this.waiting = [];
-    /** The time at which the request in flight must have its result, in monotonic milliseconds, or null. */
+    /** The deadline of the request in flight, in monotonic milliseconds, or null if no request is in flight. */
     this.deadline = null;
   }
 
   /**
-   * Marks the first request as not sent; the next session repeats it. Each request sets a state, so a repeat changes
-   * nothing.
+   * Marks the first request as not sent, so that the next session sends it again. Requests are idempotent, so a repeat
+   * is harmless.
    */
   endSession() { this.deadline = null; }
 
@@ -47,7 +47,7 @@ export class Names {
     this.sendFirst(now);
   }
 
-  /** Gives up a connection that brings no result. */
+  /** Abandons the connection when a request times out. */
   wake(now) {
     if (this.deadline === null || now.monotonic < this.deadline) return;
     this.core.abandon(`no DeviceNamesResult within ${LIMITS.namesResult / 1000} s`, now);
@@ -58,7 +58,7 @@ export class Names {
   }
 }
 
-/** The app's calls that wait for the event `names` of their request. */
+/** The app's pending calls, which the event `names` of their request settles. */
 export class NamesCalls {
   constructor(client) {
     this.client = client;
@@ -66,7 +66,7 @@ export class NamesCalls {
     this.waiting = new Map();
   }
 
-  /** Returns a promise of `{alias, tags}`; both are empty unless `operation` is `query`. */
+  /** Posts a request; returns a promise of `{alias, tags}`, which are empty unless `operation` is `query`. */
   request(operation, details) {
     const {alias, aliasType, tags} = Object.assign({alias: "", aliasType: "", tags: []}, details);
     const isList = Array.isArray(tags), names = [alias, aliasType].concat(isList ? tags : []);
@@ -85,13 +85,13 @@ export class NamesCalls {
     const values = {request, operation: code, alias, aliasType, tags: tags.slice()};
     if (!this.client.isRunning) throw notRunning();
     return new Promise((resolve, reject) => {
-      // Before the post, because the client may answer during it.
+      // The call is registered before the post, because the client may answer during the post.
       this.waiting.set(request, {resolve, reject});
       this.client.post({command: {do: "names", names: values}});
     });
   }
 
-  /** Settles the call of an event `names`. */
+  /** Resolves or rejects the call that an event `names` belongs to. */
   note({request, code, reason, alias, tags}) {
     const call = this.waiting.get(request);
     if (!call) return;
@@ -104,7 +104,7 @@ export class NamesCalls {
     call.reject(new LongwireError(kind, reason || `the gateway answered with code ${code}`, {resultCode: code}));
   }
 
-  /** Rejects the calls of a client that has stopped. */
+  /** Rejects the pending calls, because the client has stopped. */
   end() {
     const calls = Array.from(this.waiting.values());
     this.waiting.clear();

@@ -56,8 +56,8 @@ export class NodeTransport {
 }
 
 /**
- * Whether one certificate of the chain has one of the digests. Node links certificates by the names of their issuers
- * only, so each link's signature is verified here. Otherwise a server could append any pinned certificate.
+ * Returns whether a certificate of the chain has one of the digests. Node links certificates only by their issuers'
+ * names. This function therefore verifies each signature; otherwise a server could append any pinned certificate.
  */
 function isPinned(socket, pins) {
   const seen = new Set();
@@ -76,7 +76,7 @@ function isIssuedBy(certificate, issuer) {
   try {
     return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
   } catch {
-    // A key of an unknown type, or of another type than the signature.
+    // The key has an unknown type, or another type than the signature.
     return false;
   }
 }
@@ -257,8 +257,8 @@ export class FileStore {
 }
 
 /**
- * Returns a client whose state is the file `state`. The options `tls` and `pins` configure NodeTransport. All other
- * options are those of LongwireClient.
+ * Returns a client with its state in the file `state`. The options `tls` and `pins` are those of NodeTransport; all
+ * others are those of LongwireClient.
  */
 export function createClient(options) {
   const {state, tls: tlsOptions, pins, ...others} = options;

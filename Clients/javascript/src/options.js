@@ -1,4 +1,4 @@
-// The options of a client: checked, and in the form that the core uses.
+// The validation of a client's options, and their conversion for the core.
 
 import {utf8} from "./bytes.js";
 import {BACKGROUND, FOREGROUND} from "./codes.js";
@@ -33,7 +33,7 @@ export function parseURL(url) {
   return Object.assign(endpoint, {scheme, path: isWebSocket ? target + (query || "") : ""});
 }
 
-/** The name of a network in at most 64 bytes of UTF-8. */
+/** Returns the name of a network, truncated to 64 bytes of UTF-8. */
 export function networkName(name) {
   let text = "", count = 0;
   for (const character of String(name)) {
@@ -44,7 +44,7 @@ export function networkName(name) {
   return text;
 }
 
-/** Checks the options of a client; returns its configuration, or throws `badConfiguration`. */
+/** Validates the options of a client; returns its configuration, or throws `badConfiguration`. */
 export function check(options) {
   const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
   if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) {

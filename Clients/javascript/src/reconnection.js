@@ -1,4 +1,4 @@
-// The steps after the end of a connection: another attempt and its delay, a correction, or the client's stop.
+// The rules after the end of a connection: a reconnect with its delay, a correction, or a stop of the client.
 
 import {CLOCK_SKEW, REPLACED, UNKNOWN_DEVICE} from "./codes.js";
 import {endpointOf, isEqual} from "./endpoints.js";
@@ -10,7 +10,7 @@ export class Reconnection {
   constructor(core, random, {first, most}) {
     this.core = core;
     this.backoff = new Backoff(random, first, most);
-    /** Whether the gateway, not the backoff, set the current delay. */
+    /** Whether the gateway requested the current delay, rather than the backoff. */
     this.isWaitNamed = false;
     this.skewRetries = 0;
     this.corrections = 0;
@@ -90,7 +90,7 @@ export class Reconnection {
     this.core.report("retrying", {milliseconds});
   }
 
-  /** Handles a Close of 3xx: corrects the named problem and reconnects once; a second one in a row stops the client. */
+  /** Handles a Close of 3xx: corrects the problem and reconnects once. A second one in a row stops the client. */
   correct(close, error, now) {
     const {state} = this.core;
     if (close.code === CLOCK_SKEW) {

@@ -1,8 +1,8 @@
 // The state of a device that must survive a restart, and its stored form.
 //
 // The stored form equals that of the Swift client: lines of `name value…`, a version first, a check sum and an end mark
-// last. Lines `seen ID` are an addition that the Java client has, too, and the Swift client refuses. An unknown name is
-// an error, so that a state of a newer version is refused.
+// last. Only the JavaScript and Java clients have lines `seen ID`, and only the Swift client has lines `tap HEX`. An
+// unknown name is an error, so that a state of a newer version or of such a client is refused.
 
 import {bytesOfHex, hex, textOfUTF8, utf8} from "./bytes.js";
 import {LongwireError} from "./errors.js";
@@ -123,8 +123,8 @@ export class ClientState {
   }
 
   /**
-   * Applies a call made without a session; only taps, reports, outgoing messages and verdicts change the state.
-   * `vendorDuplicates` is the client's option: processed ids are recorded, because a vendor may deliver them again.
+   * Applies a call that the app made without a session. Only taps, reports, outgoing messages and verdicts change the
+   * state. With the option `vendorDuplicates` it records processed ids, because a vendor may deliver them again.
    */
   keep(command, vendorDuplicates) {
     switch (command.do) {

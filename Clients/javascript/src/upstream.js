@@ -1,4 +1,4 @@
-// Messages to the app's server: one is in flight at a time, and each is kept until the gateway has answered.
+// The messages to the app's server, sent one at a time and kept until the gateway has answered.
 
 import {LIMITS} from "./limits.js";
 
@@ -6,11 +6,11 @@ export class Upstream {
   constructor(core) {
     this.core = core;
     this.isSent = false;
-    /** The time of the next attempt after a refusal, in monotonic milliseconds, or null. */
+    /** The time of the next attempt after a temporary refusal, in monotonic milliseconds, or null. */
     this.retryAt = null;
   }
 
-  /** Forgets what was sent in the session that ends; the next session sends it again. */
+  /** Marks the first message as not sent, so that the next session sends it again. */
   endSession() {
     this.isSent = false;
     this.retryAt = null;

@@ -74,7 +74,7 @@ export async function unregisterWebPush(client, {scope} = {}) {
   client.setToken({vendor: "webPush", token: ""});
 }
 
-/** Runs work with the database of the service worker's records. */
+/** Runs a function with the database of the service worker's records, then closes the database. */
 async function withDatabase(work) {
   const database = await openDatabase();
   try {
@@ -84,7 +84,7 @@ async function withDatabase(work) {
   }
 }
 
-/** Returns the records of the service worker as pairs of key and record, in order. */
+/** Returns the records of the inbox as pairs of key and record, in order. */
 async function recordsOf(database) {
   let keys = null;
   const records = await inDatabase(database, "inbox", "readonly", store => {
@@ -94,16 +94,16 @@ async function recordsOf(database) {
   return keys.result.map((key, index) => [key, records[index]]);
 }
 
-/** Hands over a message of a push without a notification, which is complete. */
+/** Passes a message from a push without a notification to the client; such a push has the complete message. */
 function receive(client, {msgId, taskId, payload}) {
   if (!client.configuration.vendorDuplicates) return;
   client.receiveVendorMessage({msgId, taskId: taskIdOfText(taskId) || "", payload});
 }
 
 /**
- * Gives the service worker's records of shown and opened notifications, and messages without a notification, to the
- * client. Removes reports once they are stored, and messages once they are processed. Returns the number of removed
- * records. A client that does not run, such as that of a standby tab, takes nothing.
+ * Passes the service worker's reports and messages to the client. Removes a report after the client has stored it, and
+ * a message after the app has processed it. Returns the number of removed records. Does nothing if the client does not
+ * run, such as in a standby tab.
  */
 export async function takeReports(client) {
   if (!client.isRunning) return 0;
@@ -128,7 +128,7 @@ export async function takeReports(client) {
   });
 }
 
-/** Removes a tap from the inbox; returns false when another page has taken it. */
+/** Removes a tap from the inbox; returns false if another page has taken it. */
 async function takeTap(database, key) {
   const found = await inDatabase(database, "inbox", "readwrite", store => {
     const request = store.get(key);
@@ -138,7 +138,7 @@ async function takeTap(database, key) {
   return found !== undefined;
 }
 
-/** Returns the taps that no page has taken, for a page that a tap has opened. */
+/** Removes and returns the remaining taps, for a page that a tap has opened. */
 function takeTaps() {
   return withDatabase(async database => {
     const taken = [];
@@ -150,8 +150,9 @@ function takeTaps() {
 }
 
 /**
- * Takes the service worker's records now, whenever it has more, and when the client begins to run. Passes a tap to
- * `onTap({msgId, taskId, payload, url})` if this page has the focus because of it. Returns a function that ends it.
+ * Takes the service worker's records now, after each new record, and when the client begins to run. Calls
+ * `onTap({msgId, taskId, payload, url})` for a tap that the worker passes to this page, and for remaining taps if the
+ * page is visible. Returns a function that stops all this.
  */
 export function followNotifications(client, onTap = () => {}) {
   let last = Promise.resolve();
@@ -162,7 +163,7 @@ export function followNotifications(client, onTap = () => {}) {
   };
   const take = () => queue(() => takeReports(client));
   const tap = async (message, key) => {
-    // A record that cannot be read is no reason to lose the tap.
+    // If the record cannot be read, the tap is delivered nevertheless.
     const isOwn = key === null || await withDatabase(database => takeTap(database, key)).catch(() => true);
     if (isOwn) onTap(message);
   };

@@ -12,8 +12,8 @@ const CONTINUATION = 0, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10;
 
 export class WebSocketStream {
   /**
-   * Sends the request at once. `write` sends bytes, `opened`, `received` and `failed` report what the server does,
-   * `isFull` reports that too many bytes wait to be sent, and `random` returns random bytes.
+   * Sends the request at once. `write` sends bytes, and `random` returns random bytes. `opened`, `received` and
+   * `failed` are the callbacks. `isFull` returns whether too many bytes wait to be sent.
    */
   constructor(url, {write, opened, received, failed, isFull, random}) {
     Object.assign(this, {write, opened, received, failed, isFull, random});
@@ -22,7 +22,7 @@ export class WebSocketStream {
     this.kept = Buffer.alloc(0);
     this.isOpen = false;
     this.isClosed = false;
-    // The unread payload bytes of the current data frame, and whether the message has another fragment.
+    // The missing payload bytes of the current data frame, and whether the message has another fragment.
     this.remaining = 0;
     this.isFragmented = false;
     write(Buffer.from([
@@ -128,7 +128,7 @@ export class WebSocketStream {
       if (bytes.length < start + count) return null;
       const payload = bytes.subarray(start, start + count);
       if (opcode === PING) {
-        // A server that sends Pings and does not read would otherwise fill the memory with answers.
+        // Otherwise a server that sends Pings and does not read could fill the memory with Pongs.
         if (this.isFull()) this.fail(OUTBOX_FULL);
         else this.frame(PONG, payload);
       } else if (opcode === CLOSE) {

@@ -131,8 +131,8 @@ export function followApp(client, platform) {
 }
 
 /**
- * Returns a client of this mini program. Additional options to those of LongwireClient are `name` (the state's storage
- * key), `wx` (for tests) and `followsApp`. With `followsApp: false` the app must report state and network changes.
+ * Returns a client for this mini program. Its options are those of LongwireClient, and `name` (the state's storage
+ * key), `wx` (for tests) and `followsApp`. With `followsApp: false` the app must report its state and network changes itself.
  */
 export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, wx: platform = wx, followsApp = true, ...others} = options;

@@ -8,7 +8,7 @@ import {FakeDatabases, having, id, party, until} from "./support.mjs";
 
 const limit = {timeout: 20000};
 
-/** Web Locks for one name: a lock is held until its callback's promise is fulfilled, or until it is stolen. */
+/** A fake of Web Locks for one name. A lock is held until its callback's promise settles, or until it is stolen. */
 class FakeLocks {
   constructor() { this.holder = null; }
 

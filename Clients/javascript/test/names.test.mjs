@@ -1,4 +1,4 @@
-// The device's own names: the order of the requests, repeats after a reconnect, bounds, and the errors of the calls.
+// The device's own names: order of the requests, repeats after a reconnect, limits, and errors of the calls.
 
 import assert from "node:assert/strict";
 import {test} from "node:test";
@@ -18,7 +18,7 @@ async function ready(options) {
   return one;
 }
 
-/** Reads everything that the client has sent: a Pong follows all frames before it. */
+/** Waits until all frames that the client has sent were read: its Pong is the last one. */
 async function settle(session) {
   session.send("ping", {nonce: "7"});
   await session.expect("pong");
@@ -176,7 +176,7 @@ test("a result that arrives while the state cannot be stored reaches its caller"
   client.send("for the server");
   const upstream = await session.expect("upstream"), save = store.save.bind(store);
   store.save = () => { throw new Error("the disk is full"); };
-  // Both results arrive in one read: the first one changes the state.
+  // Both results arrive in one read, and the first changes the state.
   const taken = encode("upstreamResult", {request: upstream.request}), named = encode("deviceNamesResult", {request});
   session.sendBytes(Uint8Array.from([...taken, ...named]));
   await event("stateNotStored");

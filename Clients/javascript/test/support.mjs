@@ -1,4 +1,4 @@
-// Parts of the tests: random numbers from a seed, and a gateway and a database in memory.
+// Helpers of the tests: random numbers from a seed, and a gateway and a database in memory.
 
 import {randomBytes} from "node:crypto";
 
@@ -108,7 +108,7 @@ export function party(options = {}) {
   return {gateway, client, messages, events, store, event};
 }
 
-/** The part of IndexedDB that clients and the worker use; each transaction completes after its requests. */
+/** A fake of the part of IndexedDB that clients and the worker use. A transaction completes after its requests. */
 export class FakeDatabases {
   constructor() { this.stores = null; }
 
@@ -152,7 +152,7 @@ export class FakeDatabases {
   }
 }
 
-/** Runs work with values of these globals. */
+/** Runs a function with these globals, then restores them. */
 export async function having(globals, work) {
   const saved = Object.keys(globals).map(name => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
   for (const [name, value] of Object.entries(globals)) {

@@ -11,7 +11,7 @@ import {createServer} from "node:tls";
 
 import {NodeTransport} from "../src/node.js";
 
-/** Runs openssl in a folder. */
+/** Runs the command openssl in a folder. */
 function openssl(folder, ...words) {
   const {status, stderr} = spawnSync("openssl", words, {cwd: folder, encoding: "utf8"});
   assert.equal(status, 0, stderr);
@@ -67,7 +67,7 @@ test("a pin of an issuer counts only if that issuer signed the chain", {
   const folder = mkdtempSync(path.join(tmpdir(), "longwire-tls-"));
   let server = null;
   try {
-    // Two authorities of the same name, and a certificate that the first one issued.
+    // Two certificate authorities have the same name; the first one issues the server's certificate.
     for (const name of ["authority", "other"]) {
       openssl(folder, "req", "-x509", ...NEW_KEY, "-keyout", `${name}.key`, "-out", `${name}.pem`, "-days", "2",
         "-subj", "/CN=authority");

@@ -32,7 +32,7 @@ console.log(store.load());
 
 // @ts-expect-error There is no such vendor.
 client.setToken({vendor: "nokia", token: ""});
-// @ts-expect-error Tags are a list.
+// @ts-expect-error Tags must be a list.
 client.addTags("vip");
 // @ts-expect-error A client of Node needs an app.
 forNode({url: "tcp://h", onMessage() {}});

@@ -80,7 +80,7 @@ test("a full localStorage and another tab are errors of the store", async () => 
   assert.deepEqual([store.load(), items.get("state.damaged")], [null, "one"]);
 });
 
-/** The worker in a separate context, with pages and notifications in lists. */
+/** Runs the service worker in a separate context, with fake pages and notifications. */
 function worker({pages = []} = {}) {
   const one = {handlers: {}, shown: [], opened: [], databases: new FakeDatabases(), pages};
   const self = {
@@ -115,7 +115,7 @@ function page(visibilityState, url = "https://app.example.com/") {
   return one;
 }
 
-/** A copy of objects of the worker's context, whose prototypes differ. */
+/** Copies an object of the worker's context, whose prototypes differ from those of this context. */
 const plain = value => JSON.parse(JSON.stringify(value));
 
 const content = (msgId, notification = {title: "T", body: "B"}) => ({_gmid_: `${TASK}:${msgId}`, payload: "p",
@@ -203,13 +203,13 @@ test("a tap goes to one page only: the focused one, or the one that it opens", l
   await tap(other, "/orders/7");
   assert.deepEqual(plain(other.newPage.messages).map(({longwire, key}) => [longwire, key]), [["opened", 2]]);
   assert.deepEqual(others.map(({messages}) => plain(messages)), [[{longwire: "recorded"}], [{longwire: "recorded"}]]);
-  // No page of this site gets the tap of another site's address.
+  // A tap that opens another site is passed to no page of this site.
   const last = page("visible"), away = worker({pages: [last]});
   await tap(away, "https://other.example/x");
   assert.deepEqual(plain(last.messages), [{longwire: "recorded"}]);
 });
 
-/** Pages of one site with a worker's database; `visit` makes a page with a client of its own. */
+/** Creates a site: its pages share the database of a service worker. */
 function site() {
   const databases = new FakeDatabases(), listeners = new Set();
   const one = {databases, taps: [], serviceWorker: {
@@ -229,7 +229,7 @@ function site() {
       return databases.last;
     });
   };
-  /** Lets one page follow, and returns the function that sends it a message of the worker. */
+  /** Calls followNotifications for a new page; returns its taps, and functions to end it and to post to it. */
   one.follow = client => {
     const before = new Set(listeners), taps = [], end = followNotifications(client, ({msgId}) => taps.push(msgId));
     const [listener] = Array.from(listeners).filter(one => !before.has(one));
@@ -283,7 +283,7 @@ test("a message without a notification stays in the inbox until it is processed"
     page.post({longwire: "recorded"});
     await takeReports(tab.client);
     assert.deepEqual(one.records(), [`data ${id(3)}`]);
-    // Deferred: it comes again in the next session, and not before.
+    // A deferred message is delivered again in the next session, not earlier.
     verdicts[0]("deferred");
     page.post({longwire: "recorded"});
     await takeReports(tab.client);
@@ -303,16 +303,16 @@ test("a tap is taken once: by the page that is told, or by a page that it has op
   const one = site();
   await one.run(async () => {
     const tab = party({});
-    // A page that a tap has opened reads it when it starts, and its later message has no effect.
+    // A page that a tap has opened reads the tap at its start. The worker's later message has no effect.
     const [key] = one.add({kind: "tap", message: message(4)});
     const page = one.follow(tab.client);
     await until(() => page.taps.length === 1);
     page.post({longwire: "opened", message: message(4), key});
-    // A tap without a record, because the database was full.
+    // This tap has no record, because the database was full.
     page.post({longwire: "opened", message: message(5), key: null});
     await until(() => page.taps.length === 2);
     assert.deepEqual(page.taps, [id(4), id(5)]);
-    // A page in the background takes no tap without the worker's message.
+    // A page in the background takes a tap only if the worker passes it to the page.
     document.visibilityState = "hidden";
     const [later] = one.add({kind: "tap", message: message(6)}), hidden = one.follow(tab.client);
     hidden.post({longwire: "recorded"});

@@ -112,7 +112,7 @@ test("a connection whose bytes are not sent ends before they fill the memory", l
   const open = () => new Promise(resolve => {
     const connection = transport.connect({scheme: "wss", url: "wss://h"}, {opened: () => resolve(connection)});
   });
-  // Frames of which WeChat reports the end do not count.
+  // Frames that WeChat reports as sent do not count.
   const frame = encode("ping", {nonce: "1"}), other = await open();
   for (let index = 0; index < 1048576 / frame.length + 10; index += 1) other.send(frame);
   const one = await open();

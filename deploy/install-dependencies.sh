@@ -146,7 +146,7 @@ javascript_packages=(
     "node-typescript|compiles a program that uses its declarations"
 )
 
-# A part of the tests' packages.
+# The tests' packages for the clients in Java.
 java_packages=(
     "default-jdk-headless|compiles and runs the clients in Java"
     "junit4|runs their tests"

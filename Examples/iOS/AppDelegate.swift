@@ -56,7 +56,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     private func receive(_ message: ReceivedMessage) {
         // The message is stored first. It is acked when the loop requests the next one.
         Inbox.shared.add(message.payload, id: message.messageID.description)
-        // The user sees a queued or alerted message in the inbox. Another notification would repeat the first one.
+        // A queued or alerted message appears only in the inbox, because a notification would repeat its alert.
         guard message.provenance == .live, let request = message.notificationRequest else { return }
         UNUserNotificationCenter.current().add(request)
         client.report(.shown(message.messageID))
@@ -83,7 +83,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         client.setApplicationState(.foreground)
         openTaps()
         let client = client
-        // The badge is cleared, and the notifications stay.
+        // This clears the badge and keeps the notifications.
         Task { try? await client.setIconBadge(0) }
     }
 
@@ -113,13 +113,13 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
 
     /// Handles a tap; with scenes (SceneDelegate.swift) the system may report the same tap twice.
     func tapped(_ response: UNNotificationResponse) {
-        // The tap is stored at once and filtered if it is a repeated one. The copy on the connection is then acked and not
-        // handed to the app.
+        // The client stores the tap at once and ignores a repeated one. It acks the copy on the connection without passing it
+        // to the app.
         client.keepTap(response)
         openTaps()
     }
 
-    /// Opens the pages of the kept taps, once the app can show one.
+    /// Opens the pages of the kept taps, if the app can show pages already.
     func openTaps() {
         guard Pages.areReady else { return }
         for tap in client.takeTaps() { Pages.open(payload: tap.payload, id: tap.messageID.description) }

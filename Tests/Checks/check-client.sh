@@ -70,7 +70,7 @@ check() {
     done
     mapfile -t wire < <(find "$1" -name '*.swift')
     mapfile -t client < <(find "$2" -name '*.swift' -not -path '*/ObjectiveC/*')
-    # The toolchain has no Objective-C: the types of that interface are checked without `@objc`, and optional methods as others.
+    # The toolchain has no Objective-C, so types are checked without `@objc`, and optional methods as required ones.
     for file in "$2"/ObjectiveC/*.swift; do
         swiftc -frontend -parse -enable-objc-interop "$file" || return 1
         plain=$folder/$(basename "$file")
@@ -88,8 +88,8 @@ check() {
     done
 }
 
-# Checks the Objective-C example in the folder $1 against stub headers with the toolchain's clang. The header of the client's
-# Objective-C interface is written by hand, so each selector of the sources in $2 must be in it.
+# Checks the Objective-C example in the folder $1 against stub headers with the toolchain's clang. The stub of the client's
+# header is written by hand, so this function also checks that it has each selector of the sources in $2.
 check_objective_c() {
     local stubs=Tests/Support/AppleStubs/ObjectiveC file label
     for file in "$1"/*.m; do

@@ -40,7 +40,7 @@ class Device:
         self.accepted = 0  # the timestamp of the last accepted Hello
         self.generation = 0
         self.upstream = {}  # payload and task by request number
-        self.aliases, self.tags = {}, []  # the alias by its type
+        self.aliases, self.tags = {}, []  # the device's aliases by type, and its tags
         self.epochs = {0}  # the epochs that a Hello may name
         self.start(epoch=7)
 

@@ -245,7 +245,7 @@ class Client:
         self.stdin, self.is_ended = b"", False
         self.redirected = 0
         self.vendor = set()
-        self.names, self.names_sent, self.last_names = [], 0, 0  # the requests, and how many are in flight
+        self.names, self.names_sent, self.last_names = [], 0, 0  # requests; how many are in flight; the last number
 
     def has(self, name):
         return name in self.fault

@@ -11,7 +11,7 @@ sys.path.append(str(TESTS / "Integration" / "parties"))
 from longwire_client import MESSAGES, TYPES, pb  # noqa: E402, F401
 
 BODY_LIMIT = 65_536  # of a gateway's frame
-DEVICE_BODY_LIMIT = 32_904  # of a device's frame
+DEVICE_BODY_LIMIT = 32_904  # bytes in the body of a frame from a device
 RANGES, POSITIONS, OPENED, TOKENS, REJECTIONS = 32, 8, 32, 16, 32
 TAGS, NAME_BYTES = 200, 256
 DEVICE_FRAMES = {

@@ -1,4 +1,4 @@
-// The ways in which an app in Objective-C receives messages; docs/use/iOS.md explains each. The client presents nothing.
+// The ways in which an app in Objective-C receives messages, as explained in docs/use/iOS.md. The client itself shows nothing.
 #import "AppDelegate.h"
 @import LongwireClient;
 
@@ -16,7 +16,7 @@ static NSString *const kGroup = @"group.com.example.app";
     return [folder.path stringByAppendingPathComponent:name];
 }
 
-// Launched by the icon: the client connects, and queued messages arrive in order.
+// Launch by the icon: the client connects, and queued messages arrive in order.
 - (BOOL)application:(UIApplication *)application didFinishLaunchingWithOptions:(NSDictionary *)options {
     LWConfiguration *configuration = [[LWConfiguration alloc] initWithHost:@"gateway.example.com"
                                                                       port:7443
@@ -25,7 +25,7 @@ static NSString *const kGroup = @"group.com.example.app";
                                                                  statePath:[self pathOf:@"longwire.state"]];
     self.client = [[LWClient alloc] initWithConfiguration:configuration];
     self.client.delegate = self;
-    // Set before this method returns, so that the system reports the tap that launched the app.
+    // The delegate must be set before this method returns. Otherwise the system does not report the tap that launched the app.
     UNUserNotificationCenter.currentNotificationCenter.delegate = self;
     [self.client reportShownInFile:[self pathOf:@"longwire.shown"]];
     NSError *error = nil;
@@ -37,7 +37,7 @@ static NSString *const kGroup = @"group.com.example.app";
 // A message over the connection; the client acks it when this method has returned.
 - (void)longwireClient:(LWClient *)client didReceiveMessage:(LWMessage *)message {
     [self store:message.payload id:message.messageID];
-    // The user sees a queued message in the inbox. Another notification would repeat its alert.
+    // A message that is not new appears only in the inbox, because a notification could repeat its alert.
     if (!message.isNew) return;
     UNNotificationRequest *request = message.notificationRequest;
     if (request != nil) {
@@ -50,7 +50,7 @@ static NSString *const kGroup = @"group.com.example.app";
     NSLog(@"the client id for the app's server: %@", clientID);
 }
 
-// Launched by a tap, or tapped while the app runs: the tap is kept until a page can be shown.
+// Launch by a tap, or a tap while the app runs: the tap is kept until the app can show a page.
 - (void)userNotificationCenter:(UNUserNotificationCenter *)center
     didReceiveNotificationResponse:(UNNotificationResponse *)response
              withCompletionHandler:(void (^)(void))done {
@@ -103,12 +103,12 @@ static NSString *const kGroup = @"group.com.example.app";
     if (![self.client setDeviceToken:token topic:@"com.example.app" error:&error]) NSLog(@"no alerts: %@", error);
 }
 
-// The user answers: a message to the app's server.
+// The user's answer, sent as a message to the app's server.
 - (void)answer:(NSString *)text {
     if (![self.client sendPayload:[text dataUsingEncoding:NSUTF8StringEncoding]]) NSLog(@"the answer is too long");
 }
 
-// The app's own code.
+// The code of the app itself.
 - (void)store:(NSData *)payload id:(NSString *)messageID {
 }
 - (void)openPage:(NSString *)name payload:(NSString *)payload {

@@ -1,4 +1,4 @@
-// A service extension: it reports the notification as shown, and attaches the files of `longwire_media`.
+// A service extension that reports the notification as shown, and attaches the files of `longwire_media`.
 @import LongwireClient;
 @import UserNotifications;
 

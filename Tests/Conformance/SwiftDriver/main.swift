@@ -154,7 +154,7 @@ struct Finish: Sendable {
     var verdict: MessageVerdict
 }
 
-/// A command `names`.
+/// A command `names`, which calls the client's methods for aliases and tags.
 struct NamesCall: Sendable {
     var operation: String
     var alias: String
@@ -168,7 +168,9 @@ struct NamesCall: Sendable {
         tags = fields["tags"] as? [String] ?? []
     }
 
-    /// Makes the call; the client's event prints the gateway's answer.
+    /// Makes the call.
+    ///
+    /// The handler of the client's events prints the gateway's answer.
     func make(on client: LongwireClient) async {
         do throws(LongwireClientError) {
             switch operation {
@@ -195,7 +197,7 @@ struct Commands {
     init(client: LongwireClient, finishes: AsyncStream<Finish>.Continuation) {
         let (calls, names) = AsyncStream.makeStream(of: NamesCall.self)
         (self.client, self.finishes, self.names) = (client, finishes, names)
-        // Tasks of their own would make the calls in any order.
+        // One task makes all calls, because separate tasks could change their order.
         Task.detached { for await call in calls { await call.make(on: client) } }
     }
 

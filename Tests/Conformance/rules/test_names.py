@@ -1,11 +1,11 @@
-"""The device's own alias and tags: the order of the requests, repeats, results and bounds."""
+"""The device's own alias and tags: the order of the requests, repeats, results and limits."""
 
 import pytest
 from wire import pb
 
 
 def begin(bench):
-    """Starts a session whose DeviceNames the test answers; a driver without the command ends the test."""
+    """Starts a session in which the test answers DeviceNames. Skips the test if the driver lacks the command `names`."""
     bench.start()
     session = bench.gateway.welcome()
     ask(bench, "query")
@@ -44,7 +44,7 @@ def test_own_names(bench):
 
 @pytest.mark.broken_by("names-in-parallel", "newest-names-first")
 def test_names_in_order(bench):
-    """One DeviceNames is in flight: the requests are made in the order of the calls, each after the last result."""
+    """The client sends DeviceNames in the order of the calls, each after the result of the one before."""
     session = begin(bench)
     calls = [["first"], ["second"], [], ["fourth"]]
     for tags in calls:
@@ -61,7 +61,7 @@ def test_names_in_order(bench):
 
 @pytest.mark.broken_by("forgets-names")
 def test_names_are_repeated(bench):
-    """A DeviceNames without a result is sent again in the next session, before later ones, and no other is."""
+    """In the next session only the DeviceNames without a result is sent again, before the later ones."""
     session = begin(bench)
     ask(bench, "bindAlias", alias="done")
     session.names_result(session.expect(pb.DeviceNames).request)
@@ -88,7 +88,7 @@ def test_names_are_repeated(bench):
 @pytest.mark.broken_by("hides-names-codes", "repeats-refused-names")
 @pytest.mark.parametrize("refusal", [1, 99, 100, 102])
 def test_refused_names(bench, refusal):
-    """A refusal reaches the app with its code and ends the request; the next one follows."""
+    """A refusal with its code reaches the app and ends the request. The client then sends the next one."""
     session = begin(bench)
     ask(bench, "bindAlias", alias="refused")
     ask(bench, "bindAlias", alias="taken")
@@ -116,7 +116,7 @@ def test_names_result_of_another_number(bench):
 
 @pytest.mark.broken_by("any-names-size")
 def test_sizes_of_names(bench):
-    """A list above 200 tags and a name above 256 bytes are refused by the client and never sent."""
+    """The client itself refuses a list of more than 200 tags and a name of more than 256 bytes."""
     session = begin(bench)
     longest = [f"{number:0256}" for number in range(100)] + [f"{number}" for number in range(100)]
     ask(bench, "setTags", tags=[*longest, "x"])

@@ -92,7 +92,7 @@ def test_a_task_is_found_by_its_id_a_request_and_an_alias(page, gateway, new_dev
     page.shows("pending")
     page.shows("50 %")
     second.receive_and_ack(1)
-    # The page updates while the task continues. A slow browser may have let the live attempt of the second device end.
+    # The page updates while the task continues. With a slow browser, the second device's live attempt may have ended already.
     page.until(lambda: "pending" not in page.text("#content"), "a report without a pending message")
     for name in ("console-list-1", "console_alias"):
         page.go(f"#/tasks/{app}/{name}")
@@ -191,7 +191,7 @@ def test_the_root_leads_to_the_console_and_the_api_is_described(gateway):
 
 
 def test_every_module_that_a_page_imports_is_embedded(gateway):
-    """A module of Clients/javascript must be listed in CConsole/console.c as well."""
+    """Checks that console.c of CConsole serves each module of Clients/javascript that another script imports."""
     base, seen, waiting = f"http://127.0.0.1:{gateway.admin}", set(), ["/console/main.js"]
     while waiting:
         path = waiting.pop()

@@ -1,4 +1,4 @@
-"""Aliases and tags that devices set for themselves: rights, results, bounds, restarts and clusters."""
+"""Aliases and tags that devices set for themselves: permissions, results, limits, restarts and clusters."""
 
 import json
 import signal
@@ -68,7 +68,7 @@ def test_an_alias_with_as_many_devices_as_it_may_have_takes_no_more(gateway, new
     alias, devices = name(), [new_device(gateway) for _ in range(11)]
     results = [ask(device, Names.BIND_ALIAS, alias=alias) for device in devices]
     assert [result.code for result in results] == [DONE] * 10 + [ALIAS_FULL] and results[-1].reason
-    # A device that has the alias may repeat its call.
+    # A device that already has the alias may bind it again.
     assert ask(devices[0], Names.BIND_ALIAS, alias=alias).code == DONE
 
 
@@ -101,7 +101,7 @@ def test_a_bad_name_is_refused_with_a_reason_and_changes_nothing(gateway, new_de
 def test_tags_that_a_device_has_count_with_the_added_ones(gateway, new_device):
     device = new_device(gateway)
     assert ask(device, Names.SET_TAGS, tags=["t%d" % n for n in range(99)]).code == DONE
-    # All of them or none.
+    # The gateway adds either all tags or none.
     assert ask(device, Names.ADD_TAGS, tags=["one", "two"]).code == TOO_MANY
     assert len(ask(device).tags) == 99
     assert ask(device, Names.ADD_TAGS, tags=["one"]).code == DONE
@@ -111,7 +111,7 @@ def test_tags_that_a_device_has_count_with_the_added_ones(gateway, new_device):
 def test_a_session_has_thirty_requests_in_a_minute(gateway, new_device):
     device, alias = new_device(gateway), name()
     codes = [ask(device, Names.BIND_ALIAS, alias=alias).code for _ in range(62)]
-    # At most one minute ends during the calls.
+    # The counter is reset at most once, because at most one minute ends during the calls.
     assert codes[:30] == [DONE] * 30 and TOO_OFTEN in codes and set(codes) == {DONE, TOO_OFTEN}
 
 

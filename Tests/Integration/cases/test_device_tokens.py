@@ -32,7 +32,7 @@ def token(app="demo", alias=None, expires=600, secret=SECRET, algorithm="HS256",
 
 
 class Keys:
-    """An RSA key pair of the openssl command."""
+    """An RSA key pair, made with the command openssl."""
 
     def __init__(self, folder):
         self.file = folder / "key.pem"

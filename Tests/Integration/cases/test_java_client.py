@@ -1,4 +1,4 @@
-"""The program of the Java client's README, word for word, against a real gateway."""
+"""The first program of the Java client's README, unchanged, against a real gateway."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ def gateway():
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A copy of the repository's part that the README uses, with the library as its first command builds it."""
+    """Returns a folder with the files that the README uses and the library, as built by the README's first command."""
     root = tmp_path_factory.mktemp("readme")
     for name in SOURCES:
         source, copy = ROOT / "Clients/java" / name, root / "Clients/java" / name
@@ -53,7 +53,7 @@ def commands(gateway):
     """Returns the README's commands, with the port of this test's gateway."""
     (found,) = [one for one in shell_fences() if "javac" in one]
     assert found.count(" 7000 ") == 1
-    # The last command becomes the shell's process, so that its end is the program's.
+    # `exec` replaces the shell with the program, so that a signal to the process reaches the program.
     return found.replace(" 7000 ", f" {gateway.device} ").replace("\njava ", "\nexec java ")
 
 

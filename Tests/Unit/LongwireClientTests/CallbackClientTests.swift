@@ -18,11 +18,11 @@ struct CallbackClientTests {
         try client.start()
         #expect(throws: LongwireClientError.self) { try client.start() }
         var (seen, iterator) = ([Callback](), calls.makeAsyncIterator())
-        // The two streams of the client are not ordered with each other.
+        // Events and messages are two separate streams, so their callbacks may come in either order.
         while seen.count < 2, let call = await iterator.next() { seen.append(call) }
         #expect(seen.contains(.connected(cid: "\(CoreDriver.cid)")))
         #expect(seen.contains { if case .received(let message) = $0 { message.sequence == 1 } else { false } })
-        // The callback has returned, so the message is processed.
+        // The client processes the message after the callback has returned.
         while store.load()?.streams[0]?.contains(1) != true, !Task.isCancelled { await Task.yield() }
         #expect(store.load()?.streams[0]?.contains(1) == true)
         client.client.stop()

@@ -30,7 +30,7 @@ struct DeviceNamesTests {
         var driver = try CoreDriver.ready()
         for request in 1...3 as ClosedRange<UInt32> { driver.perform(.names(Self.bind(request))) }
         #expect(sent(driver) == [1])
-        // A result of another request answers nothing.
+        // The result of another request is ignored.
         try driver.receive(Self.result(2))
         #expect(answers(driver).isEmpty)
         try driver.receive(Self.result(1), Self.result(1))

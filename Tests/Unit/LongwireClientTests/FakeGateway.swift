@@ -5,9 +5,11 @@ import Wire
 
 @testable import LongwireClient
 
-/// A gateway of one connection on its own thread: it welcomes the device, and sends one message once the app runs.
+/// A gateway for one connection, on a separate thread.
 ///
-/// Sound although unchecked: after `init` only the thread uses the descriptors, and `states` has a lock.
+/// It welcomes the device, and sends one message once the app runs.
+///
+/// `@unchecked Sendable` is safe here: after `init` only the thread uses the descriptors, and `states` has a lock.
 final class FakeGateway: @unchecked Sendable {
     let port: UInt16
     private let listener: CInt

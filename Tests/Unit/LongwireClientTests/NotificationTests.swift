@@ -8,7 +8,7 @@ struct NotificationTests {
     static let task = TaskID(kind: .single, month: 11, day: 21, random: (3, 4))
     static func id(_ number: UInt64) -> MessageID { MessageID(high: 9, low: number) }
 
-    /// The `userInfo` of a push for the message, as APNs passes it to the app.
+    /// Returns the `userInfo` of a message's push, as iOS passes it to the app.
     static func userInfo(_ number: UInt64, _ more: [AnyHashable: Any] = [:]) -> [AnyHashable: Any] {
         let own: [AnyHashable: Any] = [
             "_gmid_": "\(task.text):\(id(number))", "aps": ["alert": ["title": "T", "body": "B"]] as [String: Any],
@@ -176,7 +176,7 @@ struct NotificationTests {
         #expect(client.keepTap(userInfo: Self.userInfo(11, ["payload": long])))
         #expect(store.load()?.taps.last?.messageID == Self.id(10) && store.load()?.opened.last == Self.id(11))
         #expect(client.takeTaps().map(\.messageID) == (4...11).map { Self.id($0) }, "this process still has it")
-        // A push of Apple and a local notification of the longest message are short enough.
+        // A push from APNs and a local notification of the longest message are short enough.
         let most = String(repeating: "\u{1}", count: 16 << 10)
         #expect(PushNotification(userInfo: Self.userInfo(1, ["payload": most]))?.isKeepable == true)
     }
@@ -212,13 +212,13 @@ struct NotificationTests {
         #expect(await client.handleRemoteNotification(userInfo: silent) == .newData)
         #expect(await client.handleRemoteNotification(userInfo: Self.userInfo(1), within: .seconds(3_600)) == .noData)
         #expect(client.presentation(userInfo: Self.userInfo(1)) == .hide(.received))
-        // The tap is another event: the app opens the page, once.
+        // A tap is independent of the arrival: the app opens the page once.
         #expect(client.handleTap(userInfo: Self.userInfo(1)) != nil)
         #expect(client.applicationWillTerminate(within: .seconds(5)))
         #expect(await collector.value == [Self.id(1)])
         while gateway.reported.last != .terminated, !Task.isCancelled { await Task.yield() }
         #expect(gateway.reported.last == .terminated)
-        // One fetch: a Hello, the fetch's two updates, and the end.
+        // There is one fetch: a Hello, two updates of the fetch, and the final state.
         #expect(gateway.reported.count <= 4, "the second push of the message needs no fetch")
         #expect(client.currentConfiguration.applicationState == .background, "a later start is not affected")
     }

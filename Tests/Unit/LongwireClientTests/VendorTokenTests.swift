@@ -54,7 +54,7 @@ struct VendorTokenTests {
 
     // MARK: The environment
 
-    /// A profile: DER bytes around a property list, as in `embedded.mobileprovision`.
+    /// Returns a profile like `embedded.mobileprovision`: DER bytes around a property list.
     private static func profile(_ entitlement: String) -> [UInt8] {
         let list = """
             <?xml version="1.0" encoding="UTF-8"?>

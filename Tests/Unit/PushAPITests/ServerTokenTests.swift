@@ -91,7 +91,7 @@ struct ServerTokenTests {
         #expect(fault(Self.token(header: #"{"alg":"HS256","crit":["exp"],"exp":1}"#)) != nil)
         let (key, pem) = try Self.pair()
         let app = Self.app(keys: [try RSAPublicKey(pem: Array(pem.utf8))])
-        // The public key as the secret of HS256, and a code under the header of RS256.
+        // The public key is misused as an HS256 secret, and an HMAC is sent under the header of RS256.
         #expect(fault(Self.token(key: pem), app) != nil)
         #expect(fault(Self.token(header: #"{"alg":"RS256"}"#, key: pem), app) != nil)
         let message =
@@ -114,7 +114,7 @@ struct ServerTokenTests {
     func keys() throws {
         #expect(throws: TLSFailure.self) { try RSAPublicKey(pem: []) }
         #expect(throws: TLSFailure.self) { try RSAPublicKey(pem: try RSASigningKey.makePEM()) }
-        // A P-256 key, and an RSA key of 1,024 bits; both are public.
+        // The first key is a P-256 key, the second an RSA key of 1,024 bits. Both are public keys.
         let others = [
             """
             -----BEGIN PUBLIC KEY-----

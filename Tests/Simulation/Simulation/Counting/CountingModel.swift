@@ -3,9 +3,9 @@ internal import Wire
 
 /// The content of the counter rows, and the expected content: the durable messages and their durable final states.
 struct CountingModel {
-    /// By bucket and app, then by day; the row of the whole day.
+    /// The rows of whole days, by bucket and app, then by day.
     private var rows: [UInt64: [UInt32: CountersRow]] = [:]
-    /// By bucket and app, then by day and vendor.
+    /// The rows of single vendors, by bucket and app, then by day and vendor.
     private var parts: [UInt64: [CounterDay: CountersRow]] = [:]
     private var pending: [UInt64: Int] = [:]
     /// The sizes of the pending messages, in blocks.
@@ -52,7 +52,7 @@ struct CountingModel {
         return vendorFault(at: place)
     }
 
-    /// Checks that the vendors' alerts are some of the day's alerts, and that vendors' rows count nothing else.
+    /// Checks that vendors' rows count only alerts, and together not more alerts than the day's row.
     private func vendorFault(at place: UInt64) -> String? {
         var alerted: [UInt32: UInt64] = [:]
         for (day, row) in parts[place] ?? [:] {

@@ -162,7 +162,7 @@ extension Oracle {
         return settlements.begin(results)
     }
 
-    /// Returns whether a lease was a vendor's; a follow-up has no token.
+    /// Returns whether a lease was a vendor's, because the lease of a follow-up has no token.
     private func isOfVendor(_ lease: UInt64, _ record: Record) -> Bool { record.leaseTokens[lease] != "" }
 
     func settled(_ number: Int, _ verdicts: [ResultVerdict]) {

@@ -82,7 +82,7 @@ final class Record {
     var wasReportedAccepted = false
     /// Whether a verdict confirmed that report.
     var acceptWasRecorded = false
-    /// The same of a vendor's lease; an accepted follow-up shows nothing on the device.
+    /// The same, but only for vendors' leases, because an accepted follow-up shows nothing on the device.
     var (alertWasReported, alertWasRecorded) = (false, false)
     var alertCount = 0
 

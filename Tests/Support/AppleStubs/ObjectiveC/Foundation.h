@@ -1,4 +1,4 @@
-// Declarations of Apple's Foundation that the Objective-C example uses. Only to check its syntax and types against.
+// Declarations of Apple's Foundation that the Objective-C example uses, for checks of its syntax and types.
 typedef signed char BOOL;
 typedef long NSInteger;
 typedef unsigned long NSUInteger;

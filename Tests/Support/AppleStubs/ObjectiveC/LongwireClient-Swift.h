@@ -1,4 +1,4 @@
-// The header that Xcode generates from Sources/Client/LongwireClient/ObjectiveC, written by hand: keep both equal.
+// A hand-written stub of the header that Xcode generates from Sources/Client/LongwireClient/ObjectiveC. Keep them consistent.
 @import Foundation;
 @import UserNotifications;
 @class LWClient, LWMessage;

@@ -153,7 +153,7 @@ struct FollowUpTests {
         return harness.ask(TakeReceipts(receipts: [receipt], apps: nil))?.first?.verdict
     }
 
-    /// A job whose vendor's lease lapsed without a result, moved to the follow-up channel.
+    /// Returns a job that moved to the follow-up channel after its vendor's lease lapsed without a result.
     private func moved() throws -> (harness: DeliveryHarness, phone: Phone, message: MessageID, lease: Job) {
         let (harness, phone) = away()
         let message = harness.publish(phone).message

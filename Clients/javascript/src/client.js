@@ -129,7 +129,7 @@ export class LongwireClient {
 
   /**
    * Creates the core from the stored state and the kept calls. There is no `await` between the last check for kept
-   * calls and the core, so no call is lost: it is either in the state or posted to the core.
+   * calls and the creation. Each call is therefore either in the state or posted to the core.
    */
   async run() {
     const seed = await (this.options.random || defaultRandom)(32);

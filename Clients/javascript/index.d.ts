@@ -129,6 +129,7 @@ export type ClientEvent =
   | {type: "revoked"; taskId: string}
   | {type: "taken"; request: number; payload: Uint8Array; taskId: string}
   | {type: "refused"; request: number; code: number; reason: string; payload: Uint8Array; taskId: string}
+  /** The result of a call about names. The request 0 is the client's own, for the alias of the registration token. */
   | {type: "names"; request: number; code: number; reason: string; alias: string | null; tags: string[]}
   | {type: "fetched"; messages: number; isComplete: boolean}
   | {type: "stateNotStored"; reason: string; error: LongwireError}
@@ -142,6 +143,11 @@ export interface CommonOptions {
   appId: string;
   /** The app's secret; needed only until the device is registered. */
   appSecret?: string;
+  /**
+   * A token of the app's server, which registers the device without an `appSecret`: a JSON Web Token with the appId in
+   * `aud` and an end in `exp`, at most 2,048 bytes. After each start the client also binds the alias in its `sub`.
+   */
+  registrationToken?: string;
   onMessage(message: Message): unknown;
   onEvent?(event: ClientEvent): void;
   /** The number of messages that the app has at a time; 1 by default. */
@@ -195,6 +201,7 @@ export class LongwireClient {
   stop(): Promise<void>;
   /** Stops the client and removes its state; the next start registers a new device. */
   forget(): Promise<void>;
+  /** Removes the app's secret and the registration token from the options. */
   forgetSecret(): void;
   /** Fulfilled once all calls so far are in the store. */
   flush(): Promise<void>;
@@ -202,6 +209,8 @@ export class LongwireClient {
   setBadge(value: number): boolean;
   setToken(token: VendorToken): boolean;
   setPushModeOff(off: boolean): boolean;
+  /** Sets the token of the app's server for the next registration and the next start; an empty token removes it. */
+  setRegistrationToken(token: string): boolean;
   setHeartbeat(seconds: number): boolean;
   networkChanged(name?: string | null): boolean;
   probe(): boolean;
@@ -213,6 +222,11 @@ export class LongwireClient {
    * with a LongwireError: `namesRefused` (permanent), `tryLater` (temporary) or `wrongState` (the client does not run).
    */
   bindAlias(alias: string, type?: string): Promise<void>;
+  /**
+   * Binds the alias in the `sub` of a token of the app's server, for another user on a registered device. The
+   * `resultCode` 5 of `namesRefused` means that the token is invalid or has expired.
+   */
+  bindAliasWithToken(token: string): Promise<void>;
   /** Unbinds an alias from this device; other devices keep it. */
   unbindAlias(alias: string, type?: string): Promise<void>;
   /** Replaces all tags of this device. */

@@ -8,8 +8,9 @@ import * as readline from "node:readline";
 
 import {createClient} from "../src/node.js";
 
-const USAGE = "usage: driver.mjs --address HOST:PORT --transport tcp|tls|ws|wss [--ca FILE] --app ID --secret SECRET "
-  + "--state FOLDER [--window N] [--heartbeat SECONDS] [--manual] [--alternates-from-close] [--backoff-ms FIRST:MAX]";
+const USAGE = "usage: driver.mjs --address HOST:PORT --transport tcp|tls|ws|wss [--ca FILE] --app ID "
+  + "--secret SECRET|--token TOKEN --state FOLDER [--window N] [--heartbeat SECONDS] [--manual] "
+  + "[--alternates-from-close] [--backoff-ms FIRST:MAX] [--names-ms TIME]";
 const FLAGS = ["manual", "alternates-from-close"];
 
 function parse(words) {
@@ -20,7 +21,8 @@ function parse(words) {
     else values[name] = words[index += 1];
   }
   for (const name of ["address", "transport", "app", "secret", "state"]) {
-    if (values[name] === undefined) {
+    const isGiven = values[name] !== undefined || name === "secret" && values.token !== undefined;
+    if (!isGiven) {
       console.error(`--${name} is missing\n${USAGE}`);
       process.exit(2);
     }
@@ -61,12 +63,15 @@ function onEvent(event) {
 
 const [first, most] = (values["backoff-ms"] || "").split(":").map(Number);
 const client = createClient({
-  url: `${values.transport}://${values.address}`, appId: values.app, appSecret: values.secret,
+  url: `${values.transport}://${values.address}`, appId: values.app, appSecret: values.secret || "",
+  registrationToken: values.token || "",
   state: path.join(values.state, "state"), tls: values.ca ? {ca: readFileSync(values.ca)} : {},
   window: Number(values.window || 0), heartbeatSeconds: Number(values.heartbeat || 0), parallel: values.manual ? 1024
     : 1,
   vendorDuplicates: true, backoff: first ? {first, most} : {}, onMessage, onEvent,
 });
+// No option of the client: an app has no reason to change this time.
+if (values["names-ms"]) client.configuration.namesResult = Number(values["names-ms"]);
 
 function finish({msgId, verdict, reason = ""}) {
   const message = held.get(msgId);
@@ -87,7 +92,8 @@ function send({payload, task = ""}) {
 /** The client's calls by their operation. The event `names` prints the gateway's results. */
 const NAMES = {
   query: ({aliasType}) => client.ownNames(aliasType),
-  bindAlias: ({alias, aliasType}) => client.bindAlias(alias, aliasType),
+  bindAlias: ({alias, aliasType, token}) => token === undefined ? client.bindAlias(alias, aliasType)
+    : client.bindAliasWithToken(token),
   unbindAlias: ({alias, aliasType}) => client.unbindAlias(alias, aliasType),
   setTags: ({tags}) => client.setTags(tags),
   addTags: ({tags}) => client.addTags(tags),

@@ -8,7 +8,9 @@ import {LongwireError, described} from "./errors.js";
 import {Handover, isThenable, verdictOf} from "./handover.js";
 import {LIMITS} from "./limits.js";
 import {NamesCalls} from "./names.js";
-import {STATES, bad, check, isBadge, isHeartbeat, isState, isWhole, networkName} from "./options.js";
+import {
+  STATES, bad, check, isBadge, isHeartbeat, isServerToken, isState, isWhole, networkName,
+} from "./options.js";
 import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
 import {ClientState, isId} from "./state.js";
@@ -161,14 +163,14 @@ export class LongwireClient {
   }
 
   async load() {
-    const text = await this.store.load(), {appId, appSecret} = this.configuration;
+    const text = await this.store.load(), {appId, appSecret, registrationToken} = this.configuration;
     const state = text === null ? new ClientState(appId) : ClientState.parse(text);
     if (state.appId !== appId && state.isRegistered) {
       throw new LongwireError("stateUnreadable",
         `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
     }
-    if (!state.isRegistered && appSecret === "") {
-      throw bad("this device is not registered yet, and no appSecret is given");
+    if (!state.isRegistered && appSecret === "" && registrationToken === "") {
+      throw bad("this device is not registered yet; give a registrationToken or an appSecret");
     }
     state.appId = appId;
     return state;
@@ -191,8 +193,11 @@ export class LongwireClient {
     await this.store.clear();
   }
 
-  /** Removes the app's secret from memory after a registration; a lost registration then stops the client. */
-  forgetSecret() { this.configuration.appSecret = ""; }
+  /**
+   * Removes the app's secret and the registration token from the options after a registration; a lost registration then
+   * stops the client.
+   */
+  forgetSecret() { Object.assign(this.configuration, {appSecret: "", registrationToken: ""}); }
 
   /** Fulfilled once all calls so far are in the store; rejected if they cannot be stored. */
   flush() {
@@ -254,6 +259,15 @@ export class LongwireClient {
   /** Turns all pushes to this device off or on, both over the connection and through the vendor. */
   setPushModeOff(off) { return this.set({do: "pushMode", off: Boolean(off)}); }
 
+  /**
+   * Sets the token of the app's server for the next registration and the next start; an empty token removes it. A
+   * registered device takes another user's token with `bindAliasWithToken`.
+   */
+  setRegistrationToken(token) {
+    if (!isServerToken(token)) throw bad(`a token is a text of at most ${LIMITS.serverTokenBytes} bytes`);
+    return this.set({do: "registrationToken", token});
+  }
+
   /** Requests another heartbeat of 30 to 1800 seconds. */
   setHeartbeat(seconds) {
     if (!isHeartbeat(seconds)) throw bad(`${seconds} is no heartbeat; use 30 to 1800 seconds`);
@@ -310,6 +324,15 @@ export class LongwireClient {
   /** Binds an alias to this device, in place of the device's alias of the same type. */
   async bindAlias(alias, type = "") { await this.namesCalls.request("bindAlias", {alias, aliasType: type}); }
 
+  /**
+   * Binds the alias in the `sub` of a token of the app's server; it needs no right in `deviceMay`.
+   *
+   * For another user on a registered device. The alias of the option `registrationToken` is bound automatically, once
+   * after each start, unless the app binds or unbinds an alias itself. The `resultCode` 5 means that the token is
+   * invalid or has expired.
+   */
+  async bindAliasWithToken(token) { await this.namesCalls.request("bindAlias", {token, needsToken: true}); }
+
   /** Unbinds an alias from this device; other devices keep it. */
   async unbindAlias(alias, type = "") { await this.namesCalls.request("unbindAlias", {alias, aliasType: type}); }
 
@@ -363,6 +386,7 @@ export class LongwireClient {
       case "badge": configuration.badge = command.value; break;
       case "token": configuration.tokens = withToken(configuration.tokens, command.token); break;
       case "pushMode": configuration.pushModeOff = command.off; break;
+      case "registrationToken": configuration.registrationToken = command.token; break;
       default: configuration.heartbeatSeconds = command.seconds; break;
     }
     return false;

@@ -256,9 +256,11 @@ export class ClientCore {
     } else {
       // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
       // millisecond would be refused as a replay.
-      Object.assign(hello, {registration: true, nonce: this.random.nonce()});
+      const {registrationToken} = configuration;
+      Object.assign(hello, {registration: true, nonce: this.random.nonce(), registrationToken});
     }
-    const bytes = encodeHello(hello, state.isRegistered ? state.secret : utf8(configuration.appSecret), this.hmac);
+    const key = state.isRegistered ? state.secret : utf8(configuration.registrationToken || configuration.appSecret);
+    const bytes = encodeHello(hello, key, this.hmac);
     this.greeted = hello;
     // Stored before it is sent, so that a timestamp is never reused after a crash.
     state.lastTimestamp = timestamp;
@@ -276,6 +278,7 @@ export class ClientCore {
       Object.assign(state, {cid: welcome.cid, secret: welcome.deviceSecret, epoch: welcome.queueEpoch});
       this.actions.push({type: "persist"});
       this.report("registered", {cid: welcome.cid});
+      this.names.registered();
     } else if (welcome.queueEpoch !== state.epoch) {
       // A device without processed messages has no positions to lose.
       if (state.streams.size > 0) this.report("queueReset", {from: state.epoch, to: welcome.queueEpoch});
@@ -499,6 +502,10 @@ export class ClientCore {
       case "network": this.networkChanged(command.name, now); break;
       case "send": this.upstream.add(command, now); break;
       case "names": this.names.add(command.names, now); break;
+      case "registrationToken":
+        configuration.registrationToken = command.token;
+        this.names.replaceToken(command.token);
+        break;
       case "fetch": this.fetching.begin(command, now); break;
       case "vendorMessage": this.deliveries.receiveFromVendor(command.message, now); break;
       default: throw new TypeError(`the client has no command ${command.do}`);

@@ -55,6 +55,8 @@ export const LIMITS = {
   deviceTags: 200,
   nameBytes: 256,
   namesBytes: 32000,
+  /** Bytes of a token of the app's server. */
+  serverTokenBytes: 2048,
   firstRetriedCode: 100,
   busyCode: 102,
   busyRetry: 3000,

@@ -14,6 +14,8 @@ export const bad = message => new LongwireError("badConfiguration", message);
 export const isWhole = (value, least, most) => Number.isInteger(value) && value >= least && value <= most;
 export const isState = state => Object.keys(STATES).includes(state);
 export const isBadge = value => isWhole(value, -2147483648, 2147483647);
+/** Whether the value is a token of the app's server in a valid size, or empty. */
+export const isServerToken = token => typeof token === "string" && utf8(token).length <= LIMITS.serverTokenBytes;
 export const isHeartbeat = seconds => isWhole(seconds, LIMITS.leastHeartbeatSeconds, LIMITS.mostHeartbeatSeconds);
 
 /**
@@ -46,11 +48,15 @@ export function networkName(name) {
 
 /** Validates the options of a client; returns its configuration, or throws `badConfiguration`. */
 export function check(options) {
-  const {appId, appSecret = "", heartbeatSeconds = 0, window = 0, parallel = 1, backoff = {}, tokens = []} = options;
+  const {appId, appSecret = "", registrationToken = "", heartbeatSeconds = 0, window = 0, parallel = 1} = options;
+  const {backoff = {}, tokens = []} = options;
   if (typeof appId !== "string" || appId === "" || utf8(appId).length > LIMITS.appIdBytes) {
     throw bad("appId must have 1 to 64 bytes");
   }
   if (typeof appSecret !== "string") throw bad("appSecret must be a text");
+  if (!isServerToken(registrationToken)) {
+    throw bad(`registrationToken must be a text of at most ${LIMITS.serverTokenBytes} bytes`);
+  }
   if (typeof options.onMessage !== "function") throw bad("onMessage must be a function that handles a message");
   for (const name of ["store", "transport"]) {
     if (!options[name]) throw bad(`${name} is missing; use the client of your platform`);
@@ -76,11 +82,11 @@ export function check(options) {
     throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
   }
   return Object.assign(parseURL(options.url), {
-    appId, appSecret, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
+    appId, appSecret, registrationToken, clientName, heartbeatSeconds, window, badge, applicationState: STATES[state],
     keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
     usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
-    pushModeOff: null,
+    pushModeOff: null, namesResult: LIMITS.namesResult,
     backoff: {first, most},
   });
 }

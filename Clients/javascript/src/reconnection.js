@@ -107,7 +107,8 @@ export class Reconnection {
     }
     this.corrections += 1;
     if (close.code === UNKNOWN_DEVICE) {
-      const canRegister = this.core.configuration.appSecret !== "";
+      const {appSecret, registrationToken} = this.core.configuration;
+      const canRegister = appSecret !== "" || registrationToken !== "";
       if (this.corrections !== 1 || !state.isRegistered || !canRegister) return this.core.halt(error);
       this.core.report("registrationLost", {cid: state.cid});
       state.forgetRegistration();

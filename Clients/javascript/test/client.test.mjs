@@ -542,7 +542,8 @@ test("an alternate serves one session, and an app may switch alternates off", li
 test("a start that cannot succeed says what to do", limit, async () => {
   const base = {url: "ws://h", appId: "demo", store: new MemoryStore(), transport: new FakeGateway(), onMessage() {}};
   const client = new LongwireClient(base);
-  await assert.rejects(client.start(), error => error instanceof LongwireError && /no appSecret/.test(error.message));
+  await assert.rejects(client.start(),
+    error => error instanceof LongwireError && /give a registrationToken/.test(error.message));
   const running = party();
   await running.client.start();
   await assert.rejects(running.client.start(), error => error.code === "wrongState");
@@ -550,6 +551,7 @@ test("a start that cannot succeed says what to do", limit, async () => {
   for (const [change, words] of [
     [{url: "http://h"}, "no address"], [{url: "ws://h:0"}, "port"], [{url: "tcp://h/path"}, "path"],
       [{appId: ""}, "appId"], [{window: -1}, "window"],
+    [{registrationToken: "x".repeat(2049)}, "registrationToken"], [{registrationToken: null}, "registrationToken"],
     [{heartbeatSeconds: 5}, "heartbeatSeconds"], [{parallel: 0}, "parallel"], [{onMessage: 1}, "onMessage"],
       [{clientName: "x".repeat(65)}, "clientName"],
     [{tokens: [{vendor: "nokia", token: "x"}]}, "nokia"], [{tokens: [{vendor: "webPush", token: "x"}]}, "webPush"],

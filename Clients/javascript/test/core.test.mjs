@@ -14,8 +14,8 @@ import {SECRET, id} from "./support.mjs";
 class Bench {
   constructor(changes = {}) {
     const configuration = {
-      host: "home", port: 1, appId: "demo", appSecret: "s", clientName: "t", heartbeatSeconds: 0, window: 0,
-        badge: null, applicationState: 0,
+      host: "home", port: 1, appId: "demo", appSecret: "s", registrationToken: "", clientName: "t",
+      heartbeatSeconds: 0, window: 0, badge: null, applicationState: 0, namesResult: 30000,
       keepsRunning: false, tokens: [], replaysOpened: false, reconnects: true, usesAlternates: true,
         vendorDuplicates: false, pushModeOff: null,
       backoff: {first: 1000, most: 120000}, ...changes,
@@ -238,6 +238,85 @@ test("a request about names without a result for 30 s ends the session, and the 
   assert.equal(bench.last("names").code, 0);
   bench.pass();
   assert.deepEqual(bench.frames.map(({name}) => name), ["ping"]);
+});
+
+/** Returns the requests about names that were sent since the last call, as number and token or tags. */
+const asked = bench => bench.frames.splice(0).filter(({name}) => name === "deviceNames")
+  .map(({values}) => `${values.request} ${values.token || values.tags}`);
+
+function ask(bench, request, values) {
+  bench.core.perform({do: "names", names: {request, alias: "", aliasType: "", tags: [], token: "", ...values}},
+    bench.now);
+  bench.turn();
+}
+
+test("the alias of a token is requested again a minute after a refusal that is not final", () => {
+  const bench = new Bench({appSecret: "", registrationToken: "a.b.c"});
+  bench.welcome();
+  assert.deepEqual(asked(bench), ["0 a.b.c"]);
+  bench.receive("deviceNamesResult", {request: 0, code: 102});
+  const refusedAt = bench.time;
+  assert.equal(bench.core.deadline, refusedAt + 60000);
+  // A request in flight moves the deadline; otherwise the client would wake without a pause.
+  bench.time += 45000;
+  ask(bench, 1, {operation: 3, tags: ["x"]});
+  assert.deepEqual(asked(bench), ["1 x"]);
+  bench.time += 20000;
+  bench.core.wake(bench.now);
+  bench.turn();
+  assert.equal(bench.core.deadline, refusedAt + 75000);
+  bench.receive("deviceNamesResult", {request: 1});
+  assert.deepEqual(asked(bench), ["0 a.b.c"]);
+  bench.receive("deviceNamesResult", {request: 0, code: 102});
+  bench.pass();
+  assert.deepEqual(asked(bench), ["0 a.b.c"]);
+  bench.receive("deviceNamesResult", {request: 0, code: 5, reason: "it has expired"});
+  assert.deepEqual([bench.last("names").code, bench.last("names").reason], [5, "it has expired"]);
+  bench.core.disconnected("cut", bench.now);
+  bench.pass();
+  bench.welcome();
+  assert.deepEqual(asked(bench), []);
+});
+
+test("the app's own alias replaces the request for the token's, also while that is in flight", () => {
+  const bench = new Bench({registrationToken: "a.b.c"});
+  ask(bench, 1, {operation: 1, alias: "alice"});
+  bench.welcome();
+  assert.deepEqual(asked(bench), ["1 "]);
+  const other = new Bench({registrationToken: "a.b.c"});
+  other.welcome();
+  ask(other, 1, {operation: 1, token: "d.e.f"});
+  other.receive("deviceNamesResult", {request: 0, code: 102});
+  other.receive("deviceNamesResult", {request: 1});
+  assert.deepEqual(asked(other), ["0 a.b.c", "1 d.e.f"]);
+  // A lost registration must not bring the first user back.
+  other.receive("close", {code: 301});
+  other.pass();
+  assert.equal(other.welcome().registrationToken, "a.b.c");
+  assert.deepEqual(asked(other), []);
+});
+
+test("a new device after a lost registration gets the alias of the token again", () => {
+  const bench = new Bench({appSecret: "", registrationToken: "a.b.c"});
+  bench.welcome();
+  bench.receive("deviceNamesResult", {request: 0});
+  asked(bench);
+  bench.core.perform({do: "registrationToken", token: "d.e.f"}, bench.now);
+  bench.turn();
+  assert.deepEqual(asked(bench), []);
+  bench.receive("close", {code: 301});
+  bench.pass();
+  assert.equal(bench.welcome().registrationToken, "d.e.f");
+  assert.deepEqual(asked(bench), ["0 d.e.f"]);
+  // A token that replaces the one in flight is requested after it, whatever the result.
+  bench.core.perform({do: "registrationToken", token: "g.h.i"}, bench.now);
+  bench.receive("deviceNamesResult", {request: 0, code: 5});
+  assert.deepEqual(asked(bench), ["0 g.h.i"]);
+  bench.core.disconnected("cut", bench.now);
+  bench.core.perform({do: "registrationToken", token: "j.k.l"}, bench.now);
+  bench.pass();
+  bench.welcome();
+  assert.deepEqual(asked(bench), ["0 j.k.l"]);
 });
 
 test("alternates that redirect in a circle are followed with backoff", () => {

@@ -19,7 +19,11 @@ const client: LongwireClient = forNode({
     if (event.type === "stopped" && event.error instanceof LongwireError) console.log(event.error.closeCode);
   },
 });
-new LongwireClient({url: "ws://h", appId: "a", store: new MemoryStore(), transport, onMessage: () => "deferred"});
+client.setRegistrationToken("a.b.c");
+client.bindAliasWithToken("a.b.c").catch((error: LongwireError) => console.log(error.resultCode));
+new LongwireClient({
+  url: "ws://h", appId: "a", registrationToken: "a.b.c", store: new MemoryStore(), transport, onMessage: () => "deferred",
+});
 forBrowser({url: "wss://h", appId: "a", tabs: "takeOver", onMessage() {}}).unfollow?.();
 forWeChat({url: "wss://h", appId: "a", wx, onMessage: async message => { console.log(message.provenance); }});
 registerWebPush(client, {vapidKey: "k"}).then(token => console.log(token?.length));
@@ -34,6 +38,8 @@ console.log(store.load());
 client.setToken({vendor: "nokia", token: ""});
 // @ts-expect-error Tags must be a list.
 client.addTags("vip");
+// @ts-expect-error A token is a text.
+client.bindAliasWithToken({token: "a.b.c"});
 // @ts-expect-error A client of Node needs an app.
 forNode({url: "tcp://h", onMessage() {}});
 // @ts-expect-error A custom action has a number.

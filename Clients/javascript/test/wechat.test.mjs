@@ -107,6 +107,16 @@ test("a mini program registers, receives, stores and acks without the globals of
   assert.equal(codes(events).pop(), "stopped");
 }));
 
+test("a mini program registers with a token of the app's server instead of a secret", limit, async () => {
+  const wx = new FakeWX(), client = make(wx, {appSecret: "", registrationToken: "a.b.c", onMessage() {}});
+  await client.start();
+  const {socket, hello} = await welcome(wx, 0);
+  assert.deepEqual([hello.registration, hello.registrationToken], [true, "a.b.c"]);
+  assert.equal((await expect(socket, "deviceNames")).token, "a.b.c");
+  await client.stop();
+  assert.ok(!wx.items.get("longwire.state.demo").includes("a.b.c"), "the token is not stored");
+});
+
 test("a connection whose bytes are not sent ends before they fill the memory", limit, async () => {
   const transport = new WeChatTransport(new FakeWX()), {wx} = transport, data = new Uint8Array(65536);
   const open = () => new Promise(resolve => {

@@ -2,7 +2,7 @@ package longwire.client;
 
 import java.util.Map;
 
-/** The driver's access to the client's JSON reader, which is not part of the library's interface. */
+/** The driver's access to parts of the client that are not in the library's interface. */
 public final class DriverAccess {
     private DriverAccess() {}
 
@@ -15,5 +15,15 @@ public final class DriverAccess {
      */
     public static Map<String, Object> parse(String line) {
         return JsonReader.object(line);
+    }
+
+    /**
+     * Sets the wait for the result of a request about names.
+     *
+     * @param configuration the settings to change
+     * @param milliseconds the wait
+     */
+    public static void setNamesTime(ClientConfiguration configuration, long milliseconds) {
+        configuration.setNamesTime(milliseconds);
     }
 }

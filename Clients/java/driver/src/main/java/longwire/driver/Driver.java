@@ -91,7 +91,12 @@ public final class Driver implements Listener {
         }
         ClientConfiguration configuration = new ClientConfiguration(
             address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)), required(options, "--app"));
-        configuration.setAppSecret(required(options, "--secret")).setTls(transport.equals("tls"));
+        if (options.containsKey("--token")) {
+            configuration.setRegistrationToken(options.remove("--token"));
+        } else {
+            configuration.setAppSecret(required(options, "--secret"));
+        }
+        configuration.setTls(transport.equals("tls"));
         configuration.setClientName("longwire-java-driver/1");
         File folder = new File(required(options, "--state"));
         if (!folder.isDirectory() && !folder.mkdirs()) {
@@ -123,6 +128,7 @@ public final class Driver implements Listener {
                 configuration.setReconnectDelays(Long.parseLong(parts[0]), Long.parseLong(parts[parts.length - 1]));
                 break;
             }
+            case "--names-ms": DriverAccess.setNamesTime(configuration, Long.parseLong(value)); break;
             default: throw new IllegalArgumentException("the option " + name + " is unknown");
         }
     }
@@ -212,8 +218,11 @@ public final class Driver implements Listener {
                 tags.add((String) tag);
             }
         }
-        if (ask((String) command.get("operation"), alias, type, tags) == 0) {
-            // The client itself refused the request: it does not run, or a name is too long.
+        String token = (String) command.get("token");
+        long request = token != null
+            ? client.bindAliasWithToken(token) : ask((String) command.get("operation"), alias, type, tags);
+        if (request == 0) {
+            // The client's own refusal: it does not run, or a name or token is too long.
             long code = client.isRunning() ? BAD_NAME : NamesAnswer.STOPPED;
             print("names", "code", code, "alias", "", "tags", Collections.emptyList());
         }

@@ -18,6 +18,7 @@ public final class ClientConfiguration implements Cloneable {
     private final int port;
     private final String appId;
     private String appSecret = "";
+    private String registrationToken = "";
     private boolean usesTls = true;
     private File trustedCertificates;
     private List<byte[]> pinnedCertificates = Collections.emptyList();
@@ -35,6 +36,7 @@ public final class ClientConfiguration implements Cloneable {
     private Wakeups wakeups;
     private long firstDelay = Limits.BACKOFF_BASE;
     private long greatestDelay = Limits.BACKOFF_CAP;
+    private long namesTime = Limits.NAMES_TIME;
     /** The last value of {@link LongwireClient#setPushModeOff}, or {@code null}. */
     private Boolean isPushModeOff;
 
@@ -70,6 +72,22 @@ public final class ClientConfiguration implements Cloneable {
      */
     public ClientConfiguration setAppSecret(String secret) {
         appSecret = secret;
+        return this;
+    }
+
+    /**
+     * Sets a token of the app's server, which registers the device without an appSecret.
+     *
+     * <p>After each start the client also binds the alias in the token's {@code sub}, unless the app binds or unbinds an
+     * alias itself. For a later start or user: {@link LongwireClient#setRegistrationToken}, {@link
+     * LongwireClient#bindAliasWithToken}.
+     *
+     * @param token a JSON Web Token with the appId in {@code aud} and an end in {@code exp}, at most 2,048 bytes; an
+     *     empty text for none
+     * @return this
+     */
+    public ClientConfiguration setRegistrationToken(String token) {
+        registrationToken = token;
         return this;
     }
 
@@ -262,6 +280,11 @@ public final class ClientConfiguration implements Cloneable {
         return this;
     }
 
+    /** Sets the wait for the result of a request about names, for tests. */
+    void setNamesTime(long milliseconds) {
+        namesTime = milliseconds;
+    }
+
     void setPushModeOff(boolean isOff) {
         isPushModeOff = isOff;
     }
@@ -273,6 +296,8 @@ public final class ClientConfiguration implements Cloneable {
         check(appId != null && !appId.isEmpty(), "the appId is empty");
         check(byteCount(appId) <= Limits.APP_ID_BYTE_COUNT, "the appId is longer than 64 bytes");
         check(appSecret != null, "the appSecret is null; use \"\" for a registered device");
+        check(NamesRequest.isServerToken(registrationToken),
+            "the registrationToken is null or longer than " + Limits.SERVER_TOKEN_BYTE_COUNT + " bytes");
         check(clientName != null && byteCount(clientName) <= Limits.CLIENT_NAME_BYTE_COUNT,
             "the client name is missing or longer than 64 bytes");
         check(heartbeatSeconds == 0 || isHeartbeat(heartbeatSeconds),
@@ -332,6 +357,15 @@ public final class ClientConfiguration implements Cloneable {
 
     String appSecret() {
         return appSecret;
+    }
+
+    String registrationToken() {
+        return registrationToken;
+    }
+
+    /** Returns the key of a registration's proof, or an empty text if the device cannot register. */
+    String registrationKey() {
+        return registrationToken.isEmpty() ? appSecret : registrationToken;
     }
 
     boolean usesTls() {
@@ -400,6 +434,10 @@ public final class ClientConfiguration implements Cloneable {
 
     long greatestDelay() {
         return greatestDelay;
+    }
+
+    long namesTime() {
+        return namesTime;
     }
 
     Boolean isPushModeOff() {

@@ -69,6 +69,7 @@ final class ClientCore {
         clock = configuration.clock();
         endpoint = home();
         settings.begin();
+        names.begin();
         reconnects = new Reconnects(this, new Backoff(seed, configuration.firstDelay(), configuration.greatestDelay()));
         state = stored != null && stored.appId.equals(configuration.appId())
             ? stored : new ClientState(configuration.appId());
@@ -116,7 +117,7 @@ final class ClientCore {
     /** Returns the time of the next call of {@link #wake}, or {@code NEVER}. */
     long deadline() {
         long deadline = Math.min(phaseDeadline(), fetch.deadline());
-        return phase == Phase.READY ? Math.min(deadline, upstream.deadline()) : deadline;
+        return phase == Phase.READY ? Math.min(deadline, Math.min(upstream.deadline(), names.deadline())) : deadline;
     }
 
     private long phaseDeadline() {
@@ -195,6 +196,7 @@ final class ClientCore {
         if (upstream.deadline() != NEVER) {
             upstream.resume(now);
         }
+        names.wake(now);
         if (now < phaseDeadline()) {
             return;
         }
@@ -214,7 +216,8 @@ final class ClientCore {
         }
     }
 
-    private void abandon(String reason, long now) {
+    /** Gives up a connection that the gateway does not use any more. */
+    void abandon(String reason, long now) {
         act(Action.DISCONNECT);
         disconnected(reason, now);
     }
@@ -330,8 +333,9 @@ final class ClientCore {
             int count = Math.min(Limits.OPENED_PER_HELLO_COUNT, state.unreportedOpened.size());
             hello.opened = new ArrayList<>(state.unreportedOpened.subList(0, count));
         } else {
-            key = configuration.appSecret().getBytes(StandardCharsets.UTF_8);
+            key = configuration.registrationKey().getBytes(StandardCharsets.UTF_8);
             hello.isRegistration = true;
+            hello.registrationToken = configuration.registrationToken();
             // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of
             // one millisecond would be refused as a replay.
             hello.nonce = Handshake.randomBytes(16);
@@ -355,6 +359,7 @@ final class ClientCore {
             state.queueEpoch = welcome.queueEpoch;
             act(Action.PERSIST);
             report(listener -> listener.onRegistered(welcome.cid));
+            names.registered();
         } else if (welcome.queueEpoch != state.queueEpoch) {
             long former = state.queueEpoch;
             // A device without processed messages has no positions to lose.

@@ -229,6 +229,7 @@ final class Frames {
         String client = "";
         long window;
         byte[] nonce = new byte[0];
+        String registrationToken = "";
 
         /** Returns the body without the proof. */
         byte[] body() {
@@ -257,6 +258,7 @@ final class Frames {
             out.text(16, client);
             out.number(17, window);
             out.bytes(18, nonce);
+            out.text(19, registrationToken);
             return out.toBytes();
         }
     }
@@ -346,6 +348,7 @@ final class Frames {
         for (String tag : names.tags) {
             out.element(5, tag.getBytes(StandardCharsets.UTF_8));
         }
+        out.text(6, names.token);
         return out.frame();
     }
 

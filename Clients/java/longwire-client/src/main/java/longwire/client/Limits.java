@@ -99,6 +99,10 @@ final class Limits {
     static final int NAME_BYTE_COUNT = 256;
     /** The maximum total length of the names in one request, which must fit a frame (Protocol.md, "Limits"). */
     static final int NAMES_BYTE_COUNT = 28 << 10;
+    /** The wait for the result of a request about names; after it the connection counts as dead. */
+    static final long NAMES_TIME = 30_000;
+    /** The bytes of a token of the app's server. */
+    static final int SERVER_TOKEN_BYTE_COUNT = 2_048;
     /**
      * Result codes from {@code FIRST_RETRIED_CODE} on allow a retry, {@code BUSY_CODE} after a short delay (Errors.md).
      */

@@ -146,7 +146,9 @@ public interface Listener {
     /**
      * Receives the answer to a request about the device's own alias and tags. Each request has exactly one answer.
      *
-     * @param answer the answer; {@link NamesAnswer#STOPPED} if the client stopped before the gateway's answer
+     * <p>The request 0 is the client's own, for the alias of the registration token.
+     *
+     * @param answer the answer, also to a request that the client's stop ended
      */
     default void onNames(NamesAnswer answer) {}
 

@@ -11,6 +11,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongFunction;
 
 /**
  * A device of a Longwire gateway.
@@ -142,10 +143,10 @@ public final class LongwireClient {
                 "the state belongs to the app " + state.appId + ", not to " + configuration.appId()
                     + "; use another one");
         }
-        if ((state == null || !state.isRegistered()) && configuration.appSecret().isEmpty()) {
+        if ((state == null || !state.isRegistered()) && configuration.registrationKey().isEmpty()) {
             throw new LongwireException(
                 LongwireException.Code.BAD_CONFIGURATION,
-                "this device is not registered yet, and no appSecret is given");
+                "this device is not registered yet; give a registrationToken or an appSecret");
         }
         if (store instanceof FileStateStore) {
             ((FileStateStore) store).removeDrafts();
@@ -256,6 +257,28 @@ public final class LongwireClient {
         synchronized (lock) {
             configuration.setPushModeOff(isOff);
             return post((core, now) -> core.settings().setPushModeOff(isOff, now));
+        }
+    }
+
+    /**
+     * Sets the token of the app's server for the next registration and the next start.
+     *
+     * <p>A registered device takes another user's token with {@link #bindAliasWithToken}.
+     *
+     * @param token the token; an empty text removes it
+     * @return false when nothing was changed: the token is {@code null} or has more than 2,048 bytes
+     */
+    public boolean setRegistrationToken(String token) {
+        if (!NamesRequest.isServerToken(token)) {
+            return false;
+        }
+        synchronized (lock) {
+            configuration.setRegistrationToken(token);
+            post((core, now) -> {
+                core.configuration.setRegistrationToken(token);
+                core.names().replaceToken(token);
+            });
+            return true;
         }
     }
 
@@ -501,6 +524,21 @@ public final class LongwireClient {
     }
 
     /**
+     * Binds the alias in the {@code sub} of a token of the app's server; it needs no right in {@code deviceMay}.
+     *
+     * <p>For another user on a registered device. The alias of {@link ClientConfiguration#setRegistrationToken} is bound
+     * automatically, once after each start, unless the app binds or unbinds an alias itself. The answer's code 5 means
+     * that the token is not valid or has expired.
+     *
+     * @param token the token
+     * @return the number of the request, or 0 when it cannot be taken: the client does not run, or the token is empty or
+     *     has more than 2,048 bytes
+     */
+    public long bindAliasWithToken(String token) {
+        return token.isEmpty() ? 0 : ask(request -> NamesRequest.ofToken(request, token));
+    }
+
+    /**
      * Unbinds an alias from this device; other devices keep it.
      *
      * <p>Unbinding an alias that the device does not have succeeds.
@@ -555,9 +593,13 @@ public final class LongwireClient {
 
     private long ask(NamesRequest.Operation operation, String alias, String aliasType, List<String> tags) {
         List<String> copy = new ArrayList<>(tags);
+        return ask(request -> new NamesRequest(request, operation, alias, aliasType, copy));
+    }
+
+    private long ask(LongFunction<NamesRequest> maker) {
         synchronized (lock) {
             long request = lastNamesRequest == NamesRequest.GREATEST_NUMBER ? 1 : lastNamesRequest + 1;
-            NamesRequest asked = new NamesRequest(request, operation, alias, aliasType, copy);
+            NamesRequest asked = maker.apply(request);
             if (!asked.isWithinLimits() || !names.add(request)) {
                 return 0;
             }
@@ -594,7 +636,7 @@ public final class LongwireClient {
 
         @Override
         public void onNames(NamesAnswer answer) {
-            if (asked.remove(answer.request())) {
+            if (answer.request() == NamesRequest.OWN_NUMBER || asked.remove(answer.request())) {
                 super.onNames(answer);
             }
         }

@@ -106,7 +106,7 @@ final class Reconnects {
             core.await(skewRetryCount == 1 ? 0 : backoff.next(), false, next, now);
         } else if (close.code == CloseCode.UNKNOWN_DEVICE) {
             correctionCount++;
-            if (correctionCount != 1 || !core.state.isRegistered() || core.configuration.appSecret().isEmpty()) {
+            if (correctionCount != 1 || !core.state.isRegistered() || core.configuration.registrationKey().isEmpty()) {
                 core.halt(error);
                 return;
             }

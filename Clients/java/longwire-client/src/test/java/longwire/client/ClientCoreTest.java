@@ -26,12 +26,17 @@ public class ClientCoreTest {
         boolean finishesAtOnce = true;
 
         Bench() {
+            this("");
+        }
+
+        /** Creates a core with a token of the app's server. */
+        Bench(String token) {
             state.cid = CID;
             state.deviceSecret = new byte[32];
             state.queueEpoch = 5;
             ClientConfiguration configuration =
                 new ClientConfiguration("gateway.example", 7_000, "demo").setAppSecret("secret").setClock(this);
-            core = new ClientCore(configuration, state, 1);
+            core = new ClientCore(configuration.setRegistrationToken(token), state, 1);
         }
 
         @Override
@@ -133,6 +138,10 @@ public class ClientCoreTest {
             turn();
             ProtoWriter welcome = ProtoWriter.ofFrame(FrameType.WELCOME);
             welcome.number(2, 5);
+            if (!state.isRegistered()) {
+                welcome.identifier(8, CID);
+                welcome.bytes(9, new byte[32]);
+            }
             receive(welcome.frame());
             assertEquals(ClientCore.Phase.READY, core.phase());
         }

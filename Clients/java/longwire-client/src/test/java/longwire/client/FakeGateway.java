@@ -8,6 +8,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -25,6 +26,8 @@ public final class FakeGateway implements Closeable {
     private final BlockingQueue<byte[]> frames = new LinkedBlockingQueue<>();
     private final BlockingQueue<Socket> sessions = new LinkedBlockingQueue<>();
     private volatile Socket current;
+    /** The reason of the Close that answers the next Hello, or {@code null}. */
+    private volatile String refusal;
 
     /**
      * Starts the gateway on a free port.
@@ -65,6 +68,11 @@ public final class FakeGateway implements Closeable {
             }
             input.readFully(frame, 4, frame.length - 4);
             frames.add(frame);
+            if (frame[0] == FrameType.HELLO && refusal != null) {
+                send(Frames.close(401, refusal));
+                refusal = null;
+                return;
+            }
             if (frame[0] == FrameType.HELLO) {
                 ProtoWriter welcome = ProtoWriter.ofFrame(FrameType.WELCOME);
                 welcome.number(2, 1);
@@ -78,6 +86,37 @@ public final class FakeGateway implements Closeable {
                 send(pong);
             }
         }
+    }
+
+    /** Answers the next Hello with a Close 401. */
+    public void refuse(String reason) {
+        refusal = reason;
+    }
+
+    /** Waits for a Hello and returns the token of its registration; the token is also the key of its proof. */
+    public String awaitRegistrationToken() throws Exception {
+        return registrationToken(await(FrameType.HELLO));
+    }
+
+    /** Returns the registration token of a Hello's body, or an empty text; fails if the token is not the proof's key. */
+    static String registrationToken(byte[] body) throws WireException {
+        ProtoReader in = new ProtoReader(body);
+        String token = "";
+        byte[] proof = new byte[0];
+        for (int field = in.next(); field != 0; field = in.next()) {
+            switch (field) {
+                case 6: proof = in.bytes(32); break;
+                case 19: token = in.text(2_048); break;
+                default: in.skip();
+            }
+        }
+        // The proof is the last field: two bytes of its head, and 32.
+        byte[] unsigned = Arrays.copyOf(body, body.length - 34);
+        if (!token.isEmpty()
+                && !Arrays.equals(proof, Handshake.proof(token.getBytes(StandardCharsets.UTF_8), unsigned))) {
+            throw new AssertionError("the token is not the key of the proof");
+        }
+        return token;
     }
 
     /**
@@ -151,26 +190,27 @@ public final class FakeGateway implements Closeable {
         send(out.frame());
     }
 
-    /** Waits for a DeviceNames and returns its number, operation, alias, type and tags as text. */
+    /** Waits for a DeviceNames and returns its number, operation, alias, type, tags and token as text. */
     public String awaitNames() throws Exception {
         return names(await(FrameType.DEVICE_NAMES));
     }
 
     static String names(byte[] body) throws WireException {
         ProtoReader in = new ProtoReader(body);
+        long request = 0;
         long operation = 0;
-        StringBuilder text = new StringBuilder();
         StringBuilder texts = new StringBuilder();
         for (int field = in.next(); field != 0; field = in.next()) {
             switch (field) {
-                case 1: text.append(in.uint32()); break;
+                case 1: request = in.uint32(); break;
                 case 2: operation = in.uint32(); break;
                 case 3: texts.append(" alias ").append(in.text(2_000)); break;
                 case 4: texts.append(" type ").append(in.text(2_000)); break;
+                case 6: texts.append(" token ").append(in.text(2_048)); break;
                 default: texts.append(" tag ").append(in.text(2_000));
             }
         }
-        return text.append(" operation ").append(operation).append(texts).toString();
+        return request + " operation " + operation + texts;
     }
 
     /**
@@ -233,7 +273,7 @@ public final class FakeGateway implements Closeable {
                 throw new AssertionError("no " + FrameType.name(type) + " came");
             }
             if (frame[0] == type) {
-                return java.util.Arrays.copyOfRange(frame, 4, frame.length);
+                return Arrays.copyOfRange(frame, 4, frame.length);
             }
         }
     }

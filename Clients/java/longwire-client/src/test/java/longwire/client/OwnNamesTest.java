@@ -92,6 +92,29 @@ public class OwnNamesTest {
     }
 
     @Test
+    public void aSessionThatBringsNoResultEnds() throws Exception {
+        Bench bench = new Bench();
+        bench.connect();
+        bind(bench, 1);
+        assertEquals(bench.time + Limits.NAMES_TIME, bench.core.deadline());
+        bench.time += Limits.NAMES_TIME - 1;
+        bench.core.wake(bench.time);
+        bench.turn();
+        assertEquals(ClientCore.Phase.READY, bench.core.phase());
+        bench.time += 1;
+        bench.core.wake(bench.time);
+        bench.turn();
+        assertEquals(ClientCore.Phase.WAITING, bench.core.phase());
+        bench.connect();
+        bench.receive(FakeGateway.namesResult(1, 0, ""));
+        assertEquals("1:0", answers(bench));
+        bench.time += Limits.NAMES_TIME;
+        bench.core.wake(bench.time);
+        bench.turn();
+        assertEquals("nothing is in flight", ClientCore.Phase.READY, bench.core.phase());
+    }
+
+    @Test
     public void requestsBeyondTheBoundAreAnsweredAsBusy() throws Exception {
         Bench bench = new Bench();
         for (long request = 1; request <= Limits.NAMES_COUNT + 1; request++) {

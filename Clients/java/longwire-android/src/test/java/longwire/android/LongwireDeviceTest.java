@@ -80,6 +80,13 @@ public class LongwireDeviceTest implements DeviceListener {
         message.processed();
     }
 
+    @Override
+    public void onStopped(LongwireException error) {
+        if (error != null) {
+            events.add("stopped " + error.getMessage());
+        }
+    }
+
     private String next() throws Exception {
         return events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
@@ -113,8 +120,8 @@ public class LongwireDeviceTest implements DeviceListener {
         FakePhone phone = new FakePhone(FOLDER.getRoot());
         try (FakeGateway gateway = new FakeGateway()) {
             ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
-                .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
-            // A start with invalid settings fails, and a later one with valid settings succeeds.
+                .setRegistrationToken("a.b.c").setTls(false).setReconnectDelays(1, 10);
+            // A start with faulty settings fails, and one with others succeeds.
             try {
                 LongwireDevice.start(
                     phone.app, new ClientConfiguration("127.0.0.1", 0, "demo"), new LongwireDevice.Options(), this);
@@ -122,10 +129,21 @@ public class LongwireDeviceTest implements DeviceListener {
             } catch (LongwireException error) {
                 assertEquals(LongwireException.Code.BAD_CONFIGURATION, error.code());
             }
+            gateway.refuse("the token has expired");
             LongwireDevice device =
                 LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
             assertEquals(device, LongwireDevice.current());
+            assertEquals("a.b.c", gateway.awaitRegistrationToken());
+            // The gateway refuses the token of the app's server; another one registers the device.
+            assertEquals("stopped the gateway closed with code 401: the token has expired", next());
+            assertTrue(device.client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+            assertTrue(device.client().setRegistrationToken("d.e.f"));
+            assertEquals(device, LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this));
+            assertEquals("d.e.f", gateway.awaitRegistrationToken());
             gateway.awaitSession();
+            assertEquals("0 operation 1 token d.e.f", gateway.awaitNames());
+            gateway.answerNames(0, 0, "");
+            assertEquals("names 0 0", next());
             assertTrue(new File(FOLDER.getRoot(), "longwire/state").exists());
 
             // The device's own names.

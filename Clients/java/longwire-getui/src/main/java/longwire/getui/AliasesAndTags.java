@@ -30,6 +30,8 @@ final class AliasesAndTags {
     private static final int STOPPED = (int) NamesAnswer.STOPPED;
     /** The maximum length of a name in the client. */
     private static final int NAME_BYTE_COUNT = 256;
+    /** The bytes of the longest token of the app's server that the client takes. */
+    static final int TOKEN_BYTE_COUNT = 2_048;
 
     private interface Receiver {
         void receive(NamesAnswer answer);
@@ -39,18 +41,23 @@ final class AliasesAndTags {
     private final Map<Long, Receiver> waiting = new HashMap<>();
 
     int bindAlias(LongwireClient client, String alias, Done done) {
-        return changeAlias(client, alias, done, it -> it.bindAlias(alias, ""));
+        return changeAlias(client, isTooLong(alias), done, it -> it.bindAlias(alias, ""));
+    }
+
+    int bindAliasWithToken(LongwireClient client, String token, Done done) {
+        boolean isTooLong = byteCount(token) > TOKEN_BYTE_COUNT;
+        return changeAlias(client, isTooLong, done, it -> it.bindAliasWithToken(token));
     }
 
     /** Unbinds the alias from this device only. */
     int unbindAlias(LongwireClient client, String alias, Done done) {
-        return changeAlias(client, alias, done, it -> it.unbindAlias(alias, ""));
+        return changeAlias(client, isTooLong(alias), done, it -> it.unbindAlias(alias, ""));
     }
 
     private int changeAlias(
-        LongwireClient client, String alias, Done done, ToLongFunction<LongwireClient> call
+        LongwireClient client, boolean isTooLong, Done done, ToLongFunction<LongwireClient> call
     ) {
-        if (isTooLong(alias)) {
+        if (isTooLong) {
             return PushConsts.ALIAS_INVALID;
         }
         if (submit(client, call, answer -> done.done(aliasCode(answer.code()), answer.tags()))) {
@@ -102,7 +109,11 @@ final class AliasesAndTags {
     }
 
     private static boolean isTooLong(String name) {
-        return name.getBytes(StandardCharsets.UTF_8).length > NAME_BYTE_COUNT;
+        return byteCount(name) > NAME_BYTE_COUNT;
+    }
+
+    private static int byteCount(String text) {
+        return text.getBytes(StandardCharsets.UTF_8).length;
     }
 
     static int aliasCode(long code) {

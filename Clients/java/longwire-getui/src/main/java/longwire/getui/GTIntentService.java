@@ -67,6 +67,17 @@ public abstract class GTIntentService extends Service {
     public abstract void onReceiveOnlineState(Context context, boolean online);
 
     /**
+     * Reports that the device has stopped, and does not connect again before the next {@link PushManager#initialize}.
+     *
+     * <p>Getui's SDK has no such callback. The gateway may have refused the app's secret or the token of its server.
+     *
+     * @param context the app
+     * @param closeCode the gateway's Close code (docs/use/Errors.md, "Close codes"), or 0
+     * @param reason the reason in English
+     */
+    public void onDeviceStopped(Context context, long closeCode, String reason) {}
+
+    /**
      * Receives the result of a command on an alias or tags.
      *
      * @param context the app

@@ -55,6 +55,8 @@ public final class PushManager {
     private ServiceConnection connection;
     private final AliasesAndTags commands = new AliasesAndTags();
     private volatile String appId = "";
+    /** The token of the app's server, or an empty text. */
+    private volatile String registrationToken = "";
     private volatile boolean isOnline;
     private volatile boolean isTurnedOn = true;
     /** Callbacks that wait for the app's service, oldest first; guarded by its own monitor. */
@@ -95,7 +97,10 @@ public final class PushManager {
         appId = value(values, APP_ID);
         ClientConfiguration configuration = new ClientConfiguration(
             address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)), appId);
-        configuration.setAppSecret(value(values, APP_SECRET)).setClientName("longwire-getui/1");
+        configuration.setRegistrationToken(registrationToken).setClientName("longwire-getui/1");
+        if (registrationToken.isEmpty()) {
+            configuration.setAppSecret(value(values, APP_SECRET));
+        }
         configuration.setTls(!"false".equals(String.valueOf(values.get(TLS))));
         // Getui delivers a message over the connection also after its notification was opened.
         configuration.setReplaysOpened(true);
@@ -271,6 +276,29 @@ public final class PushManager {
         return isTurnedOn;
     }
 
+    /**
+     * Sets a token of the app's server, which registers the device and binds the alias in its {@code sub}.
+     *
+     * <p>Call this before {@link #initialize}; the manifest then needs no secret. Getui's SDK has no such call. If the
+     * gateway refuses the token, {@link GTIntentService#onDeviceStopped} receives the reason. Set another token then, and
+     * initialize again.
+     *
+     * @param context the app
+     * @param token a JSON Web Token of at most 2,048 bytes; an empty text removes it
+     * @return false when the token is {@code null} or too long
+     */
+    public boolean setRegistrationToken(Context context, String token) {
+        // A device that exists has its own configuration.
+        LongwireDevice known = device;
+        boolean isTaken = known == null
+            ? token != null && token.getBytes(StandardCharsets.UTF_8).length <= AliasesAndTags.TOKEN_BYTE_COUNT
+            : known.client().setRegistrationToken(token);
+        if (isTaken) {
+            registrationToken = token;
+        }
+        return isTaken;
+    }
+
     private LongwireDevice required() {
         if (device == null) {
             throw new IllegalStateException("call PushManager.initialize first");
@@ -310,7 +338,28 @@ public final class PushManager {
     }
 
     /**
-     * Unbinds an alias from this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
+     * Binds the alias in the {@code sub} of a token of the app's server, which needs no {@code deviceMay}. The result
+     * goes to {@link GTIntentService#onReceiveCommandResult}; Getui's SDK has no such call.
+     *
+     * @param context the app
+     * @param token the token
+     * @param sn the app's number of the command
+     * @return whether the command was submitted
+     */
+    public boolean bindAliasWithToken(Context context, String token, String sn) {
+        int fault = aliasFault(token, sn);
+        if (fault == PushConsts.SUCCESS) {
+            fault = commands.bindAliasWithToken(
+                required().client(), token, (code, tags) -> result(new BindAliasCmdMessage(sn, code)));
+        }
+        if (fault != PushConsts.SUCCESS) {
+            result(new BindAliasCmdMessage(sn, fault));
+        }
+        return fault == PushConsts.SUCCESS;
+    }
+
+    /**
+     * Releases an alias of this device. The result goes to {@link GTIntentService#onReceiveCommandResult}.
      *
      * @param context the app
      * @param alias the alias
@@ -499,6 +548,9 @@ public final class PushManager {
         @Override
         public void onStopped(LongwireException error) {
             lost();
+            if (error != null) {
+                call(receiver -> receiver.onDeviceStopped(application, error.closeCode(), error.getMessage()));
+            }
         }
 
         @Override

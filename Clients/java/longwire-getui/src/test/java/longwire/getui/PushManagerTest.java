@@ -59,6 +59,11 @@ public class PushManagerTest {
         }
 
         @Override
+        public void onDeviceStopped(Context context, long closeCode, String reason) {
+            EVENTS.add("stopped " + closeCode + " " + reason);
+        }
+
+        @Override
         public void onReceiveCommandResult(Context context, GTCmdMessage message) {
             THREADS.add(Thread.currentThread().getName());
             StringBuilder tags = new StringBuilder();
@@ -171,6 +176,41 @@ public class PushManagerTest {
         assertEquals("command 10012 sn8 0 vip 会员", next());
     }
 
+    private static void aTokenReplacesTheSecret(
+        PushManager manager, FakePhone phone, FakeGateway gateway
+    ) throws Exception {
+        char[] long2049 = new char[2_049];
+        Arrays.fill(long2049, 'x');
+        assertFalse(manager.setRegistrationToken(phone, null));
+        assertFalse(manager.setRegistrationToken(phone, new String(long2049)));
+        assertTrue(manager.setRegistrationToken(phone, "a.b.c"));
+        phone.metaData.putString("PUSH_APPSECRET", null);
+        gateway.refuse("the token has expired");
+        manager.initialize(phone);
+        assertEquals("stopped 401 the gateway closed with code 401: the token has expired", next());
+        assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertTrue(manager.setRegistrationToken(phone, "d.e.f"));
+        manager.initialize(phone);
+        gateway.awaitSession();
+        assertEquals("cid " + FakeGateway.CID, next());
+        assertEquals("online true", next());
+        String names = gateway.awaitNames();
+        while (!names.startsWith("0 ")) {
+            names = gateway.awaitNames();
+        }
+        assertEquals("0 operation 1 token d.e.f", names);
+        gateway.answerNames(0, 0, "");
+        assertTrue(manager.bindAliasWithToken(phone, "g.h.i", "sn16"));
+        names = gateway.awaitNames();
+        assertTrue(names, names.endsWith(" operation 1 token g.h.i"));
+        gateway.answerNames(Long.parseLong(names.substring(0, names.indexOf(' '))), 0, "");
+        assertEquals("command 10010 sn16 0", next());
+        assertFalse(manager.bindAliasWithToken(phone, new String(long2049), "sn17"));
+        assertEquals("command 10010 sn17 30007", next());
+        LongwireDevice.current().stop();
+        assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+    }
+
     @Test
     public void theGatewaysCodesBecomeGetuis() {
         long[] codes = {0, 1, 2, 3, 4, 5, 100, 102, 1_000, 77};
@@ -264,6 +304,7 @@ public class PushManagerTest {
             assertEquals("online false", next());
             assertEquals(PushConsts.SETTAG_NOTONLINE, manager.queryTag(phone, "sn15"));
             assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+            aTokenReplacesTheSecret(manager, phone, gateway);
             service.onDestroy();
         }
     }

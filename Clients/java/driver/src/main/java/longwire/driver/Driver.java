@@ -223,7 +223,7 @@ public final class Driver implements Listener {
             ? client.bindAliasWithToken(token) : ask((String) command.get("operation"), alias, type, tags);
         if (request == 0) {
             // The client's own refusal: it does not run, or a name or token is too long.
-            long code = client.isRunning() ? BAD_NAME : NamesAnswer.STOPPED;
+            Object code = client.isRunning() ? (Object) BAD_NAME : null;
             print("names", "code", code, "alias", "", "tags", Collections.emptyList());
         }
     }
@@ -391,7 +391,9 @@ public final class Driver implements Listener {
 
     @Override
     public void onNames(NamesAnswer answer) {
-        print("names", "code", answer.code(), "alias", answer.alias(), "tags", answer.tags());
+        // The suite's sign of a request that a stop has ended.
+        Object code = answer.code() == NamesAnswer.STOPPED ? null : (Object) answer.code();
+        print("names", "code", code, "alias", answer.alias(), "tags", answer.tags());
     }
 
     @Override

@@ -125,9 +125,9 @@ public final class LongwireDevice {
      * @throws LongwireException as {@link LongwireClient#start()} does. After {@code BAD_CONFIGURATION} a call with
      *     corrected settings starts the device; all other calls use the settings of the first one. A device whose token
      *     of the app's server was refused gets another one by {@link LongwireClient#setRegistrationToken} before the
-     *     call. After {@code WRONG_STATE} the client still ends; await it with {@code awaitStop}. After {@code STATE_UNREADABLE}, such as on a
-     *     phone that was not unlocked yet, call this again later. After {@code STATE_DAMAGED} the app decides about
-     *     {@link #setStateAside}.
+     *     call. After {@code WRONG_STATE} the client still ends; await it with {@code awaitStop}. After {@code
+     *     STATE_UNREADABLE}, such as on a phone that was not unlocked yet, call this again later. After {@code
+     *     STATE_DAMAGED} the app decides about {@link #setStateAside}.
      */
     public static synchronized LongwireDevice start(
         Application application, ClientConfiguration configuration, Options options, DeviceListener listener

@@ -78,8 +78,8 @@ public final class ClientConfiguration implements Cloneable {
     /**
      * Sets a token of the app's server, which registers the device without an appSecret.
      *
-     * <p>After each start the client also binds the alias in the token's {@code sub}, unless the app binds or unbinds an
-     * alias itself. For a later start or user: {@link LongwireClient#setRegistrationToken}, {@link
+     * <p>After each start the client also binds the alias in the token's {@code sub}, unless the app binds or unbinds
+     * an alias itself. For a later start or user: {@link LongwireClient#setRegistrationToken}, {@link
      * LongwireClient#bindAliasWithToken}.
      *
      * @param token a JSON Web Token with the appId in {@code aud} and an end in {@code exp}, at most 2,048 bytes; an

@@ -526,13 +526,13 @@ public final class LongwireClient {
     /**
      * Binds the alias in the {@code sub} of a token of the app's server; it needs no right in {@code deviceMay}.
      *
-     * <p>For another user on a registered device. The alias of {@link ClientConfiguration#setRegistrationToken} is bound
-     * automatically, once after each start, unless the app binds or unbinds an alias itself. The answer's code 5 means
-     * that the token is not valid or has expired.
+     * <p>For another user on a registered device. The alias of {@link ClientConfiguration#setRegistrationToken} is
+     * bound automatically, once after each start, unless the app binds or unbinds an alias itself. The answer's code 5
+     * means that the token is not valid or has expired.
      *
      * @param token the token
-     * @return the number of the request, or 0 when it cannot be taken: the client does not run, or the token is empty or
-     *     has more than 2,048 bytes
+     * @return the number of the request, or 0 when it cannot be taken: the client does not run, or the token is empty
+     *     or has more than 2,048 bytes
      */
     public long bindAliasWithToken(String token) {
         return token.isEmpty() ? 0 : ask(request -> NamesRequest.ofToken(request, token));

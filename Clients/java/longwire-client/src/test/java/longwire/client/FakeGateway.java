@@ -98,7 +98,7 @@ public final class FakeGateway implements Closeable {
         return registrationToken(await(FrameType.HELLO));
     }
 
-    /** Returns the registration token of a Hello's body, or an empty text; fails if the token is not the proof's key. */
+    /** Returns the registration token of a Hello's body, or an empty text. The token must be the key of the proof. */
     static String registrationToken(byte[] body) throws WireException {
         ProtoReader in = new ProtoReader(body);
         String token = "";

@@ -280,8 +280,8 @@ public final class PushManager {
      * Sets a token of the app's server, which registers the device and binds the alias in its {@code sub}.
      *
      * <p>Call this before {@link #initialize}; the manifest then needs no secret. Getui's SDK has no such call. If the
-     * gateway refuses the token, {@link GTIntentService#onDeviceStopped} receives the reason. Set another token then, and
-     * initialize again.
+     * gateway refuses the token, {@link GTIntentService#onDeviceStopped} receives the reason. Set another token then,
+     * and initialize again.
      *
      * @param context the app
      * @param token a JSON Web Token of at most 2,048 bytes; an empty text removes it

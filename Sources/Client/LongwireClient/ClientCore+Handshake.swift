@@ -59,6 +59,7 @@ extension ClientCore {
             state.queueEpoch = welcome.queueEpoch
             actions.append(.persist(state))
             actions.append(.report(.registered(welcome.cid)))
+            names.registered(token: configuration.registrationToken)
         } else if welcome.queueEpoch != state.queueEpoch {
             // A device without processed messages has no positions to lose.
             if !state.streams.isEmpty {

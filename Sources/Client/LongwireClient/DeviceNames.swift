@@ -239,12 +239,20 @@ extension ClientCore {
         var answerDeadline: Int64?
         /// Whether this run must still bind the alias of the configuration's token.
         var owesTokensAlias: Bool
-        /// The time of the next attempt to bind the alias of the configuration's token.
+        /// Whether the app has bound or unbound an alias in this run; its choice then overrides the token's alias.
+        var hasAppsAlias = false
+        /// The time of the next attempt at that alias.
         var retryAt: Int64?
 
         init(token: String) { owesTokensAlias = !token.isEmpty }
 
-        var deadline: Int64? { [answerDeadline, retryAt].compactMap { $0 }.min() }
+        /// A retry waits for the answer in flight; its own time may have passed by then.
+        var deadline: Int64? { answerDeadline ?? retryAt }
+
+        /// Notes that a new device was registered, which has no alias yet.
+        mutating func registered(token: String) {
+            if !hasAppsAlias { owesTokensAlias = !token.isEmpty }
+        }
 
         /// Clears the timers of the ended session.
         ///
@@ -261,7 +269,7 @@ extension ClientCore {
         }
         // An explicit call of the app takes precedence over the configuration's token.
         if names.operation == .bindAlias || names.operation == .unbindAlias {
-            self.names.owesTokensAlias = false
+            (self.names.owesTokensAlias, self.names.hasAppsAlias, self.names.retryAt) = (false, true, nil)
             if self.names.answerDeadline == nil { self.names.waiting.removeAll { $0.request == 0 } }
         }
         self.names.waiting.append(names)

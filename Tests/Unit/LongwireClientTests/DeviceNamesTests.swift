@@ -151,6 +151,36 @@ struct DeviceNamesTests {
         #expect(driver.hellos.last?.registration == true && driver.hellos.last?.registrationToken == "a.b.c")
     }
 
+    @Test("a new device after a lost registration gets the token's alias again, unless the app has bound another")
+    func aliasOfANewDevice() throws {
+        for request in [nil, 1] as [UInt32?] {
+            var driver = try Self.withToken()
+            try driver.receive(Self.result(0))
+            if let request {
+                driver.perform(.names(Self.bind(request)))
+                try driver.receive(Self.result(request))
+            }
+            let before = sent(driver)
+            try driver.close(.unknownDevice)
+            driver.pass(milliseconds: 10_000)
+            driver.connect()
+            try driver.welcome { ($0.cid, $0.deviceSecret) = (CoreDriver.cid, CoreDriver.secret) }
+            #expect(sent(driver) == before + (request == nil ? [0] : []))
+        }
+    }
+
+    @Test("a retry of the token's alias waits for the request in flight without a wake-up of its own")
+    func retryBehindARequest() throws {
+        var driver = try Self.withToken()
+        try driver.receive(Self.result(0, Limits.busyCode))
+        driver.pass(milliseconds: Limits.fullRetryMilliseconds - 1)
+        var tags = DeviceNames()
+        (tags.request, tags.operation) = (1, .setTags)
+        driver.perform(.names(tags))
+        driver.pass(milliseconds: 1)
+        #expect(driver.core.names.deadline.map { $0 > driver.now.monotonic } == true)
+    }
+
     @Test("calls of a client that does not run, and calls with too long names, fail at once")
     func failures() async {
         let client = LongwireClient(

@@ -201,10 +201,11 @@ class Bench:
         if what in self.client.lacks:
             raise NotOffered(self.client.lacks[what])
 
-    def start(self, window=None, heartbeat=None, manual=False, alternates=False, backoff=(10, 160), address=None):
-        self.gateway.is_manual = manual
+    def start(self, window=None, heartbeat=None, manual=False, alternates=False, backoff=(10, 160), address=None,
+              token="", names_ms=None):
+        self.gateway.is_manual, self.gateway.token = manual, token
         words = ["--address", address or self.gateway.address, "--transport", self.gateway.transport, "--app", APP,
-                 "--secret", SECRET, "--state", str(self.state)]
+                 "--state", str(self.state), *(["--token", token] if token else ["--secret", SECRET])]
         if self.gateway.transport in ("tls", "wss"):
             words += ["--ca", str(self.authority)]
         if window:
@@ -217,6 +218,8 @@ class Bench:
             words += ["--alternates-from-close"]
         if backoff and "backoff" not in self.client.lacks:
             words += ["--backoff-ms", f"{backoff[0]}:{backoff[1]}"]
+        if names_ms:
+            words += ["--names-ms", str(names_ms)]
         if self.fault:
             words += ["--fault", self.fault]
         self.runs.append(Driver(self, words))

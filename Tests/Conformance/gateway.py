@@ -21,8 +21,8 @@ import time
 
 from pipes import Pipe, WebSocketPipe
 from wire import (
-    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, NAME_BYTES, OPENED, REJECTIONS, RANGES, TAGS, TOKENS,
-    Malformed, covers, encode, has_proof, pb, position_faults)
+    BODY_LIMIT, DEVICE_BODY_LIMIT, DEVICE_FRAMES, MESSAGES, NAME_BYTES, OPENED, REJECTIONS, RANGES, SERVER_TOKEN_BYTES,
+    TAGS, TOKENS, Malformed, alias_of, covers, encode, has_proof, pb, position_faults)
 
 APP, SECRET = "conformance", "the secret of the app, 32 bytes!"
 SKEW_MS = 120_000
@@ -72,7 +72,7 @@ class Device:
         if names.operation == pb.DeviceNames.QUERY:
             return {"alias": self.aliases.get(names.alias_type, ""), "tags": self.tags}
         if names.operation == pb.DeviceNames.BIND_ALIAS:
-            self.aliases[names.alias_type] = names.alias
+            self.aliases[names.alias_type] = alias_of(names.token) if names.token else names.alias
         elif names.operation == pb.DeviceNames.UNBIND_ALIAS:
             if self.aliases.get(names.alias_type) == names.alias:
                 del self.aliases[names.alias_type]
@@ -94,6 +94,7 @@ class Gateway:
         self.devices = {}
         self.nonces = set()
         self.clock_ms = 0  # this gateway's clock minus the machine's
+        self.token = ""  # the token of the app's server that a registration must carry; empty: it proves the app secret
         self.is_manual = False  # whether the test finishes each message
         self.is_client_gone = lambda: False  # whether there is no driver that could connect
         self.connection_count = self.failed_handshakes = 0
@@ -300,7 +301,9 @@ class Connection:
         report = gateway.fault
         self.device = gateway.device_of(hello)
         if hello.registration:
-            key = SECRET.encode()
+            key = (gateway.token or SECRET).encode()
+            if hello.registration_token != gateway.token:
+                report(f"a registration with the token {hello.registration_token!r} instead of {gateway.token!r}")
             if hello.cid or hello.positions:
                 report("a registration with a cid or with positions")
             if not 8 <= len(hello.nonce) <= 16:
@@ -312,6 +315,8 @@ class Connection:
             raise Malformed(f"a Hello with the cid {hello.cid.hex()!r}, which was never given")
         else:
             key = self.device.secret
+            if hello.registration_token:
+                report("a Hello of a registered device with a token of the app's server")
         if not has_proof(body, key):
             report("a Hello whose proof is wrong")
         if hello.app_id != APP or hello.role != pb.ROLE_DEVICE:
@@ -400,6 +405,10 @@ class Connection:
         longest = max(len(name.encode()) for name in (names.alias, names.alias_type, *names.tags))
         if len(names.tags) > TAGS or longest > NAME_BYTES:
             report(f"{len(names.tags)} tags (at most {TAGS}), a name of {longest} bytes (at most {NAME_BYTES})")
+        if len(names.token.encode()) > SERVER_TOKEN_BYTES:
+            report(f"a token of {len(names.token.encode())} bytes, at most {SERVER_TOKEN_BYTES} are allowed")
+        if names.token and names.operation != pb.DeviceNames.BIND_ALIAS:
+            report(f"a DeviceNames with a token and the operation {names.operation}")
         if self.names_in_flight is not None:
             report(f"DeviceNames {names.request} before the result of {self.names_in_flight}")
         self.names_in_flight = names.request

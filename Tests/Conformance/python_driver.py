@@ -22,7 +22,8 @@ import time
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
-from wire import BODY_LIMIT, MESSAGES, NAME_BYTES, TAGS, encode, frame, pb, prove  # noqa: E402
+from wire import (  # noqa: E402
+    BODY_LIMIT, MESSAGES, NAME_BYTES, SERVER_TOKEN_BYTES, TAGS, encode, frame, pb, prove)
 
 CONNECT_SECONDS, PONG_SECONDS, STEADY_SECONDS, REPLACED_MS = 10, 10, 60, 30_000
 OPENED, REPORTS, OUTGOING, NAMES, HOLES = 256, 256, 128, 32, 1_024
@@ -245,7 +246,10 @@ class Client:
         self.stdin, self.is_ended = b"", False
         self.redirected = 0
         self.vendor = set()
-        self.names, self.names_sent, self.last_names = [], 0, 0  # requests; how many are in flight; the last number
+        self.names, self.names_sent, self.last_names = [], 0, 0  # the requests, and how many are in flight
+        self.names_until = self.own_names_at = 0.0  # the deadline of the result; the next attempt at the token's alias
+        self.owed = "" if self.has("ignores-tokens-alias") else options.token  # the token whose alias is to be bound
+        self.has_apps_alias = False
 
     def has(self, name):
         return name in self.fault
@@ -340,7 +344,7 @@ class Client:
         self.ping_at, self.nonce, self.is_probing = None, 0, False
         self.owes_ack, self.is_dirty, self.to_reject, self.confirming = False, False, [], {}
         self.upstream_sent, self.upstream_at, self.reported = None, 0.0, {}
-        self.updates, self.names_sent = {}, 0
+        self.updates, self.names_sent, self.own_names_at = {}, 0, 0.0
         if self.has("forgets-names"):
             self.names = []
         for stream in self.state.streams.values():
@@ -370,6 +374,8 @@ class Client:
         else:
             hello.registration = True
             hello.nonce = b"\x00" * 16 if self.has("same-nonce") else os.urandom(16)
+        if not state.cid and not self.has("token-not-sent") or self.has("token-in-each-hello"):
+            hello.registration_token = self.options.token
         hello.application_state = pb.FOREGROUND if self.is_foreground else pb.BACKGROUND
         hello.keeps_running = self.keeps_running
         hello.heartbeat_seconds = state.heartbeat or self.heartbeat
@@ -380,7 +386,7 @@ class Client:
             "state": (self.is_foreground, self.keeps_running), "tokens": dict(self.tokens)}
         if not self.has("tokens-not-in-hello"):
             hello.tokens.extend(self.tokens.values())
-        key = state.secret or self.options.secret.encode()
+        key = state.secret or (self.options.token or self.options.secret).encode()
         if self.has("wrong-proof"):
             key = b"another secret"
         state.last_timestamp = stamp
@@ -498,6 +504,9 @@ class Client:
                 time.sleep(0.05)
             self.store()
             say("registered", cid=state.cid.hex())
+            may_owe = not self.has_apps_alias and not self.has("ignores-tokens-alias")
+            if may_owe and not (self.losses and self.has("owes-alias-once")):
+                self.owed = self.options.token
         elif welcome.queue_epoch != state.epoch and not self.has("ignores-epoch"):
             if state.streams:
                 say("queueReset", **{"from": state.epoch, "to": welcome.queue_epoch})
@@ -688,6 +697,10 @@ class Client:
         if now - self.sent_at >= quiet and not self.has("never-pings"):
             self.is_probing = now - self.received_at >= self.period * 0.9
             self.ping()
+        if self.names_sent and now >= self.names_until and not self.has("waits-for-names"):
+            raise Lost("no DeviceNamesResult came")
+        if self.own_names_at and now >= self.own_names_at:
+            self.send_names()
         if self.upstream_at and now >= self.upstream_at:
             self.upstream_at = 0.0
             self.send_upstream()
@@ -815,7 +828,7 @@ class Client:
             self.leave(close)
         elif group == 4:
             if close.code != 400 or self.has("stops-when-replaced"):
-                return self.halt(f"{close.code}: {close.reason}")
+                return self.halt(f"{close.code}" if self.has("hides-close-reason") else f"{close.code}: {close.reason}")
             self.wait((0 if self.has("fights-replacement") else REPLACED_MS) + self.delay(), is_named=True)
         else:
             self.leave(close)
@@ -911,24 +924,36 @@ class Client:
                 say("refused", request=result.request, code=result.code)
         self.send_upstream()
 
-    def add_names(self, operation, alias="", alias_type="", tags=()):
+    def add_names(self, operation, alias="", alias_type="", tags=(), token=""):
         longest = max(len(name.encode()) for name in (alias, alias_type, *tags))
-        is_valid = len(tags) <= TAGS and longest <= NAME_BYTES or self.has("any-names-size")
-        if not is_valid or self.phase == "stopped":
+        is_valid = len(tags) <= TAGS and longest <= NAME_BYTES and len(token.encode()) <= SERVER_TOKEN_BYTES
+        if not is_valid and not self.has("any-names-size") or self.phase == "stopped":
             return say("names", code=None)
-        if len(self.names) >= NAMES:
+        if len(self.names) >= NAMES and not self.has("no-names-bound"):
             return say("names", code=102)
         self.last_names += 1
         request = pb.DeviceNames(
             request=self.last_names, operation=OPERATIONS[operation], alias=alias, tags=tags,
-            alias_type="" if self.has("names-without-type") else alias_type)
+            alias_type="" if self.has("names-without-type") else alias_type,
+            token="" if self.has("names-without-token") else token)
+        if operation in ("bindAlias", "unbindAlias") and not self.has("keeps-tokens-alias"):
+            # The app's choice overrides the alias of the token that the client was started with.
+            self.has_apps_alias, self.owed, self.own_names_at = True, "", 0.0
+            if not self.names_sent:
+                self.names = [one for one in self.names if one.request]
         self.names.insert(self.names_sent if self.has("newest-names-first") else len(self.names), request)
         self.send_names()
 
     def send_names(self):
         if self.phase != "ready":
             return
+        is_first = bool(self.names) and not self.names[0].request
+        if self.owed and not self.names_sent and not is_first and time.monotonic() >= self.own_names_at:
+            self.own_names_at = 0.0
+            self.names.insert(0, pb.DeviceNames(operation=pb.DeviceNames.BIND_ALIAS, token=self.owed))
         count = min(len(self.names), NAMES if self.has("names-in-parallel") else 1)
+        if count > self.names_sent:
+            self.names_until = time.monotonic() + self.options.names_ms / 1000
         for request in self.names[self.names_sent : count]:
             self.send(request)
         self.names_sent = count
@@ -940,6 +965,11 @@ class Client:
         if result.code and self.has("repeats-refused-names"):
             self.names_sent = 0
             return self.send_names()
+        if not self.names[0].request and self.owed:
+            if result.code < 100 and not self.has("binds-tokens-alias-again"):
+                self.owed = ""
+            else:
+                self.own_names_at = time.monotonic() + FULL_SECONDS
         del self.names[0]
         self.names_sent -= 1
         code = 0 if self.has("hides-names-codes") else result.code
@@ -1011,7 +1041,7 @@ class Client:
             self.update(heartbeat_seconds=self.heartbeat)
         elif name == "names":
             self.add_names(command["operation"], command.get("alias", ""), command.get("aliasType", ""),
-                           command.get("tags", []))
+                           command.get("tags", []), command.get("token", ""))
         elif name == "vendor-message":
             known = command["msgId"]
             if known not in self.vendor:
@@ -1031,14 +1061,17 @@ class Client:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("address", "transport", "app", "secret", "state"):
+    for name in ("address", "transport", "app", "state"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--secret", default="")
+    parser.add_argument("--token", default="")
     parser.add_argument("--ca")
     parser.add_argument("--window", type=int, default=0)
     parser.add_argument("--heartbeat", type=int, default=0)
     parser.add_argument("--manual", action="store_true")
     parser.add_argument("--alternates-from-close", action="store_true")
     parser.add_argument("--backoff-ms", default="1000:120000")
+    parser.add_argument("--names-ms", type=int, default=30_000)
     parser.add_argument("--fault", default="", help="defects to plant, separated by commas")
     options = parser.parse_args()
     Client(options).run()

@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = {
     "registration": "Registration and Hello", "messages": "Messages and positions", "kills": "Kills",
     "reconnect": "Reconnecting", "alternates": "Alternates", "clock": "Clock", "heartbeat": "Heartbeat",
-    "bytes": "Bytes", "state": "State", "device": "The app's calls", "names": "The device's names", "transport": "TLS and WebSocket"}
+    "bytes": "Bytes", "state": "State", "device": "The app's calls", "names": "The device's names",
+    "tokens": "Tokens of the app's server", "transport": "TLS and WebSocket"}
 # The worst outcome of a rule's cases counts; a case that was not offered does not lower the others.
 ORDER = ["broken", "kept", "not offered", "not run"]
 

@@ -1,7 +1,9 @@
-"""Frames, the proof of a Hello, and positions, on the message classes that protobuf makes from `Proto/`."""
+"""Frames, the proof of a Hello, positions, and tokens, on the message classes that protobuf makes from `Proto/`."""
 
+import base64
 import hashlib
 import hmac
+import json
 import pathlib
 import sys
 
@@ -13,7 +15,7 @@ from longwire_client import MESSAGES, TYPES, pb  # noqa: E402, F401
 BODY_LIMIT = 65_536  # of a gateway's frame
 DEVICE_BODY_LIMIT = 32_904  # bytes in the body of a frame from a device
 RANGES, POSITIONS, OPENED, TOKENS, REJECTIONS = 32, 8, 32, 16, 32
-TAGS, NAME_BYTES = 200, 256
+TAGS, NAME_BYTES, SERVER_TOKEN_BYTES = 200, 256, 2_048
 DEVICE_FRAMES = {
     pb.HELLO, pb.CLOSE, pb.PING, pb.PONG, pb.ACK, pb.DEVICE_UPDATE, pb.FEEDBACK, pb.UPSTREAM,
     pb.DEVICE_NAMES}
@@ -79,6 +81,21 @@ def prove(hello, key):
     hello.ClearField("proof")
     body = hello.SerializeToString()
     return body + b"\x32\x20" + hmac.new(key, b"longwire hello 1" + body, hashlib.sha256).digest()
+
+
+def server_token(app, alias, size=0):
+    """Returns a token of the app's server for the alias, of `size` bytes if that is given; a device checks no part."""
+    def part(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    claims = json.dumps({"aud": app, "sub": alias, "exp": 4_102_444_800}, ensure_ascii=False)
+    token = f'{part(b"{}")}.{part(claims.encode())}.{part(hashlib.sha256(claims.encode()).digest())}'
+    return token + "A" * (size - len(token))
+
+
+def alias_of(token):
+    claims = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"]
 
 
 def covers(position, sequence):

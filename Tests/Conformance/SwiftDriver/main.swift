@@ -132,10 +132,15 @@ struct Options {
         }
         guard let address = values["--address"], let colon = address.lastIndex(of: ":"),
             let port = UInt16(address[address.index(after: colon)...]), let app = values["--app"],
-            let secret = values["--secret"], let folder = values["--state"], let transport = values["--transport"]
-        else { fatalError("usage: --address HOST:PORT --transport tcp|tls --app ID --secret SECRET --state FOLDER") }
+            let folder = values["--state"], let transport = values["--transport"],
+            values["--secret"] != nil || values["--token"] != nil
+        else {
+            fatalError(
+                "usage: --address HOST:PORT --transport tcp|tls --app ID --secret SECRET|--token TOKEN --state FOLDER")
+        }
         configuration = ClientConfiguration(
-            host: String(address[..<colon]), port: port, appID: app, appSecret: secret)
+            host: String(address[..<colon]), port: port, appID: app, appSecret: values["--secret"] ?? "")
+        configuration.registrationToken = values["--token"] ?? ""
         switch transport {
         case "tcp": break
         case "tls": configuration.usesTLS = true
@@ -160,12 +165,14 @@ struct NamesCall: Sendable {
     var alias: String
     var aliasType: String
     var tags: [String]
+    var token: String?
 
     init(_ fields: [String: Any]) {
         operation = fields["operation"] as? String ?? ""
         alias = fields["alias"] as? String ?? ""
         aliasType = fields["aliasType"] as? String ?? ""
         tags = fields["tags"] as? [String] ?? []
+        token = fields["token"] as? String
     }
 
     /// Makes the call.
@@ -175,7 +182,12 @@ struct NamesCall: Sendable {
         do throws(LongwireClientError) {
             switch operation {
             case "query": _ = try await client.ownNames(aliasType: aliasType)
-            case "bindAlias": try await client.bindAlias(alias, type: aliasType)
+            case "bindAlias":
+                if let token {
+                    try await client.bindAlias(token: token)
+                } else {
+                    try await client.bindAlias(alias, type: aliasType)
+                }
             case "unbindAlias": try await client.unbindAlias(alias, type: aliasType)
             case "setTags": try await client.setTags(tags)
             case "addTags": try await client.addTags(tags)

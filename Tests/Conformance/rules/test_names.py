@@ -1,12 +1,16 @@
-"""The device's own alias and tags: the order of the requests, repeats, results and limits."""
+"""The device's own alias and tags: the order of the requests, repeats, results, bounds and the wait for a result."""
 
 import pytest
 from wire import pb
 
 
-def begin(bench):
-    """Starts a session in which the test answers DeviceNames. Skips the test if the driver lacks the command `names`."""
-    bench.start()
+NAMES = 32  # requests that wait, with the one in flight
+BUSY = 102
+
+
+def begin(bench, **options):
+    """Starts a session whose DeviceNames the test answers; a driver without the command ends the test."""
+    bench.start(**options)
     session = bench.gateway.welcome()
     ask(bench, "query")
     bench.driver.expect("names")
@@ -130,6 +134,41 @@ def test_sizes_of_names(bench):
     bench.driver.expect("names", where=lambda event: code(event) == 0)
     session.round_trip()
     assert len(session.frames(pb.DeviceNames)) == 2
+
+
+@pytest.mark.broken_by("no-names-bound")
+def test_bound_of_names(bench):
+    """At most 32 requests wait for the gateway; the client answers the next one with code 102 at once."""
+    bench.needs("parallelNames")
+    session = begin(bench)
+    for number in range(NAMES + 1):
+        ask(bench, "addTags", tags=[f"{number}"])
+    assert code(bench.driver.expect("names")) == BUSY
+    for number in range(NAMES):
+        names = session.expect(pb.DeviceNames)
+        assert list(names.tags) == [f"{number}"]
+        session.names_result(names.request)
+        assert code(bench.driver.expect("names")) == 0
+    ask(bench, "addTags", tags=["there is room again"])
+    session.names_result(session.expect(pb.DeviceNames).request)
+    assert code(bench.driver.expect("names")) == 0
+    session.round_trip()
+    assert len(session.frames(pb.DeviceNames)) == 2 + NAMES
+
+
+@pytest.mark.broken_by("waits-for-names")
+def test_names_without_a_result(bench):
+    """A session that brings no DeviceNamesResult in time ends, and the next one gets the request."""
+    bench.needs("namesWait")
+    session = begin(bench, names_ms=500)
+    ask(bench, "setTags", tags=["a"])
+    session.expect(pb.DeviceNames)
+    session.until_over()
+    again = bench.gateway.welcome(answers=False)
+    names = again.expect(pb.DeviceNames)
+    assert list(names.tags) == ["a"]
+    again.names_result(names.request)
+    assert code(bench.driver.expect("names")) == 0
 
 
 @pytest.mark.broken_by("keeps-names")

@@ -4,20 +4,26 @@ import base64
 import hashlib
 import hmac
 import json
+import pathlib
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
 
 import pytest
 from conftest import QUICK
-from gateway import Gateway, Refused, eventually
+from gateway import TIMEOUT, Gateway, Refused, eventually
 from longwire_client import Closed, Device, pb
 from test_device_names import BAD_NAME, DONE, NOT_ALLOWED, Names, ask, name
 from test_users import cids, push_alias
 
 SECRET = "a-master-secret-of-32-characters"
 BAD_PROOF, BAD_TOKEN = 401, 5
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+# The programs of the conformance suite, one for each client; its README has their commands and events.
+DRIVERS = json.loads((ROOT / "Tests/Conformance/drivers.json").read_text())
 
 
 def part(value):
@@ -176,3 +182,59 @@ def test_a_configuration_without_any_way_to_register_is_refused():
         assert "registration.appSecret" in gateway.log()
     finally:
         gateway.__exit__()
+
+
+class Client:
+    """A client of ours in its driver program."""
+
+    def __init__(self, name, gateway, folder, token):
+        words = [word.replace("{python}", sys.executable) for word in DRIVERS[name]["command"]]
+        self.process = subprocess.Popen(
+            [*words, "--address", f"127.0.0.1:{gateway.device}", "--transport", "tcp", "--app", gateway.app["appId"],
+             "--token", token, "--state", folder],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # The end of the process ends each wait for an event.
+        self.timer = threading.Timer(TIMEOUT, self.process.kill)
+        self.timer.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+    def expect(self, name):
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["event"] == name:
+                return event
+        raise AssertionError(f"no event {name} came")
+
+    def bind(self, token):
+        command = {"do": "names", "operation": "bindAlias", "token": token}
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        return self.expect("names")["code"]
+
+
+@pytest.mark.parametrize("client", DRIVERS)
+def test_each_client_registers_by_a_token_and_binds_its_alias(client, gateway, tmp_path):
+    for path, remedy in DRIVERS[client].get("needs", {}).items():
+        if not (ROOT / path).exists():
+            pytest.skip(f"{path} is missing; run {remedy}")
+    if client == "javascript" and not shutil.which("node"):
+        pytest.skip("no Node")
+    first, second = name(), name()
+    with Client(client, gateway, tmp_path, token(alias=first, expires=-61)) as device:
+        assert "expired" in device.expect("stopped")["reason"]
+    with Client(client, gateway, tmp_path, token(alias=first)) as device:
+        cid = device.expect("registered")["cid"]
+        assert device.expect("names")["code"] == DONE
+        assert cids(gateway, first) == [cid]
+        push_alias(gateway, first, "for the user")
+        assert base64.b64decode(device.expect("message")["payload"]) == b"for the user"
+        assert device.bind(token(alias=second, expires=-61)) == BAD_TOKEN
+        assert device.bind(token(alias=second)) == DONE
+        assert cids(gateway, first) == [] and cids(gateway, second) == [cid]

@@ -35,7 +35,9 @@ struct JobTable: ~Copyable {
     private var timers: SlotTimers<JobEntry>
     private(set) var dueCount = 0
     private(set) var heldCount = 0
-    private(set) var leasedCount = PerChannel { _ in 0 }
+    private var dueCounts = PerChannel { _ in 0 }
+    private var heldCounts = PerChannel { _ in 0 }
+    private var leasedCounts = PerChannel { _ in 0 }
     /// The start of the table; jobs that were due earlier were counted as created by an earlier process.
     let startedAt: GatewayTime
 
@@ -91,6 +93,7 @@ struct JobTable: ~Copyable {
         let wasEmpty = lists[list].ends.isEmpty
         entries.link(slot, behind: lists[list].ends.last, in: &lists[list].ends, of: DueChain.self)
         lists[list].count += 1
+        dueCounts[channel] += 1
         dueCount += 1
         at(slot).value.place = .due
         return wasEmpty
@@ -98,6 +101,7 @@ struct JobTable: ~Copyable {
 
     mutating func placeHeld(_ slot: JobSlot, of channel: VendorChannel) {
         lists[Self.list(of: at(slot), channel)].heldCount += 1
+        heldCounts[channel] += 1
         heldCount += 1
         at(slot).value.place = .held
     }
@@ -105,7 +109,7 @@ struct JobTable: ~Copyable {
     mutating func countLeased(_ slot: JobSlot) {
         guard let channel = at(slot).value.row.channel else { return }
         at(slot).value.countsAsLeased = true
-        leasedCount[channel] += 1
+        leasedCounts[channel] += 1
     }
 
     /// Removes a job from its place and stops its timer.
@@ -118,15 +122,17 @@ struct JobTable: ~Copyable {
             case .due:
                 entries.unlink(slot, from: &lists[list].ends, of: DueChain.self)
                 lists[list].count -= 1
+                dueCounts[channel] -= 1
                 dueCount -= 1
             case .held:
                 lists[list].heldCount -= 1
+                heldCounts[channel] -= 1
                 heldCount -= 1
             case .none, .leasing: break
             }
             if entry.value.countsAsLeased {
                 entry.value.countsAsLeased = false
-                leasedCount[channel] -= 1
+                leasedCounts[channel] -= 1
             }
         }
         entry.value.place = .none
@@ -146,6 +152,9 @@ struct JobTable: ~Copyable {
         lists[Self.list(of: app, channel, isBulk: isBulk)].ends.first
     }
 
+    /// Returns the number of due jobs of all apps; most channels have none, so callers ask this first.
+    func dueCount(of channel: VendorChannel) -> Int { dueCounts[channel] }
+
     func dueCount(of app: Int, _ channel: VendorChannel) -> Int {
         lists[Self.list(of: app, channel, isBulk: false)].count + lists[Self.list(of: app, channel, isBulk: true)].count
     }
@@ -163,15 +172,8 @@ struct JobTable: ~Copyable {
     }
 
     func count(into numbers: inout VendorStatistics, of channel: VendorChannel) {
-        numbers.leasedJobs = leasedCount[channel]
-        (numbers.dueJobs, numbers.heldJobs) = (0, 0)
-        for app in 0..<lists.count / Self.listsPerApp {
-            for isBulk in [false, true] {
-                let list = lists[Self.list(of: app, channel, isBulk: isBulk)]
-                numbers.dueJobs += list.count
-                numbers.heldJobs += list.heldCount
-            }
-        }
+        (numbers.dueJobs, numbers.heldJobs) = (dueCounts[channel], heldCounts[channel])
+        numbers.leasedJobs = leasedCounts[channel]
     }
 
     // MARK: Timers

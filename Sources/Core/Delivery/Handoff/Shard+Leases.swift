@@ -16,7 +16,8 @@ private final class LeaseOperation {
 extension Shard {
     /// Returns whether a lease of the channel for these apps (`nil`: all) would return jobs.
     package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
-        apps.entries.enumerated().contains { index, app in
+        guard jobs.dueCount(of: channel) > 0 else { return false }
+        return apps.entries.enumerated().contains { index, app in
             mayLease(app) && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }

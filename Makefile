@@ -5,12 +5,19 @@ SHELL := /usr/bin/env bash
 
 # CI sets LONGWIRE_CI for all steps, so that `check` and `test` share one build with warnings as errors. Elsewhere `check` has
 # its own build folder, because its flags would otherwise invalidate the ordinary build.
+#
+# The integration tests and the documented API run on release builds in CI: bench-check needs these in any case, and gateways of
+# a debug build would take several times the processor time. Elsewhere they run on the debug build that a developer has.
 ifdef LONGWIRE_CI
 check_flags :=
 check_modules := .build/debug/Modules
+tested := release
+build_tested = $(programs)
 else
 check_flags := --scratch-path .build/check
 check_modules := .build/check/debug/Modules
+tested := debug
+build_tested = swift build
 endif
 
 python := .build/python/bin/python
@@ -18,7 +25,7 @@ python := .build/python/bin/python
 release := swift build -c release -debug-info-format none
 programs := LONGWIRE_PROGRAMS=1 $(release)
 shell_scripts := .ci/run deploy/install-dependencies.sh Tests/Checks/check-client.sh Tests/Checks/check-clocks.sh Tests/Checks/check-documentation.sh Tests/Checks/check-imports.sh Tests/Checks/check-strategies.sh \
-	Tests/Fuzz/fuzz.sh Tests/Checks/Sanitizers/sanitize.sh Tests/Checks/swift-tests.sh deploy/debian/build.sh Clients/java/build.sh Clients/java/benchmark.sh Clients/java/driver/driver.sh
+	Tests/Fuzz/fuzz.sh Tests/Checks/Sanitizers/sanitize.sh Tests/Checks/integration-tests.sh Tests/Checks/swift-tests.sh deploy/debian/build.sh Clients/java/build.sh Clients/java/benchmark.sh Clients/java/driver/driver.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -49,7 +56,8 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	deploy/install-dependencies.sh accessibility
 	swift build --build-tests
 	Tests/Checks/swift-tests.sh
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration
+	$(build_tested)
+	LONGWIRE_BIN="$(CURDIR)/.build/$(tested)" Tests/Checks/integration-tests.sh
 
 KILLS ?= 20
 .PHONY: conformance
@@ -108,8 +116,8 @@ sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the
 .PHONY: test-api
 test-api: dependencies-test ## Asks a real gateway everything that docs/use/openapi.yaml describes, and much that it does not. EXAMPLES=60
 	deploy/install-dependencies.sh api
-	swift build --product longwired
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Checks/API/run.py --examples $(EXAMPLES) --seed $(SEED)
+	$(build_tested)
+	LONGWIRE_BIN="$(CURDIR)/.build/$(tested)" $(python) Tests/Checks/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
 .PHONY: client-javascript
 client-javascript: ## Runs the JavaScript client's tests in Node: codec, hash, state, sessions, WebSocket, mini program, declarations.
@@ -163,8 +171,7 @@ simulate-cluster: dependencies-build ## Simulates 256 gateways with a million de
 .PHONY: bench-check
 bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.
 	deploy/install-dependencies.sh counting
-	$(release) --product longwired
-	$(release) --product longwire-sender
+	$(programs)
 	$(python) Tests/Benchmarks/bench-check.py
 
 soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)

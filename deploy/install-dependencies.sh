@@ -68,6 +68,7 @@ test_packages=(
     "faketime|gives a gateway another clock, and steps it"
     "strace|shows that the units allow the system calls that the programs make"
     "python3-pytest-timeout|ends an integration test that does not end by itself"
+    "python3-pytest-xdist|runs integration tests side by side"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
@@ -226,12 +227,12 @@ fi
 # that the two packages above belong to.
 case " ${groups[*]} " in
 *" test "*)
-    if ! $dry_run && ! .build/python/bin/python -c 'import pytest, pytest_timeout, google.protobuf' 2>/dev/null; then
+    if ! $dry_run && ! .build/python/bin/python -c 'import pytest, pytest_timeout, xdist, google.protobuf' 2>/dev/null; then
         echo "Making .build/python from /usr/bin/python3."
         rm -rf .build/python
         mkdir -p .build
         /usr/bin/python3 -m venv --system-site-packages --without-pip .build/python
-        .build/python/bin/python -c 'import pytest, pytest_timeout, google.protobuf'
+        .build/python/bin/python -c 'import pytest, pytest_timeout, xdist, google.protobuf'
     fi
     ;;
 esac

@@ -9,6 +9,8 @@ import sys
 import network
 import pytest
 
+pytestmark = pytest.mark.alone
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 

@@ -1,8 +1,11 @@
 """One app floods; another app's publishes are not refused, its deadlines are met, and the counts agree."""
 
 import neighbour_party
+import pytest
 from conftest import QUICK
 from gateway import Refused, eventually
+
+pytestmark = pytest.mark.alone
 
 
 def test_a_flooding_app_costs_its_neighbour_no_publish_and_no_deadline():

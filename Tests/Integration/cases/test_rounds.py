@@ -7,6 +7,8 @@ import rounds
 from round_audit import Audit
 from task_publishers import taken_of
 
+pytestmark = pytest.mark.alone
+
 CID, MESSAGES = "c" * 32, [f"{number:032x}" for number in (1, 2)]
 KINDS = ("list", "alias", "broadcast", "scheduled", "stopped", "firstAck")
 # A broadcast to two devices.

@@ -5,8 +5,11 @@ import socket
 import threading
 import time
 
+import pytest
 from gateway import eventually
 from longwire_client import pb
+
+pytestmark = pytest.mark.alone
 
 STOPPED = 6.0  # longer than the deadlines below, and than the loop's threshold for a stall
 

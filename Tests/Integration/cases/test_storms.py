@@ -13,6 +13,8 @@ from gateway import eventually
 from hostile import Watch, besieged, raw
 from longwire_client import Closed, Connection, pb
 
+pytestmark = pytest.mark.alone
+
 # Slices so short that a few hundred devices are a storm.
 NARROW = {**QUICK, "welcomeSliceMicroseconds": 100, "helloTimeoutMilliseconds": 60_000}
 

@@ -1,6 +1,7 @@
 import Delivery
 import FoundationEssentials
 import Simulation
+import TestKit
 import Testing
 import TextForms
 
@@ -178,7 +179,9 @@ import TextForms
         for (count, place) in (known + all).enumerated() {
             let world = place.run(fault, events: eventCount)
             guard let violation = world.violation else { continue }
-            if count > 0 { print("\(fault) shows with seed \(place.seed) now, try \(count): note it in `known`") }
+            if let failure = MovedSeed.report("\(fault)", "seed \(place.seed)", tries: count) {
+                Issue.record("\(failure)")
+            }
             return (place, violation, world.eventCount)
         }
         return nil

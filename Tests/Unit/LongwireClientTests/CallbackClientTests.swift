@@ -51,9 +51,9 @@ struct CallbackClientTests {
     func errorNumbers() {
         let codes: [LongwireClientError.Code] = [
             .stateUnreadable, .stateDamaged, .stateUnwritable, .badConfiguration, .refused, .protocolViolation,
-            .unreachable, .systemResource, .wrongState,
+            .unreachable, .systemResource, .wrongState, .namesRefused, .tryLater,
         ]
-        #expect(codes.map { LongwireClientError(code: $0, message: "").number } == Array(1...9))
+        #expect(codes.map { LongwireClientError(code: $0, message: "").number } == Array(1...11))
         #expect(LongwireClientError(code: .init(rawValue: "newer"), message: "").number == 0)
     }
 

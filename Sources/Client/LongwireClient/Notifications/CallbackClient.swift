@@ -72,7 +72,7 @@ extension LongwireClientError {
     var number: Int {
         let codes: [Code] = [
             .stateUnreadable, .stateDamaged, .stateUnwritable, .badConfiguration, .refused, .protocolViolation,
-            .unreachable, .systemResource, .wrongState,
+            .unreachable, .systemResource, .wrongState, .namesRefused, .tryLater,
         ]
         return codes.firstIndex(of: code).map { $0 + 1 } ?? 0
     }

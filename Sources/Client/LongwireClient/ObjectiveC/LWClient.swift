@@ -12,8 +12,10 @@ public import Foundation
     @objc public var port: UInt16
     /// The id of the app at the gateway.
     @objc public var appID: String
-    /// The appSecret of the app.
+    /// The appSecret of the app; empty with a `registrationToken`.
     @objc public var appSecret: String
+    /// The token of the app's server that registers the device instead of the appSecret, or empty.
+    @objc public var registrationToken = ""
     /// The file of the device's state, in the app group's folder.
     @objc public var statePath: String
     /// Whether the connection uses TLS.
@@ -32,6 +34,7 @@ public import Foundation
     var value: ClientConfiguration {
         var value = ClientConfiguration(host: host, port: port, appID: appID, appSecret: appSecret)
         (value.usesTLS, value.replaysOpened) = (usesTLS, replaysOpened)
+        value.registrationToken = registrationToken
         value.pinnedCertificates = pinnedCertificates.map { Array($0) }
         // A silent push may start the app in the background.
         value.applicationState = .background
@@ -87,7 +90,7 @@ public import Foundation
         relay.owner = self
     }
 
-    private var client: LongwireClient { callbacks.client }
+    var client: LongwireClient { callbacks.client }
 
     private func deliver(_ callback: CallbackClient.Callback) {
         switch callback {
@@ -143,6 +146,9 @@ public import Foundation
             throw Self.error(error)
         }
     }
+
+    /// Sets the token of the app's server for the next start; an empty token removes it.
+    @objc public func setRegistrationToken(_ token: String) { client.setRegistrationToken(token) }
 
     /// Sets the icon's badge and reports it to the gateway.
     ///

@@ -9,6 +9,7 @@
                    appSecret:(NSString *)appSecret
                    statePath:(NSString *)statePath;
 @property BOOL usesTLS;
+@property NSString *registrationToken;
 @end
 @protocol LWClientDelegate <NSObject>
 - (void)longwireClient:(LWClient *)client didReceiveMessage:(LWMessage *)message;
@@ -65,6 +66,15 @@
 - (void)reportShown:(LWMessage *)message;
 - (BOOL)reportAction:(uint32_t)number ofMessageID:(NSString *)messageID;
 - (BOOL)sendPayload:(NSData *)payload;
+- (void)setRegistrationToken:(NSString *)token;
+- (void)bindAlias:(NSString *)alias type:(NSString *)type completion:(void (^)(NSError *error))completion;
+- (void)bindAliasWithToken:(NSString *)token completion:(void (^)(NSError *error))completion;
+- (void)unbindAlias:(NSString *)alias type:(NSString *)type completion:(void (^)(NSError *error))completion;
+- (void)setTags:(NSArray<NSString *> *)tags completion:(void (^)(NSError *error))completion;
+- (void)addTags:(NSArray<NSString *> *)tags completion:(void (^)(NSError *error))completion;
+- (void)removeTags:(NSArray<NSString *> *)tags completion:(void (^)(NSError *error))completion;
+- (void)ownNamesOfType:(NSString *)type
+            completion:(void (^)(NSString *alias, NSArray<NSString *> *tags, NSError *error))completion;
 @end
 @interface LWServiceExtension : NSObject
 + (void)handleRequest:(UNNotificationRequest *)request

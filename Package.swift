@@ -9,10 +9,6 @@ let features = [
 let strict: [SwiftSetting] = Context.environment["LONGWIRE_CI"] == nil ? [] : [.treatAllWarnings(as: .error)]
 let common = features.map { SwiftSetting.enableUpcomingFeature($0) } + strict
 let pure = common + [.strictMemorySafety()]  // Every unsafe expression must be marked `unsafe`.
-// The modules that simulations spend their time in. CI optimizes their debug build, with assertions: the simulations then take a
-// tenth of the time.
-let optimized: [SwiftSetting] =
-    strict.isEmpty ? [] : [.unsafeFlags(["-O", "-assert-config", "Debug"], .when(configuration: .debug))]
 
 // Only `make fuzz` sets this variable, because ordinary builds have no libFuzzer to link.
 let fuzzerLibrary = Context.environment["LONGWIRE_FUZZ"]
@@ -62,16 +58,14 @@ let package = Package(
             linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
 
         // Pure modules: no sockets, no clocks, no blocking calls.
-        .target(name: "Structures", path: "Sources/Core/Structures", swiftSettings: common + optimized),
-        .target(name: "Wire", path: "Sources/Core/Wire", swiftSettings: pure + optimized),
+        .target(name: "Structures", path: "Sources/Core/Structures", swiftSettings: common),
+        .target(name: "Wire", path: "Sources/Core/Wire", swiftSettings: pure),
         .target(name: "TextForms", path: "Sources/Core/TextForms", swiftSettings: common),
         .target(
-            name: "Delivery", dependencies: ["Wire", "Structures"], path: "Sources/Core/Delivery",
-            swiftSettings: pure + optimized),
+            name: "Delivery", dependencies: ["Wire", "Structures"], path: "Sources/Core/Delivery", swiftSettings: pure),
         .target(name: "APNs", dependencies: ["JSON", "TextForms"], path: "Sources/Core/APNs", swiftSettings: pure),
         .target(
-            name: "Directory", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Directory",
-            swiftSettings: pure + optimized),
+            name: "Directory", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Directory", swiftSettings: pure),
         .target(name: "Quotas", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Quotas", swiftSettings: pure),
         .target(name: "Cluster", path: "Sources/Core/Cluster", swiftSettings: pure),
 
@@ -92,7 +86,7 @@ let package = Package(
             name: "HTTPClient", dependencies: ["CCurl"], path: "Sources/Adapters/HTTPClient", swiftSettings: common),
         .target(
             name: "Redis", dependencies: ["CHiredis", "Cryptography", "Platform"], path: "Sources/Adapters/Redis",
-            swiftSettings: common + optimized),
+            swiftSettings: common),
         .target(
             name: "Journal", dependencies: ["Platform", "Structures"], path: "Sources/Store/Journal",
             swiftSettings: common),
@@ -100,7 +94,7 @@ let package = Package(
             name: "MessageStore",
             dependencies: ["CRocksDB", "Redis", "Journal", "Delivery", "Cryptography", "Platform", "Structures"],
             path: "Sources/Store/MessageStore",
-            swiftSettings: common + optimized),
+            swiftSettings: common),
 
         .target(
             name: "Configuration", dependencies: ["Platform", "TextForms"], path: "Sources/Gateway/Configuration",
@@ -278,7 +272,7 @@ let package = Package(
             dependencies: [
                 "Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TextForms", "TestKit",
             ],
-            path: "Tests/Simulation/Simulation", swiftSettings: common + optimized),
+            path: "Tests/Simulation/Simulation", swiftSettings: common),
         .executableTarget(
             name: "longwire-return-benchmark", dependencies: ["Cryptography", "Platform", "Wire"],
             path: "Tests/Benchmarks/Return", swiftSettings: common),
@@ -303,7 +297,7 @@ let package = Package(
         .target(
             name: "SimulatedRedis", dependencies: ["CLua", "Cryptography", "Platform", "Redis"],
             path: "Tests/Support/SimulatedRedis/SimulatedRedis",
-            swiftSettings: common + optimized),
+            swiftSettings: common),
         .testTarget(
             name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "Platform", "Redis"],
             path: "Tests/Support/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),

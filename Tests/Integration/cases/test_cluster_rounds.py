@@ -1,8 +1,10 @@
 """Crash rounds of three gateways with fixed seeds; `make cluster-rounds` runs more, with every fault."""
 
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -17,10 +19,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 def play(tmp_path, *words):
     """Runs the rounds as a separate program, because it needs its own network namespace; returns the report."""
     report = tmp_path / "report.json"
-    done = subprocess.run(
-        [sys.executable, str(HERE.parent / "rigs/cluster_rounds.py"), "--json", str(report), *words], capture_output=True, text=True,
-        timeout=300, check=False, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    command = [sys.executable, str(HERE.parent / "rigs/cluster_rounds.py"), "--json", str(report), *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=280)  # less than pytest's timeout
+        finally:
+            # A rig that is ended by the timeout leaves its gateways and servers running.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, output[-2000:] + errors[-4000:]
     return json.loads(report.read_text())
 
 

@@ -72,7 +72,7 @@ enum FixedSeeds {
 
     @Test(
         "upstream messages and events reach their consumers at least once and in order",
-        arguments: [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15] as [UInt64])
+        arguments: [1, 2, 5, 10, 11, 14] as [UInt64])
     func feeds(seed: UInt64) {
         let world = World(
             seed: seed, hasBroadcasts: seed.isMultiple(of: 2), hasReceipts: false, hasFeeds: true,
@@ -83,7 +83,7 @@ enum FixedSeeds {
 
     @Test(
         "messages reach devices with tokens of several vendors",
-        arguments: (900_000_000..<900_000_006).map { $0 } as [UInt64])
+        arguments: (900_000_000..<900_000_003).map { $0 } as [UInt64])
     func severalVendors(seed: UInt64) {
         let world = World(seed: seed)
         world.run(events: 6_000)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the integration tests on the programs in LONGWIRE_BIN: first side by side in LONGWIRE_TEST_WORKERS processes (the
 # processors plus one, since many tests wait), then one after another those marked `alone`, which judge times under full load.
-# The latter run on the debug build: on a release build test_standstill fails in most runs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,5 +8,5 @@ workers="${LONGWIRE_TEST_WORKERS:-$(($(nproc) + 1))}"
 pytest=(.build/python/bin/python -m pytest -q --durations=20 Tests/Integration)
 status=0
 "${pytest[@]}" -m "not alone" -n "$workers" --dist loadfile || status=1
-LONGWIRE_BIN="$PWD/.build/debug" "${pytest[@]}" -m alone || status=1
+"${pytest[@]}" -m alone || status=1
 exit "$status"

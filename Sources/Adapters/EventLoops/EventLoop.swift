@@ -61,7 +61,8 @@ package final class EventLoop: @unchecked Sendable {
     private var afterFlush: [() -> Void] = []
     private var tickHooks: [(UInt64) -> Void] = []
     private var standstillHooks: [(UInt64) -> Void] = []
-    private var standstill = Standstill()
+    /// `nil` until the loop's thread starts.
+    private var standstill: Standstill?
     private var stopHooks: [() -> Void] = []
     private var mailboxes: [MailboxBase] = []
     private var residents: [Resident] = []
@@ -253,6 +254,7 @@ package final class EventLoop: @unchecked Sendable {
 
     private func run() {
         owner.store(Thread.currentIdentifier, ordering: .relaxed)
+        standstill = Standstill(startedAt: SystemClock.boottimeMilliseconds)
         while !isStopping.load(ordering: .acquiring) { turn() }
         tearDown()
         owner.store(0, ordering: .relaxed)
@@ -445,11 +447,11 @@ package final class EventLoop: @unchecked Sendable {
 
     private func tick() {
         if !isStepped {
-            let verdict = standstill.judge(
+            let verdict = standstill?.judge(
                 now: SystemClock.boottimeMilliseconds, eventCount: streams.pointee.eventCount,
                 hasDeferredWork: streams.pointee.hasDeferredWork)
             switch verdict {
-            case .onTime: break
+            case .onTime, nil: break
             case .reading: return mustTurnAgain = true
             case .began(let milliseconds):
                 for hook in standstillHooks { hook(milliseconds) }

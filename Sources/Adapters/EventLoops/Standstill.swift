@@ -18,14 +18,18 @@ struct Standstill {
     /// The minimum time of reading, since messages between loops take several turns.
     static let leastReadingMilliseconds: UInt64 = 200
 
-    private var lastTick: UInt64 = 0
+    /// The time of the last tick, or of the thread's start; a stall before the first tick counts as well.
+    private var lastTick: UInt64
     private var readingSince: UInt64 = 0
     private var eventCount: UInt64 = 0
+
+    /// Starts with the loop's thread, not with the loop: the time in which no thread runs the loop is not a stall.
+    init(startedAt now: UInt64) { lastTick = now }
 
     /// Returns the verdict for a tick at `now`, in milliseconds including the machine's sleep; `eventCount` counts stream events.
     mutating func judge(now: UInt64, eventCount: UInt64, hasDeferredWork: Bool) -> Verdict {
         defer { (lastTick, self.eventCount) = (now, eventCount) }
-        if lastTick > 0, now >= lastTick + Self.milliseconds {
+        if now >= lastTick + Self.milliseconds {
             // A stall during the reading phase restarts the phase without another report.
             let isAgain = readingSince > 0
             readingSince = now

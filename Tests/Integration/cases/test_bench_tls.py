@@ -151,8 +151,10 @@ def garbling(port):
                 client, _ = listener.accept()
                 opened.append(client)
                 if turn % 2:
-                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                    client.shutdown(socket.SHUT_WR)
+                    # A client that has already reset the connection must not end this thread: later connections would hang.
+                    with contextlib.suppress(OSError):
+                        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                        client.shutdown(socket.SHUT_WR)
                     continue
                 server = socket.create_connection(("127.0.0.1", port), timeout=30)
                 opened.append(server)

@@ -14,7 +14,7 @@ public enum Limits {
         let tokens = tokenCount * (topicByteCount + tokenByteCount + activityByteCount + 32)
         let texts =
             appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
-            + webTokenByteCount
+            + webTokenByteCount + attributesByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
         return 1_024 + max(hello, ack, upstreamPayloadByteCount)
@@ -69,6 +69,12 @@ public enum Limits {
     public static let nonceByteCount = 16
     /// A JSON Web Token with RS256 and a key of 4,096 bits has about 1,000 bytes.
     public static let webTokenByteCount = 2_048
+    /// A text attribute of a device, such as the model; longer ones are dropped.
+    public static let attributeByteCount = 64
+    /// The longest language tag without private extensions (RFC 5646, section 4.4.1).
+    public static let localeByteCount = 35
+    /// Five texts, the locale, and two enums with their tags; a valid message is smaller.
+    public static let attributesByteCount = 5 * (attributeByteCount + 2) + localeByteCount + 2 + 4
     /// A device secret has 32 bytes.
     public static let secretByteCount = 64
 }

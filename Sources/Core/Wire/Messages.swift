@@ -67,6 +67,10 @@ public struct Hello: Equatable, Sendable {
     public var window: UInt32 = 0
     public var nonce: [UInt8] = []
     public var registrationToken = ""
+    /// The device's attributes, or `nil` if they have not changed.
+    public var attributes: DeviceAttributes?
+    /// The names of dropped attributes; they are not encoded.
+    package var droppedAttributes: [String] = []
     public init() {}
 }
 

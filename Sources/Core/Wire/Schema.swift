@@ -20,7 +20,8 @@ package enum Schema {
             frame(Deliver.self), frame(Ack.self), frame(DeviceUpdate.self), frame(UpdateResult.self),
             frame(Feedback.self), frame(Revoke.self), frame(Upstream.self), frame(UpstreamResult.self),
             frame(Publish.self), frame(PublishResult.self), frame(DeviceNames.self), frame(DeviceNamesResult.self),
-            part(VendorToken.self), part(SequenceRange.self), part(StreamPosition.self), part(Dropped.self),
+            part(VendorToken.self), part(DeviceAttributes.self), part(SequenceRange.self), part(StreamPosition.self),
+            part(Dropped.self),
             part(Alert.self), part(Rejected.self),
         ]
     }

@@ -4,7 +4,7 @@ extension Hello: WireMessage {
     package enum Field: UInt32, MessageField {
         case appId = 1, role, cid, registration, timestamp, proof, queueEpoch, positions, applicationState,
             keepsRunning, heartbeatSeconds, badge, tokens, opened, replayOpened, client, window, nonce,
-            registrationToken
+            registrationToken, attributes
 
         package var shape: FieldShape {
             switch self {
@@ -17,6 +17,7 @@ extension Hello: WireMessage {
             case .heartbeatSeconds, .window: .uint32
             case .badge: .sint32.optional
             case .positions, .tokens: .message.repeated
+            case .attributes: .message
             }
         }
     }
@@ -53,6 +54,8 @@ extension Hello: WireMessage {
             case .nonce: nonce = try cursor.array(field, limit: Limits.nonceByteCount, in: bytes)
             case .registrationToken:
                 registrationToken = try cursor.string(field, limit: Limits.webTokenByteCount, in: bytes)
+            case .attributes:
+                try DeviceAttributes.merge(bytes, at: cursor.lengthDelimited(in: bytes), into: &attributes)
             }
         }
     }
@@ -77,6 +80,7 @@ extension Hello: WireMessage {
         sink.number(window, Field.window)
         sink.bytes(nonce, Field.nonce)
         sink.text(registrationToken, Field.registrationToken)
+        if let attributes { sink.message(attributes, Field.attributes) }
     }
 }
 

@@ -30,7 +30,11 @@ package enum AdminAnswer {
         }
         let isDisabled = registry.known(status.app)?.isEnabled == false
         return .object(
-            session + settings + ["appDisabled": isDisabled, "refusedHello": refused]
+            session + settings
+                + [
+                    "attributes": status.attributes.map(DeviceAttributesAnswer.members), "appDisabled": isDisabled,
+                    "refusedHello": refused,
+                ]
                 + fallback(status, isDisabled: isDisabled))
     }
 

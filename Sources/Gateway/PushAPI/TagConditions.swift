@@ -1,11 +1,12 @@
 internal import Delivery
 internal import Directory
 internal import JSON
+internal import Wire
 
 /// Parses Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, into a tag expression.
 ///
-/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is evaluated immediately, because all devices are
-/// iOS devices. `region` and `portrait` are unknown for all devices, so conditions on them are refused.
+/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is the platform of the device's attributes. A device
+/// without a platform counts as iOS. `region` and `portrait` are unknown for all devices, so conditions on them are refused.
 struct TagConditions {
     let app: App
     let limits: UserLimits
@@ -64,15 +65,20 @@ struct TagConditions {
                     code: .tooManyTags, message: "too many tags, at most \(TagExpression.tagLimit) in one request")
             }
         case "phone_type":
-            var isIOS: [Bool] = []
+            var named: Set<DeviceAttributes.Platform> = []
             for text in values {
-                switch text.lowercased() {
-                case "ios": isIOS.append(true)
-                case "android": isIOS.append(false)
-                default: throw .invalid("values", "phone_type is android or ios")
+                let name = text.lowercased()
+                guard let platform = Self.platforms.first(where: { $0.name == name }) else {
+                    let names = Self.platforms.map(\.name).joined(separator: ", ")
+                    throw .invalid("values", "phone_type is one of \(names)")
                 }
+                named.insert(platform)
             }
-            expression.add(Self.combine(combination, isIOS))
+            guard expression.add(platforms: Self.combine(combination, named)) else {
+                throw GetuiFault(
+                    code: .tooManyTags,
+                    message: "too many tags and platforms, at most \(TagExpression.tagLimit) in one request")
+            }
         case "region", "portrait":
             throw .invalid(keyText, "it is known of no device here")
         default: throw .invalid("key", "custom_tag or phone_type")
@@ -90,11 +96,16 @@ struct TagConditions {
         }
     }
 
-    private static func combine(_ combination: TagExpression.Combination, _ values: [Bool]) -> Bool {
+    private static let platforms = DeviceAttributes.Platform.allCases.filter { $0 != .unknown }
+
+    /// Returns the platforms that satisfy a condition; a device has one platform, so two different values never hold together.
+    private static func combine(
+        _ combination: TagExpression.Combination, _ named: Set<DeviceAttributes.Platform>
+    ) -> Set<DeviceAttributes.Platform> {
         switch combination {
-        case .all: values.allSatisfy { $0 }
-        case .any: values.contains(true)
-        case .none: !values.contains(true)
+        case .all: named.count == 1 ? named : []
+        case .any: named
+        case .none: Set(platforms).subtracting(named)
         }
     }
 }

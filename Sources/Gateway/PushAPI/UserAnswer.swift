@@ -155,32 +155,60 @@ private struct Answer {
             hasBrand: true)
     }
 
-    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS.
+    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS; 0 for a platform that Getui does not number.
     ///
-    /// A device without a token counts as iOS.
+    /// Without a platform in its attributes the device's token decides. A device without a token counts as iOS.
     private static func phoneType(_ detail: DeviceDetail) -> Int {
-        switch detail.platform {
+        switch detail.attributes?.platform ?? .unknown {
+        case .android: return 1
+        case .ios: return 2
+        case .harmony: return 3
+        case .web, .miniProgram, .other: return 0
+        case .unknown: break
+        }
+        return switch detail.platform {
         case .android: 1
         case .apple, .followUp, nil: 2
         case .harmony: 3
         }
     }
 
+    /// Returns whether the device shows notifications; without a report of the system's permission, a usable token counts.
+    private static func showsNotifications(_ detail: DeviceDetail) -> Bool {
+        guard !detail.pushModeOff else { return false }
+        return switch detail.attributes?.notificationPermission ?? .unknown {
+        case .allowed: true
+        case .denied: false
+        case .unknown: !detail.token.isEmpty
+        }
+    }
+
+    private static func brand(_ detail: DeviceDetail) -> String? {
+        if let brand = detail.attributes?.brand, !brand.isEmpty { return brand }
+        return phoneType(detail) == 2 ? "apple" : nil
+    }
+
     private func details(_ names: DetailNames) -> APIResponse {
         let valid = described.map { device, detail -> (String, JSONObject) in
             let members: JSONObject = [
                 "client_app_id": request.appID, "package_name": detail.topic, "device_token": detail.token,
-                "phone_type": Self.phoneType(detail), names.model: "",
-                names.notifications: !detail.token.isEmpty && !detail.pushModeOff,
+                "phone_type": Self.phoneType(detail), names.model: detail.attributes?.model ?? "",
+                names.notifications: Self.showsNotifications(detail),
                 names.created: dateTime(detail.registeredAt), names.logins: Int64(clamping: detail.sessionCount),
-                "brand": names.hasBrand && Self.phoneType(detail) == 2 ? "apple" : nil,
+                "brand": names.hasBrand ? Self.brand(detail) : nil,
             ]
             return (device, members)
         }
         let blacklisted = described.filter(\.detail.isBlacklisted).map(\.device)
+        let attributes = described.compactMap { device, detail in
+            detail.attributes.map { (device, DeviceAttributesAnswer.members($0)) }
+        }
         return envelope(
             ["invalidCids": unknown, "validCids": JSONObject(valid)],
-            longwire: ["blacklisted": blacklisted.unlessEmpty])
+            longwire: [
+                "blacklisted": blacklisted.unlessEmpty,
+                "attributes": attributes.isEmpty ? nil : JSONObject(attributes),
+            ])
     }
 
     private func deviceStatus() -> APIResponse {

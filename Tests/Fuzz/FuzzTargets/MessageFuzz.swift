@@ -82,6 +82,12 @@ enum MessageFuzz {
             try require(token.token.utf8.count <= Limits.tokenByteCount, "too long a token")
             try require(token.topic.utf8.count <= Limits.topicByteCount, "too long a topic")
         }
+        if var attributes = hello.attributes {
+            _ = attributes.clean()
+            let cleaned = attributes
+            try require(attributes.clean().isEmpty && attributes == cleaned, "cleaned attributes are dropped")
+            try require(attributes.model.utf8.count <= Limits.attributeByteCount, "too long a model")
+        }
         let transcript: HelloTranscript
         do throws(WireError) { transcript = try HelloTranscript(body: body.span.bytes) } catch {
             // The decoder takes the last of two proofs. The transcript must refuse them, because one could hide the other.

@@ -343,7 +343,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     /// Registers a device and returns it connected.
     package func register(
         state: ApplicationState = .foreground, token: String? = nil, app: AppKey = DeliveryHarness.app,
-        badge: Int32? = nil
+        badge: Int32? = nil, _ adjust: (inout Hello) -> Void = { _ in }
     ) -> Phone {
         nextDevice += 1
         let cid = DeviceID(high: nextDevice &* 0x9E37_79B9, low: nextDevice)
@@ -358,6 +358,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         hello.applicationState = state
         hello.badge = badge
         if let token { hello.tokens = [VendorToken(token: token)] }
+        adjust(&hello)
         shard.hello(
             HelloCommand(
                 session: phone.session, app: app, bucket: phone.bucket, cid: cid, newSecret: phone.secret,

@@ -39,7 +39,8 @@ struct StoreTableTests {
 
     /// The row types, each with the lines about its rows.
     private static let forms = [
-        "AliasRow": ["alias", "alias: token"], "CallbackRow": ["taskCallback"], "CallRow": ["request"],
+        "AliasRow": ["alias", "alias: token"], "AttributesRow": ["attributes"],
+        "CallbackRow": ["taskCallback"], "CallRow": ["request"],
         "CountersRow": ["counters"],
         "DeviceRow": ["device"], "FeedHeadRow": ["feed"], "FeedRow": ["feed", "event"], "JobRow": ["job"],
         "LateEventRow": ["trace"], "LedgerRow": ["taskMessage"], "MessageRow": ["message", "vendorMessage"],

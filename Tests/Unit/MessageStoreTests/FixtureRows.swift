@@ -369,6 +369,9 @@ enum FixtureRows {
             case .upstream:
                 guard let row = UpstreamRow(bytes) else { return "unreadable" }
                 return "\(row.entries.count) numbers"
+            case .attributes:
+                guard let attributes = AttributesRow.read(bytes) else { return "unreadable" }
+                return "\(attributes.platform) \(attributes.brand) \(attributes.model)"
             }
         }
     }

@@ -47,7 +47,8 @@ struct ReleasedFormatTests {
         #expect(lines.count > 20)
         let found = try Self.readAll(fixture, ephemeral: lines)
         #expect(found == lines)
-        for table in StoreKey.Table.allCases {
+        // This table is newer than the fixture.
+        for table in StoreKey.Table.allCases where table != .attributes {
             #expect(lines.contains { $0.contains(" \(table) ") }, "no \(table)")
         }
         let now = try String(contentsOfFile: temporary.path + "/format", encoding: .utf8)

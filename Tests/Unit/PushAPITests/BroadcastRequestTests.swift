@@ -55,7 +55,7 @@ struct BroadcastRequestTests {
             #"{"tag":[{"key":"custom_tag","values":["a","b"],"opt_type":"and"},{"key":"phone_type","values":["IOS"],"opt_type":"or"}]}"#
         )
         let audience = try #require(task.record.broadcast?.audience)
-        #expect(audience.tags.map(\.text) == ["a", "b"])
+        #expect(audience.tags.map(\.text) == ["a", "b", "android", "harmony", "web", "miniprogram", "other"])
         let tags = ["a", "b"].map { TagName(app: fixture.app.key, text: $0) }
         #expect(audience.isTrue(ofTags: tags) && !audience.isTrue(ofTags: [tags[0]]))
         let one = try made("push/fast_custom_tag", #"{"fast_custom_tag":"a"}"#)

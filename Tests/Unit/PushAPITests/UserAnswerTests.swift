@@ -177,6 +177,63 @@ struct UserAnswerTests {
                 + #""longwire":{"blacklisted":["\#(Self.cid)"]}}"#)
     }
 
+    private static func attributes(_ platform: DeviceAttributes.Platform) -> DeviceAttributes {
+        var attributes = DeviceAttributes()
+        (attributes.platform, attributes.brand, attributes.model) = (platform, "HUAWEI", "Mate 60")
+        (attributes.appVersion, attributes.locale) = ("2.7.0", "zh-Hans-CN")
+        attributes.notificationPermission = .allowed
+        return attributes
+    }
+
+    @Test("detail has the platform, the model and the permission that the app named, and all attributes apart")
+    func attributes() throws {
+        let device = DeviceDetail(
+            registeredAt: 1_767_323_045_678, sessionCount: 9, topic: "com.example",
+            attributes: Self.attributes(.android))
+        let text = try answer(.get, "/user/detail/\(Self.cid)") { _ in .device(device) }.text
+        #expect(
+            text
+                == #"{"code":0,"msg":"success","data":{"invalidCids":[],"validCids":{"\#(Self.cid)":{"#
+                + #""client_app_id":"demoApp","package_name":"com.example","device_token":"","phone_type":1,"#
+                + #""phoneModel":"Mate 60","notificationSwitch":true,"createTime":"2026-01-02 03:04:05","loginFreq":9}}},"#
+                + #""longwire":{"attributes":{"\#(Self.cid)":{"platform":"android","brand":"HUAWEI","model":"Mate 60","#
+                + #""appVersion":"2.7.0","locale":"zh-Hans-CN","notificationPermission":"allowed"}}}}"#)
+    }
+
+    @Test(
+        "phone_type is Getui's number of the platform, and the brand is the app's",
+        arguments: [
+            (DeviceAttributes.Platform.unknown, 1), (.android, 1), (.ios, 2), (.harmony, 3), (.web, 0),
+            (.miniProgram, 0), (.other, 0),
+        ])
+    func phoneType(platform: DeviceAttributes.Platform, number: Int) throws {
+        // The token's vendor is Android's, and counts only without a platform.
+        let device = DeviceDetail(token: "ab", platform: .android, attributes: Self.attributes(platform))
+        let text = try answer(.get, "/user/info/base/\(Self.cid)") { _ in .device(device) }.text
+        #expect(text.contains(#""phone_type":\#(number),"phone_model":"Mate 60""#))
+        #expect(text.contains(#""brand":"HUAWEI""#))
+    }
+
+    @Test("a denied permission and push mode off switch the notifications off")
+    func notifications() throws {
+        var device = DeviceDetail(token: "ab", attributes: Self.attributes(.ios))
+        func isOn() throws -> Bool {
+            let found = device
+            return try answer(.get, "/user/detail/\(Self.cid)") { _ in .device(found) }.text.contains(
+                #""notificationSwitch":true"#)
+        }
+        #expect(try isOn())
+        device.pushModeOff = true
+        #expect(try !isOn())
+        device.pushModeOff = false
+        device.attributes?.notificationPermission = .denied
+        #expect(try !isOn())
+        device.attributes?.notificationPermission = .unknown
+        #expect(try isOn())
+        device.token = ""
+        #expect(try !isOn())
+    }
+
     @Test("the newer calls use their own names for the same values", arguments: ["base", "advanced"])
     func info(kind: String) throws {
         let device = DeviceDetail(registeredAt: 1_767_323_045_678, sessionCount: 9, token: "ab12", topic: "com.example")

@@ -169,6 +169,7 @@ struct UserRequestTests {
         (#"[{"key":"phone_type","values":["android","ios"],"opt_type":"and"}]"#, [], false),
         (#"[{"key":"phone_type","values":["ANDROID"],"opt_type":"and"}]"#, [], false),
         (#"[{"key":"phone_type","values":["android"],"opt_type":"not"}]"#, [], true),
+        (#"[{"key":"phone_type","values":["harmony","web","miniprogram","other"],"opt_type":"or"}]"#, [], false),
     ]
 
     @Test("tag conditions become the matching expressions", arguments: expressions)
@@ -176,6 +177,35 @@ struct UserRequestTests {
         let request = try users(.post, "/user/count/", #"{"tag":\#(text)}"#)
         guard case .count(let expression) = request.work else { throw Fixture.Refused() }
         #expect(expression.isTrue(ofTags: tags.map { TagName(app: fixture.app.key, text: $0) }) == expected)
+    }
+
+    @Test(
+        "conditions on phone_type select by platform, beside tags",
+        arguments: [
+            (#"["android"],"opt_type":"or""#, "android"), (#"["ANDROID","ANDROID"],"opt_type":"and""#, "android"),
+            (#"["iOS"],"opt_type":"or""#, "unknown ios"),
+            (#"["ios","android"],"opt_type":"or""#, "unknown ios android"),
+            (#"["ios","android"],"opt_type":"and""#, ""),
+            (#"["android"],"opt_type":"not""#, "unknown ios harmony web miniprogram other"),
+            (#"["ios"],"opt_type":"not""#, "android harmony web miniprogram other"),
+            (#"["harmony","web"],"opt_type":"or""#, "harmony web"),
+            (#"["MiniProgram"],"opt_type":"or""#, "miniprogram"),
+        ])
+    func platforms(condition: String, selected: String) throws {
+        let tag = #"{"key":"custom_tag","values":["a"],"opt_type":"or"}"#
+        let body = #"{"tag":[\#(tag),{"key":"phone_type","values":\#(condition)}]}"#
+        let request = try users(.post, "/user/count/", body)
+        guard case .count(let expression) = request.work else { throw Fixture.Refused() }
+        let names = Set(selected.split(separator: " ").map(String.init))
+        let owned = TagName(app: fixture.app.key, text: "a")
+        for platform in DeviceAttributes.Platform.allCases {
+            var detail = DeviceDetail(tags: [owned])
+            detail.attributes = DeviceAttributes()
+            detail.attributes?.platform = platform
+            #expect(expression.isTrue(ofTags: detail.conditionTags) == names.contains(platform.name), "\(platform)")
+            detail.tags = []
+            #expect(!expression.isTrue(ofTags: detail.conditionTags))
+        }
     }
 
     // MARK: Detail, status

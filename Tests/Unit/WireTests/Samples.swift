@@ -79,6 +79,18 @@ extension Generator {
             topic: text(upTo: 20), token: text(upTo: 40), activity: flag() ? text(upTo: 16) : "")
     }
 
+    mutating func attributes() -> DeviceAttributes {
+        var attributes = DeviceAttributes()
+        let platforms = DeviceAttributes.Platform.allCases
+        attributes.platform = platforms[below(platforms.count)]
+        (attributes.brand, attributes.model) = (text(upTo: 20), text(upTo: 20))
+        (attributes.systemVersion, attributes.appVersion) = (text(upTo: 10), text(upTo: 10))
+        (attributes.locale, attributes.timeZone) = (text(upTo: 10), text(upTo: 10))
+        let permissions = DeviceAttributes.NotificationPermission.allCases
+        attributes.notificationPermission = permissions[below(permissions.count)]
+        return attributes
+    }
+
     mutating func position(stream: UInt32? = nil) -> StreamPosition {
         var position = StreamPosition(stream: stream ?? number(), sequence: number(UInt64.self) >> 1)
         var floor = position.sequence
@@ -121,6 +133,7 @@ extension Hello: Sampled {
         hello.window = random.number()
         hello.nonce = random.bytes(upTo: 16)
         hello.registrationToken = random.text(upTo: 40)
+        hello.attributes = random.flag() ? random.attributes() : nil
         return hello
     }
 }

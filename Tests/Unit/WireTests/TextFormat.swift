@@ -125,6 +125,23 @@ extension Hello: TextFormatted {
         text.number("window", window)
         text.bytes("nonce", nonce)
         text.text("registration_token", registrationToken)
+        text.message("attributes", attributes)
+    }
+}
+
+extension DeviceAttributes: TextFormatted {
+    func write(to text: inout TextFormat) {
+        text.name(
+            "platform", platform.rawValue,
+            of: ["PLATFORM_UNKNOWN", "ANDROID", "IOS", "HARMONY", "WEB", "MINI_PROGRAM", "OTHER"])
+        text.text("brand", brand)
+        text.text("model", model)
+        text.text("system_version", systemVersion)
+        text.text("app_version", appVersion)
+        text.text("locale", locale)
+        text.text("time_zone", timeZone)
+        text.name(
+            "notification_permission", notificationPermission.rawValue, of: ["PERMISSION_UNKNOWN", "ALLOWED", "DENIED"])
     }
 }
 

@@ -177,7 +177,7 @@ extension Shard {
         let audience = broadcast.plan.audience
         if isPlanted(.broadcastIgnoresTags) { return true }
         if audience.tags.isEmpty { return audience.isTrue(0) }
-        return audience.isTrue(ofTags: profile(slot).names.tags)
+        return audience.isTrue(ofTags: profile(slot).conditionTags)
     }
 
     /// Returns whether a newer broadcast with the same collapse key is for the device.

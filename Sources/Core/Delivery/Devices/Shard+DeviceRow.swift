@@ -60,12 +60,15 @@ extension Shard {
 
     func enlist(_ device: Place<Device>) { writeTag(device, 0) }
 
-    /// Removes a device from the roster and from its tags' rows, in the open batch.
+    /// Removes a device from the roster and from its tags' rows, and its attributes, in the open batch.
     func strike(_ slot: DeviceSlot) {
         let device = devices.at(slot)
-        for digest in [0] + profile(slot).names.tags.map(\.digest) {
+        let profile = profile(slot)
+        for digest in [0] + profile.conditionTags.map(\.digest) {
             store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
         }
+        guard profile.attributes != nil else { return }
+        store.delete(AttributesRow.key(device.value.cid, in: device.value.bucket), prior: .maybe(wakeAt: 0))
     }
 
     /// Returns the next sequence of a device's live stream, from a new reserved block if needed.

@@ -305,6 +305,7 @@ extension Shard {
         }
         note(hello.refusedTokens, of: slot)
         let news = hello.tokens.isEmpty ? nil : register(hello.tokens, slot, isAgain: false)
+        let attributes = takeAttributes(hello, slot)
         device.value.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
         device.value.window = UInt16(clamping: max(1, window))
@@ -333,6 +334,7 @@ extension Shard {
         inBatch(of: slot) { shard in
             if isRegistration { shard.countDevice(1) }
             if isFirstOfDay { shard.count(.active) }
+            if let attributes { shard.writeAttributes(attributes, slot) }
             shard.noteEvent(.online)
         }
         let ticket = outbox.lastTicket

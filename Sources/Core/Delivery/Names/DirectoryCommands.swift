@@ -27,8 +27,12 @@ package struct AliasName: Hashable, Sendable, Codable {
     package func hash(into hasher: inout Hasher) { hasher.combine(low) }
 }
 
-/// A tag: its text, and its digest for rows; the digest is never 0 because 0 is the roster of all devices.
+/// A tag: its text, and its digest for rows.
+///
+/// The digest 0 is the roster of all devices. The other digests below `firstDigest` are the platforms of devices.
 package struct TagName: Hashable, Sendable, Codable {
+    /// The lowest digest of a tag; lower ones have other meanings.
+    package static let firstDigest: UInt64 = 16
     package let digest: UInt64
     package let text: String
     package init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
@@ -155,17 +159,19 @@ package struct DeviceDetail: Sendable, Equatable, Codable {
     package var topic: String
     /// The platform of that token's vendor; `nil` without a token.
     package var platform: VendorPlatform?
+    /// The attributes from the device's last Hello that had any; `nil` without them.
+    package var attributes: DeviceAttributes?
 
     package init(
         aliases: [AliasName] = [], tags: [TagName] = [], badge: Int32 = 0, isBlacklisted: Bool = false,
         isConnected: Bool = false, isReachable: Bool = false, pushModeOff: Bool = false, registeredAt: GatewayTime = 0,
         lastSeenAt: GatewayTime = 0, sessionCount: UInt64 = 0, token: String = "", topic: String = "",
-        platform: VendorPlatform? = nil
+        platform: VendorPlatform? = nil, attributes: DeviceAttributes? = nil
     ) {
         (self.aliases, self.tags, self.badge, self.isBlacklisted) = (aliases, tags, badge, isBlacklisted)
         (self.isConnected, self.isReachable, self.pushModeOff) = (isConnected, isReachable, pushModeOff)
         (self.registeredAt, self.lastSeenAt, self.sessionCount) = (registeredAt, lastSeenAt, sessionCount)
-        (self.token, self.topic, self.platform) = (token, topic, platform)
+        (self.token, self.topic, self.platform, self.attributes) = (token, topic, platform, attributes)
     }
 
     /// Returns the alias of a type; 0: the alias without a type.

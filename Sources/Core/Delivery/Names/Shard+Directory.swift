@@ -31,7 +31,7 @@ extension Shard {
         case .removeTags(let cid, let tags): onDevice(command, cid) { $0.removeTags($1, tags) }
         case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
         case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
-        case .describe(let cid): onDevice(command, cid) { .device($0.detail($1)) }
+        case .describe(let cid): describe(command, cid)
         case .loseToken(let cid, let name, let stamp):
             onDevice(command, cid) { $0.loseToken($1, name, stamp: stamp) }
         case .confirmToken(let cid, let name, let stamp):
@@ -47,6 +47,19 @@ extension Shard {
     private mutating func onDevice(
         _ command: DirectoryCommand, _ cid: DeviceID, _ step: @escaping (inout Shard, DeviceSlot) -> DirectoryReply
     ) {
+        let origin = command.origin
+        onDevice(
+            command, cid,
+            replying: { shard, slot in
+                let reply = step(&shard, slot)
+                shard.reply(origin, reply)
+            })
+    }
+
+    /// Runs a step that sends its own reply.
+    private mutating func onDevice(
+        _ command: DirectoryCommand, _ cid: DeviceID, replying step: @escaping (inout Shard, DeviceSlot) -> Void
+    ) {
         let (origin, app) = (command.origin, command.app)
         whenReady(deviceSlot(cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
@@ -59,8 +72,7 @@ extension Shard {
                     return
                 }
                 device.value.touch()
-                let reply = step(&shard, slot)
-                shard.reply(origin, reply)
+                step(&shard, slot)
             }
         }
     }
@@ -176,6 +188,20 @@ extension Shard {
         }
         save(slot)
         return .done
+    }
+
+    private mutating func describe(_ command: DirectoryCommand, _ cid: DeviceID) {
+        let origin = command.origin
+        onDevice(
+            command, cid,
+            replying: { shard, slot in
+                var detail = shard.detail(slot)
+                shard.readAttributes(slot) { shard, found in
+                    guard case .found(let attributes) = found else { return shard.reply(origin, .failed) }
+                    detail.attributes = attributes
+                    shard.reply(origin, .device(detail))
+                }
+            })
     }
 
     private func detail(_ slot: DeviceSlot) -> DeviceDetail {

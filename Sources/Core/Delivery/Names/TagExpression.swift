@@ -1,3 +1,5 @@
+package import Wire
+
 /// A condition on a device's tags: groups that must all hold, each over some tags.
 ///
 /// A device is represented by a word with one bit per tag of the expression.
@@ -70,6 +72,23 @@ package struct TagExpression: Sendable, Equatable {
         } else {
             groups.append(group)
         }
+    }
+
+    /// Adds the condition that the device's platform is one of the given ones; an unknown platform counts as iOS.
+    ///
+    /// - Returns: false if the expression would exceed its limits.
+    package mutating func add(platforms: Set<DeviceAttributes.Platform>) -> Bool {
+        let all = DeviceAttributes.Platform.allCases
+        if platforms.contains(.ios) {
+            let others = all.filter { !platforms.contains($0) }.compactMap(\.tag)
+            return others.isEmpty || add(.none, others)
+        }
+        let tags = all.filter { platforms.contains($0) }.compactMap(\.tag)
+        guard !tags.isEmpty else {
+            add(false)
+            return true
+        }
+        return add(.any, tags)
     }
 
     /// Adds a condition that does not depend on the device.

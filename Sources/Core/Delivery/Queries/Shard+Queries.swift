@@ -6,8 +6,10 @@ package import Wire
 
 extension Shard {
     /// Answers with a device's status, as `.deviceStatus`.
+    ///
+    /// With `readsAttributes` the status includes the device's attributes, which may need a read.
     package mutating func status(
-        of cid: DeviceID, bucket: Bucket, app: AppKey, origin: Origin, now: GatewayTime
+        of cid: DeviceID, bucket: Bucket, app: AppKey, readsAttributes: Bool = false, origin: Origin, now: GatewayTime
     ) {
         begin(now)
         whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
@@ -48,7 +50,14 @@ extension Shard {
                 names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))
             status.hasLostToken = shard.hasLostToken(slot)
             status.appHasTopic = shard.apps[Int(device.value.appIndex)].hasTopic
-            shard.tell(.deviceStatus(origin, cid, .known(status)))
+            guard readsAttributes else { return shard.tell(.deviceStatus(origin, cid, .known(status))) }
+            shard.readAttributes(slot) { shard, found in
+                guard case .found(let attributes) = found else {
+                    return shard.tell(.deviceStatus(origin, cid, .unreadable))
+                }
+                status.attributes = attributes
+                shard.tell(.deviceStatus(origin, cid, .known(status)))
+            }
         }
     }
 

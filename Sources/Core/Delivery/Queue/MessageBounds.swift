@@ -76,6 +76,7 @@ package enum RowBounds {
         case .feed: return FeedRow.byteCountLimit
         case .event: return FeedRow.headByteCount + FeedRow.itemByteCount + reasonByteCount + FeedRow.callbackByteCount
         case .taskCallback: return CallbackRow.byteCountLimit
+        case .attributes: return AttributesRow.byteCountLimit
         case .upstream: return UpstreamRow.headByteCount + UpstreamRow.entryByteCount * UpstreamRow.entryLimit
         }
     }
@@ -88,7 +89,7 @@ package enum RowBounds {
                 4 * limits.tagCharactersPerDevice, limits.tagsPerDevice * min(255, 4 * limits.tagCharacters))
         let names = 1 + 1 + aliases + 8 + 1 + (DeviceNames.givenUpLimit + 1) * 16 + 4 + 2 + 2 + tags
         return DeviceRow.headerByteCount + 2 + 255 + Limits.tokensPerDevice * DeviceToken.largestByteCount
-            + VendorFailure.largestByteCount + names
+            + VendorFailure.largestByteCount + AttributesMark.byteCount + names
     }
 
     /// Returns the bounds of a batch, in operations and in bytes with their headers.

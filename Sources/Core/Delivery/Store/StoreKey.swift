@@ -51,6 +51,8 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         ///
         /// A call's text is thus stored once a bucket, not with each message; most calls have none.
         case taskCallback = 25
+        /// The attributes of a device from its Hello, apart from its record because few calls need them (owner: cid; item 0).
+        case attributes = 26
 
         /// Whether the store drops the rows after a day, or earlier at its size budget.
         ///
@@ -66,7 +68,8 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
                 .broadcast, .feed, .event:
                 true
-            case .device, .job, .counters, .request, .trace, .alias, .task, .upstream, .taskCallback: false
+            case .device, .job, .counters, .request, .trace, .alias, .task, .upstream, .taskCallback, .attributes:
+                false
             }
         }
 
@@ -79,7 +82,8 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
                 .upstream, .taskCallback:
                 true
-            case .counters, .request, .trace, .meta, .alias, .tag, .broadcast, .feed, .event: false
+            case .counters, .request, .trace, .meta, .alias, .tag, .broadcast, .feed, .event, .attributes:
+                false
             }
         }
     }

@@ -308,6 +308,8 @@ package struct DeviceStatus: Sendable, Codable {
     package var hasLostToken = false
     /// Whether the app has a topic; without one, tokens that name no topic are unusable.
     package var appHasTopic = false
+    /// The attributes from the device's last Hello that had any; `nil` without them.
+    package var attributes: DeviceAttributes?
     /// The time until which Hellos of the device are refused because it reconnects too often; the device's gateway sets it.
     package var slowedUntil: GatewayTime?
     /// The last refused Hello since the gateway's start; the device's gateway sets it.

@@ -31,6 +31,7 @@ extension EventLoopHost {
         }
         if !hello.registration { named = hello.cid }
         hello.tokens.clean(&hello.refusedTokens)
+        hello.droppedAttributes = hello.attributes?.clean() ?? []
         guard hello.role == .device else {
             throw Refusal(.wrongListener, "this listener is for devices; senders have their own")
         }

@@ -104,7 +104,7 @@ extension RelayPreamble {
         let form = try CompactDecoder.decode(Form.self, from: body)
         let device = try form.deviceHello.withUnsafeBytes { try Hello(decoding: $0.bytes) }
         guard device.role == .device, device.tokens.allSatisfy({ (try? $0.cleaned()) == $0 }), !form.cid.isNone,
-            form.newSecret.map({ $0.count == Self.secretByteCount }) ?? true
+            form.newSecret.map({ $0.count == Self.secretByteCount }) ?? true, device.hasCleanAttributes
         else { throw LinkFault.malformed("a relayed device's Hello") }
         self.init(
             hello: form.hello, peer: form.peer, isSecure: form.isSecure,
@@ -120,5 +120,12 @@ extension RelayPreamble {
             Form(
                 hello: hello, peer: peer, isSecure: isSecure, app: device.app, bucket: device.bucket, cid: device.cid,
                 newSecret: device.newSecret, transcript: device.transcript, deviceHello: deviceHello))
+    }
+}
+
+extension Hello {
+    fileprivate var hasCleanAttributes: Bool {
+        var copy = attributes
+        return copy?.clean().isEmpty ?? true
     }
 }

@@ -88,7 +88,8 @@ final class AdminHandler {
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .device(let device):
-            ask(exchange, DeviceStatusRequest(device: device), device.bucket) { [api] answer in
+            let request = DeviceStatusRequest(device: device, readsAttributes: true)
+            ask(exchange, request, device.bucket) { [api] answer in
                 if case .unreadable = answer {
                     return .adminUnavailable("the device's record cannot be read now, retry")
                 }

@@ -320,7 +320,7 @@ final class TaskHandler {
             guard let details else { return completion(nil) }
             completion(
                 zip(candidates, details).compactMap { candidate, detail in
-                    guard let detail, candidate.expression.isTrue(ofTags: detail.tags) else { return nil }
+                    guard let detail, candidate.expression.isTrue(ofTags: detail.conditionTags) else { return nil }
                     return candidate.target.cid
                 })
         }

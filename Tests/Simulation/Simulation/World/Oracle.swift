@@ -38,7 +38,7 @@ final class Oracle: StoreWitness {
         case .device: deviceWritten(key, bytes, ticket)
         case .taskMessage: ledgerWritten(key, bytes, ticket)
         case .counters, .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup,
-            .broadcast, .feed, .upstream, .event, .taskCallback:
+            .broadcast, .feed, .upstream, .event, .taskCallback, .attributes:
             break
         }
     }
@@ -77,7 +77,7 @@ final class Oracle: StoreWitness {
         case .taskMessage: ledgerBecameDurable(key, bytes)
         case .feed: feedBecameDurable(key, bytes)
         case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast,
-            .upstream, .event, .taskCallback:
+            .upstream, .event, .taskCallback, .attributes:
             break
         }
     }

@@ -118,6 +118,7 @@ import Wire
         profile.vendorFailure = VendorFailure(
             message: MessageID(high: 1, low: 2), at: 1, outcome: .retry, attempts: 1,
             reason: String(repeating: "r", count: JobResult.reasonByteCount))
+        profile.attributes = AttributesMark(DeviceAttributes())
         let byteCount = DeviceRow.headerByteCount + profile.byteCount
         #expect(byteCount <= Self.bound(.device, Self.limits))
         #expect(byteCount > Self.bound(.device, Self.limits) - 64, "\(byteCount), the bound is far above")

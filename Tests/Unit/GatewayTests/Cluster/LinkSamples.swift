@@ -148,7 +148,8 @@ enum LinkSamples {
                         message: message, app: AppKey(7), channel: .vivo, kind: .clicked, token: "t", at: 9)
                 ], apps: nil),
             ExtendLeases(items: [ExtendItem(job: message, leaseID: (5, 6))], milliseconds: 7, apps: nil),
-            DeviceStatusRequest(device: address), MessageTraceRequest(message: message),
+            DeviceStatusRequest(device: address), DeviceStatusRequest(device: address, readsAttributes: true),
+            MessageTraceRequest(message: message),
             TaskMessageRequest(task: task, app: app, cid: cid, bucket: bucket, digest: 4),
             ReceiptCommand(
                 origin: .none, app: app, bucket: bucket, cid: cid, timestamp: .max, transcript: [1, 2, 3],
@@ -413,8 +414,15 @@ enum LinkSamples {
             dueAt: time + 1)
     }
 
+    static var attributes: DeviceAttributes {
+        var attributes = DeviceAttributes()
+        (attributes.platform, attributes.notificationPermission) = (.miniProgram, .denied)
+        (attributes.brand, attributes.model, attributes.locale) = ("HUAWEI", "Mate 60", "zh-CN")
+        return attributes
+    }
+
     static var status: DeviceStatus {
-        DeviceStatus(
+        var status = DeviceStatus(
             app: app, isConnected: true, isReachable: false, isSuspect: true, applicationState: .background,
             keepsRunning: true, generation: .max, heartbeatSeconds: 30, lastSeenAt: time, lastLoginAt: time,
             registeredAt: time, queuedMessageCount: 3, queuedByteCount: 4, inFlightCount: 5, nextSequence: 6, badge: -7,
@@ -427,6 +435,8 @@ enum LinkSamples {
             vendorFailure: VendorFailure(
                 message: message, at: time, outcome: .rejected, attempts: 3, reason: "Unregistered"),
             bounds: .init(messageCount: 7, byteCount: 8), names: .init(aliases: ["a"], tags: ["t", "运动"]))
+        status.attributes = attributes
+        return status
     }
 
     static var trace: MessageTrace {
@@ -476,7 +486,7 @@ enum LinkSamples {
                 DeviceDetail(
                     aliases: [alias], tags: [tag("x")], badge: -1, isBlacklisted: true, isConnected: true,
                     isReachable: true, pushModeOff: true, registeredAt: time, lastSeenAt: time, sessionCount: .max,
-                    token: "t", topic: "o")),
+                    token: "t", topic: "o", attributes: attributes)),
             .count(4_096), .unknown, .failed,
         ]
     }

@@ -13,11 +13,14 @@ package struct DeviceProfile {
     mutating func forgetForeign() { foreignTokens = [] }
     /// Stored after the tokens, behind a mark byte, if present.
     var vendorFailure: VendorFailure?
+    /// Stored next, behind a mark byte, if the device has attributes.
+    var attributes: AttributesMark?
     /// Stored last, if present.
     var names = DeviceNames()
 
     package var byteCount: Int {
-        2 + secret.count + names.byteCount + (vendorFailure?.byteCount ?? 0) + foreignTokens.reduce(0) { $0 + $1.count }
+        2 + secret.count + names.byteCount + (vendorFailure?.byteCount ?? 0)
+            + (attributes == nil ? 0 : AttributesMark.byteCount) + foreignTokens.reduce(0) { $0 + $1.count }
             + tokens.reduce(0) { $0 + $1.byteCount }
     }
 
@@ -28,6 +31,7 @@ package struct DeviceProfile {
         for token in foreignTokens { writer.put(token) }
         for token in tokens { token.write(&writer) }
         vendorFailure?.write(&writer)
+        attributes?.write(&writer)
         names.write(&writer)
     }
 
@@ -49,6 +53,10 @@ package struct DeviceProfile {
         if reader.skip(VendorFailure.mark) {
             guard let failure = VendorFailure(&reader) else { return nil }
             vendorFailure = failure
+        }
+        if reader.skip(AttributesMark.mark) {
+            guard let attributes = AttributesMark(&reader) else { return nil }
+            self.attributes = attributes
         }
         guard let names = DeviceNames(&reader) else { return nil }
         self.names = names

@@ -137,6 +137,10 @@ extension CallbackRow {
     static func read(_ bytes: LentBytes) -> [UInt8]? { unsafe read(bytes.pointer) }
 }
 
+extension AttributesRow {
+    static func read(_ bytes: LentBytes) -> DeviceAttributes? { unsafe read(bytes.pointer) }
+}
+
 extension DeviceRow {
     static func read(_ bytes: LentBytes) -> (row: DeviceRow, profile: LentBytes)? {
         unsafe read(bytes.pointer).map { unsafe ($0.row, LentBytes($0.profile)) }
@@ -257,6 +261,20 @@ extension FeedRow {
 
 extension CallbackRow {
     static func write(_ text: [UInt8], into room: RowBuffer) { unsafe write(text, into: room.pointer) }
+}
+
+extension AttributesRow {
+    static func write(_ attributes: DeviceAttributes, into room: RowBuffer) {
+        unsafe write(attributes, into: room.pointer)
+    }
+
+    static func digest(_ attributes: DeviceAttributes) -> UInt64 {
+        let byteCount = byteCount(attributes)
+        return unsafe withUnsafeTemporaryAllocation(byteCount: byteCount, alignment: 1) { buffer in
+            unsafe write(attributes, into: buffer)
+            return unsafe Fingerprint.of(buffer)
+        }
+    }
 }
 
 extension LateEventRow {

@@ -24,6 +24,7 @@ extension RowInspection {
         case .event: unsafe FeedRow.read(bytes) != nil
         case .upstream: unsafe UpstreamRow(bytes) != nil
         case .taskCallback: unsafe CallbackRow.read(bytes) != nil
+        case .attributes: unsafe AttributesRow.read(bytes) != nil
         case .meta, .tag, .taskGroup: true
         }
     }

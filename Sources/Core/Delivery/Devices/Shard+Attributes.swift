@@ -1,0 +1,106 @@
+internal import Structures
+package import Wire
+
+extension Shard {
+    /// Records the attributes of a Hello in the device's profile.
+    ///
+    /// - Returns: whether they differ from the stored ones; `writeAttributes` then writes them in the Welcome's batch.
+    mutating func takeAttributes(_ hello: Hello, _ slot: DeviceSlot) -> AttributesChange? {
+        if !hello.droppedAttributes.isEmpty {
+            let names = hello.droppedAttributes.joined(separator: ", ")
+            log(.warning, "attributeDropped", "device \(devices.at(slot).value.cid): too long or malformed: \(names)")
+        }
+        guard let attributes = hello.attributes else { return nil }
+        var profile = profile(slot)
+        let mark = attributes.isEmpty ? nil : AttributesMark(attributes)
+        guard mark != profile.attributes else { return nil }
+        let change = AttributesChange(attributes: attributes, former: profile.attributes?.platform)
+        profile.attributes = mark
+        devices.changeProfile(slot, to: profile)
+        return change
+    }
+
+    /// Writes the row of changed attributes and the platform's row, in the open batch.
+    func writeAttributes(_ change: AttributesChange, _ slot: DeviceSlot) {
+        let device = devices.at(slot)
+        let key = AttributesRow.key(device.value.cid, in: device.value.bucket)
+        if change.attributes.isEmpty {
+            store.delete(key, prior: .maybe(wakeAt: 0))
+        } else {
+            let byteCount = AttributesRow.byteCount(change.attributes)
+            store.putRow(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: byteCount) {
+                AttributesRow.write(change.attributes, into: $0)
+            }
+        }
+        let (old, new) = (change.former?.tag, change.attributes.platform.tag)
+        guard old != new else { return }
+        if let old { store.delete(tagKey(device, old.digest), prior: .maybe(wakeAt: 0)) }
+        if let new { writeTag(device, new.digest) }
+    }
+
+    /// Reads the device's attributes; `nil` if it has none.
+    mutating func readAttributes(
+        _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<DeviceAttributes?>) -> Void
+    ) {
+        guard profile(slot).attributes != nil else { return completion(&self, .found(nil)) }
+        let device = devices.at(slot)
+        let key = AttributesRow.key(device.value.cid, in: device.value.bucket)
+        lookUp(key) { shard, found in
+            switch found {
+            case .found(let row):
+                let attributes = AttributesRow.read(row.bytes)
+                if attributes == nil { shard.damaged(key) }
+                completion(&shard, .found(attributes))
+            // The device was removed or lost its attributes during the read.
+            case .absent: completion(&shard, .found(nil))
+            case .unreadable: completion(&shard, .unreadable)
+            }
+        }
+    }
+}
+
+/// The attributes to write, and the platform of the device's previous ones.
+struct AttributesChange {
+    var attributes: DeviceAttributes
+    var former: DeviceAttributes.Platform?
+}
+
+extension DeviceAttributes.Platform {
+    /// The reserved tag of the platform's devices.
+    ///
+    /// `nil` for iOS, and for unknown platforms, which count as iOS: conditions find these devices by the lack of any such tag.
+    package var tag: TagName? {
+        switch self {
+        case .unknown, .ios: nil
+        case .android, .harmony, .web, .miniProgram, .other: TagName(digest: UInt64(rawValue), text: name)
+        }
+    }
+
+    package var name: String {
+        switch self {
+        case .unknown: "unknown"
+        case .android: "android"
+        case .ios: "ios"
+        case .harmony: "harmony"
+        case .web: "web"
+        case .miniProgram: "miniprogram"
+        case .other: "other"
+        }
+    }
+}
+
+extension DeviceProfile {
+    /// The device's tags for conditions: those of its owner, and that of its platform.
+    var conditionTags: [TagName] {
+        guard let tag = attributes?.platform.tag else { return names.tags }
+        return names.tags + [tag]
+    }
+}
+
+extension DeviceDetail {
+    /// The device's tags for conditions: those of its owner, and that of its platform.
+    package var conditionTags: [TagName] {
+        guard let tag = attributes?.platform.tag else { return tags }
+        return tags + [tag]
+    }
+}

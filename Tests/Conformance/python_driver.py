@@ -240,6 +240,7 @@ class Client:
         self.phase, self.until, self.is_named = "waiting", 0.0, False
         self.is_foreground, self.keeps_running, self.drop = True, False, None
         self.tokens, self.renewed, self.badge, self.push_off = {}, [], None, None
+        self.attributes = None
         self.request, self.updates = 0, {}
         self.heartbeat = self.state_heartbeat = options.heartbeat
         self.held = {}  # messages that the app has: id → (stream, sequence, is of an earlier session)
@@ -381,6 +382,8 @@ class Client:
         hello.heartbeat_seconds = state.heartbeat or self.heartbeat
         if self.badge is not None and not self.has("forgets-badge"):
             hello.badge = self.badge
+        if self.attributes is not None and not self.has("forgets-attributes"):
+            hello.attributes.CopyFrom(self.attributes)
         self.greeted = {
             "stamp": stamp, "opened": list(state.unreported[:32]), "badge": self.badge,
             "state": (self.is_foreground, self.keeps_running), "tokens": dict(self.tokens)}
@@ -1033,6 +1036,10 @@ class Client:
         elif name == "badge":
             self.badge = command["value"]
             self.update(badge=self.badge)
+        elif name == "attributes":
+            permission = pb.DeviceAttributes.ALLOWED if command["allowed"] else pb.DeviceAttributes.DENIED
+            self.attributes = pb.DeviceAttributes(
+                model=command["model"], locale=command["locale"], notification_permission=permission)
         elif name == "push-mode":
             self.push_off = command["off"]
             self.update(push_mode_off=self.push_off)

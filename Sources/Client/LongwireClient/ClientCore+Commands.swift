@@ -50,6 +50,8 @@ extension ClientCore {
             state.forgetTaps(of: ids)
             isDirty = true
         case .networkChanged(let name): networkChanged(to: name, at: now)
+        // The next Hello has them.
+        case .attributes(let attributes): configuration.attributes = attributes
         case .checkConnection: resume(at: now)
         case .report(let report): note(report, at: now)
         case .send(let payload, let task): send(payload, answering: task, at: now)

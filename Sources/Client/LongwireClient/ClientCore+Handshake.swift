@@ -27,6 +27,8 @@ extension ClientCore {
         hello.replayOpened = configuration.replaysOpened
         hello.client = configuration.clientName
         hello.window = configuration.window
+        hello.attributes = configuration.attributes
+        _ = hello.attributes?.clean()
 
         var transcript = Self.transcriptPrefix
         hello.appendBody(to: &transcript)

@@ -56,6 +56,7 @@ package enum ClientCommand: Equatable, Sendable {
     case token(VendorToken)
     case pushModeOff(Bool)
     case heartbeat(seconds: UInt32)
+    case attributes(DeviceAttributes?)
     case opened(MessageID)
     /// A tap to keep until the app calls `takeTaps`.
     case tapped(PushNotification)

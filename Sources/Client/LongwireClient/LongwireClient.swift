@@ -195,6 +195,7 @@ public final class LongwireClient: Sendable {
         }
         if let badge = new.badge, badge != old.badge { _ = calls.post(.badge(badge)) }
         if let isOff = new.pushModeOff, isOff != old.pushModeOff { _ = calls.post(.pushModeOff(isOff)) }
+        if new.attributes != old.attributes { _ = calls.post(.attributes(new.attributes)) }
         for token in new.tokens where !old.tokens.contains(token) { _ = calls.post(.token(token)) }
     }
 
@@ -277,6 +278,15 @@ public final class LongwireClient: Sendable {
     public func setPushModeOff(_ isOff: Bool) -> Bool {
         configuration.withValue { $0.pushModeOff = isOff }
         return calls.post(.pushModeOff(isOff))
+    }
+
+    /// Sets the attributes that the next connection reports, such as a new notification permission.
+    ///
+    /// - Returns: false when the client does not run.
+    @discardableResult
+    public func setAttributes(_ attributes: DeviceAttributes?) -> Bool {
+        configuration.withValue { $0.attributes = attributes }
+        return calls.post(.attributes(attributes))
     }
 
     /// Sets the token of the app's server for the next start.

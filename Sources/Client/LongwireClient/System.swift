@@ -8,6 +8,9 @@ internal import Musl
 #endif
 
 enum System {
+    /// The link to the system's time zone on Linux.
+    static let timeZoneLink = "/etc/localtime"
+
     /// Returns the time of both clocks.
     ///
     /// The monotonic clock includes sleep. Otherwise a device that slept through its heartbeat would rely on a dead socket.

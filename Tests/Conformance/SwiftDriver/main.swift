@@ -258,6 +258,12 @@ struct Commands {
             client.setToken(VendorToken(channel: channel, token: fields["token"] as? String ?? ""))
         case "badge": client.setBadge(Int32(clamping: fields["value"] as? Int ?? 0))
         case "push-mode": client.setPushModeOff(fields["off"] as? Bool ?? false)
+        case "attributes":
+            var attributes = DeviceAttributes()
+            attributes.model = fields["model"] as? String ?? ""
+            attributes.locale = fields["locale"] as? String ?? ""
+            attributes.notificationPermission = fields["allowed"] as? Bool == true ? .allowed : .denied
+            client.setAttributes(attributes)
         case "heartbeat": client.setHeartbeat(seconds: UInt32(clamping: fields["seconds"] as? Int ?? 0))
         case "names": names.yield(NamesCall(fields))
         case "stop": client.stop()

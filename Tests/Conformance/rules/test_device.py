@@ -214,6 +214,21 @@ def test_badge_is_repeated(bench):
     assert session.expect(pb.DeviceUpdate, lambda update: update.HasField("badge") and update.badge == 0) is not None
 
 
+@pytest.mark.broken_by("forgets-attributes")
+def test_attributes_are_in_the_next_hello(bench):
+    """Attributes that the app sets during a session are in the next Hello, as one complete message."""
+    session = begin(bench)
+    bench.driver.do("attributes", model="Box 2 界", locale="zh-Hans-CN", allowed=False)
+    bench.driver.do("attributes", model="Box 3 界", locale="de", allowed=True)
+    # The update shows that the client has processed the commands before it.
+    bench.driver.do("badge", value=1)
+    session.expect(pb.DeviceUpdate, lambda update: update.HasField("badge"))
+    session.cut()
+    known = bench.gateway.welcome().hello.attributes
+    assert (known.model, known.locale) == ("Box 3 界", "de")
+    assert known.notification_permission == pb.DeviceAttributes.ALLOWED
+
+
 @pytest.mark.broken_by("forgets-push-mode")
 def test_push_mode_is_repeated(bench):
     """A change of the push mode without a result is sent again in the next session, until a result confirms it."""

@@ -87,3 +87,7 @@ public func readdir(_: UnsafeMutablePointer<DIR>!) -> UnsafeMutablePointer<diren
 ) -> Int32 { 0 }
 @discardableResult public func pthread_mutex_lock(_: UnsafeMutablePointer<pthread_mutex_t>) -> Int32 { 0 }
 @discardableResult public func pthread_mutex_unlock(_: UnsafeMutablePointer<pthread_mutex_t>) -> Int32 { 0 }
+public func sysctlbyname(
+    _: UnsafePointer<CChar>?, _: UnsafeMutableRawPointer?, _: UnsafeMutablePointer<Int>?, _: UnsafeMutableRawPointer?,
+    _: Int
+) -> Int32 { 0 }

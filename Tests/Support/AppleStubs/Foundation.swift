@@ -26,6 +26,21 @@ public final class FileManager: Sendable {
 public final class Bundle: Sendable {
     public static var main: Bundle { Bundle() }
     public var bundlePath: String { "" }
+    public func object(forInfoDictionaryKey: String) -> Any? { nil }
+}
+public struct OperatingSystemVersion: Sendable {
+    public var majorVersion = 0
+    public var minorVersion = 0
+    public var patchVersion = 0
+}
+public final class ProcessInfo: Sendable {
+    public static var processInfo: ProcessInfo { ProcessInfo() }
+    public var operatingSystemVersion: OperatingSystemVersion { OperatingSystemVersion() }
+}
+public struct Locale: Sendable { public static var preferredLanguages: [String] { [] } }
+public struct TimeZone: Sendable {
+    public static var current: TimeZone { TimeZone() }
+    public var identifier: String { "" }
 }
 open class NSObject { public init() {} }
 public protocol NSObjectProtocol: AnyObject {}

@@ -1,4 +1,4 @@
-import {CommonOptions, LongwireClient, StateStore, Transport} from "./index.js";
+import {CommonOptions, DeviceAttributes, LongwireClient, StateStore, Transport} from "./index.js";
 
 export * from "./index.js";
 
@@ -16,6 +16,8 @@ export interface BrowserOptions extends CommonOptions {
 /** A client that follows its page; `unfollow` ends that. */
 export type BrowserClient = LongwireClient & {unfollow?(): void};
 
+/** Returns the attributes that the browser knows. */
+export function browserAttributes(): DeviceAttributes;
 export function createClient(options: BrowserOptions): BrowserClient;
 export function followPage(client: LongwireClient): () => void;
 

@@ -136,6 +136,22 @@ export type ClientEvent =
   | {type: "handlerFailed"; message: Message; error: unknown}
   | {type: "stopped"; error: LongwireError | null};
 
+/**
+ * The device's attributes. A text of more than 64 bytes (35 for the locale) or with control characters is not sent.
+ */
+export interface DeviceAttributes {
+  platform?: "android" | "ios" | "harmony" | "web" | "miniprogram" | "other";
+  brand?: string;
+  model?: string;
+  systemVersion?: string;
+  appVersion?: string;
+  /** A BCP 47 language tag, such as `zh-Hans-CN`. */
+  locale?: string;
+  /** A name such as `Asia/Shanghai`, or an offset such as `+08:00`. */
+  timeZone?: string;
+  notificationPermission?: "allowed" | "denied";
+}
+
 /** The options that every platform has. */
 export interface CommonOptions {
   /** `tcp://HOST:PORT`, `tls://HOST:PORT`, `ws://HOST:PORT/PATH` or `wss://HOST:PORT/PATH`. */
@@ -160,6 +176,8 @@ export interface CommonOptions {
   keepsRunning?: boolean;
   badge?: number;
   tokens?: VendorToken[];
+  /** Attributes in place of those that the platform knows; `null` sends none. */
+  attributes?: DeviceAttributes | null;
   /** Whether messages that were opened from a notification are delivered over the connection as well. */
   replaysOpened?: boolean;
   /** False: the client stops when its first connection ends. */
@@ -212,6 +230,8 @@ export class LongwireClient {
   /** Sets the token of the app's server for the next registration and the next start; an empty token removes it. */
   setRegistrationToken(token: string): boolean;
   setHeartbeat(seconds: number): boolean;
+  /** Sets all attributes that the next connection reports. */
+  setAttributes(attributes: DeviceAttributes | null): boolean;
   networkChanged(name?: string | null): boolean;
   probe(): boolean;
   markOpened(msgId: string): boolean;

@@ -1,6 +1,6 @@
 import type {ConnectionOptions} from "node:tls";
 
-import {CommonOptions, LongwireClient, StateStore, Transport} from "./index.js";
+import {CommonOptions, DeviceAttributes, LongwireClient, StateStore, Transport} from "./index.js";
 
 export * from "./index.js";
 
@@ -15,6 +15,8 @@ export interface NodeOptions extends CommonOptions {
   transport?: Transport;
 }
 
+/** Returns the attributes that the system knows. */
+export function nodeAttributes(): DeviceAttributes;
 export function createClient(options: NodeOptions): LongwireClient;
 export function nodeHMAC(key: Uint8Array, bytes: Uint8Array): Uint8Array;
 

@@ -1,4 +1,4 @@
-import {CommonOptions, LongwireClient, StateStore, Transport} from "./index.js";
+import {CommonOptions, DeviceAttributes, LongwireClient, StateStore, Transport} from "./index.js";
 
 export * from "./index.js";
 
@@ -35,6 +35,8 @@ export interface WeChatOptions extends CommonOptions {
 /** A client that follows its mini program; `unfollow` ends that. */
 export type WeChatClient = LongwireClient & {unfollow?(): void};
 
+/** Returns the attributes that the mini program knows. */
+export function weChatAttributes(wx: WeChat): DeviceAttributes;
 export function createClient(options: WeChatOptions): WeChatClient;
 export function followApp(client: LongwireClient, wx: WeChat): () => void;
 export function weChatRandom(wx: WeChat): (count: number) => Promise<Uint8Array>;

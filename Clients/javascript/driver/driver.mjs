@@ -118,6 +118,9 @@ const COMMANDS = {
   network: ({name}) => client.networkChanged(name === undefined ? null : name),
   token: ({vendor, token}) => client.setToken({vendor, token}),
   badge: ({value}) => client.setBadge(value),
+  attributes: ({model, locale, allowed}) => client.setAttributes({
+    model, locale, notificationPermission: allowed ? "allowed" : "denied",
+  }),
   "push-mode": ({off}) => client.setPushModeOff(off),
   heartbeat: ({seconds}) => client.setHeartbeat(seconds),
   "vendor-message": ({msgId, taskId, payload}) => client.receiveVendorMessage({

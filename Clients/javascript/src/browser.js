@@ -5,6 +5,7 @@ import {LongwireClient} from "./client.js";
 import {inDatabase, openDatabase} from "./database.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
+import {timeZone, withAttributes} from "./options.js";
 
 export * from "./index.js";
 
@@ -267,6 +268,18 @@ export function followPage(client) {
   return () => { for (const [target, name, handler] of handlers) target.removeEventListener(name, handler); };
 }
 
+const PERMISSIONS = {granted: "allowed", denied: "denied"};
+
+/** Returns the attributes of this page's device that the browser knows. */
+export function browserAttributes() {
+  const {language = "", userAgentData, platform = ""} = typeof navigator === "object" ? navigator : {};
+  return {
+    platform: "web", systemVersion: userAgentData && userAgentData.platform || platform, locale: language,
+    timeZone: timeZone(),
+    notificationPermission: typeof Notification === "function" ? PERMISSIONS[Notification.permission] || "" : "",
+  };
+}
+
 /**
  * Returns a client of this page. Besides the options of LongwireClient: `name` (of the state), `tabs` (`wait` or
  * `takeOver`), `followsPage` (false: the app reports its state itself).
@@ -280,7 +293,7 @@ export function createClient(options) {
   const Store = typeof indexedDB === "object" && indexedDB ? IndexedDBStore : LocalStorageStore;
   const client = new LongwireClient(Object.assign({
     store: others.store || new Store(name, {takesOver}), transport: new BrowserTransport(), vendorDuplicates: true,
-  }, others));
+  }, others, {attributes: withAttributes(browserAttributes(), others.attributes)}));
   if (followsPage) client.unfollow = followPage(client);
   return client;
 }

@@ -9,7 +9,7 @@ import {Handover, isThenable, verdictOf} from "./handover.js";
 import {LIMITS} from "./limits.js";
 import {NamesCalls} from "./names.js";
 import {
-  STATES, bad, check, isBadge, isHeartbeat, isServerToken, isState, isWhole, networkName,
+  STATES, bad, check, cleanAttributes, isBadge, isHeartbeat, isServerToken, isState, isWhole, networkName,
 } from "./options.js";
 import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
@@ -268,6 +268,9 @@ export class LongwireClient {
     return this.set({do: "registrationToken", token});
   }
 
+  /** Sets all attributes that the next connection reports, such as a new notification permission. */
+  setAttributes(attributes) { return this.set({do: "attributes", attributes: cleanAttributes(attributes)}); }
+
   /** Requests another heartbeat of 30 to 1800 seconds. */
   setHeartbeat(seconds) {
     if (!isHeartbeat(seconds)) throw bad(`${seconds} is no heartbeat; use 30 to 1800 seconds`);
@@ -387,6 +390,7 @@ export class LongwireClient {
       case "token": configuration.tokens = withToken(configuration.tokens, command.token); break;
       case "pushMode": configuration.pushModeOff = command.off; break;
       case "registrationToken": configuration.registrationToken = command.token; break;
+      case "attributes": configuration.attributes = command.attributes; break;
       default: configuration.heartbeatSeconds = command.seconds; break;
     }
     return false;

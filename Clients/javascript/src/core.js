@@ -246,7 +246,7 @@ export class ClientCore {
       keepsRunning: configuration.keepsRunning,
       heartbeatSeconds: this.heartbeat.learnt === null ? configuration.heartbeatSeconds : this.heartbeat.learnt,
       badge: this.pendingBadge, tokens: configuration.tokens, replayOpened: configuration.replaysOpened,
-      client: configuration.clientName, window: configuration.window, opened: [],
+      client: configuration.clientName, window: configuration.window, opened: [], attributes: configuration.attributes,
     };
     if (state.isRegistered) {
       Object.assign(hello, {
@@ -487,6 +487,8 @@ export class ClientCore {
         this.keepHeartbeat();
         this.update(now, {heartbeatSeconds: command.seconds});
         break;
+      // The next Hello has them.
+      case "attributes": configuration.attributes = command.attributes; break;
       case "opened":
         this.state.noteOpened(command.msgId);
         // Stored at once, because the system may end the app at any moment.

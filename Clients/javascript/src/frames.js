@@ -31,6 +31,11 @@ const TOKEN = {
   1: field("kind", "u32"), 2: field("environment", "u32"), 3: field("topic", "text"), 4: field("token", "text"),
   5: field("channel", "u32"), 6: field("activity", "text"),
 };
+const ATTRIBUTES = {
+  1: field("platform", "u32"), 2: field("brand", "text"), 3: field("model", "text"), 4: field("systemVersion", "text"),
+  5: field("appVersion", "text"), 6: field("locale", "text"), 7: field("timeZone", "text"),
+  8: field("notificationPermission", "u32"),
+};
 export const FIELDS = {
   hello: {
     1: field("appId", "text"), 2: field("role", "u32"), 3: field("cid", "id"), 4: field("registration", "flag"),
@@ -39,7 +44,7 @@ export const FIELDS = {
     9: field("applicationState", "u32"), 10: field("keepsRunning", "flag"), 11: field("heartbeatSeconds", "u32"),
     12: field("badge", "sint?"), 13: list("tokens", TOKEN), 14: list("opened", "id"), 15: field("replayOpened", "flag"),
     16: field("client", "text"), 17: field("window", "u32"), 18: field("nonce", "bytes"),
-    19: field("registrationToken", "text"),
+    19: field("registrationToken", "text"), 20: field("attributes", ATTRIBUTES),
   },
   welcome: {
     1: field("generation", "long"), 2: field("queueEpoch", "long"), 3: field("heartbeatSeconds", "u32"),

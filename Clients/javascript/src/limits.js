@@ -73,6 +73,8 @@ export const LIMITS = {
   greatestTime: 8640000000000000,
   /** Calls that the store does not accept, kept in memory. */
   keptCalls: 512,
+  /** A text attribute of the device, and its locale. */
+  attributeBytes: 64, localeBytes: 35,
   clientNameBytes: 64,
   appIdBytes: 64,
 };

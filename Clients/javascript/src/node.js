@@ -3,12 +3,14 @@
 import {X509Certificate, createHash, createHmac, randomBytes} from "node:crypto";
 import * as files from "node:fs";
 import * as net from "node:net";
+import * as os from "node:os";
 import * as path from "node:path";
 import * as tls from "node:tls";
 
 import {LongwireClient} from "./client.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
+import {timeZone, withAttributes} from "./options.js";
 import {ClientState} from "./state.js";
 import {WebSocketStream} from "./websocket.js";
 
@@ -256,6 +258,12 @@ export class FileStore {
   }
 }
 
+/** Returns the attributes of this device that the system knows. */
+export const nodeAttributes = () => ({
+  platform: "other", systemVersion: `${os.type()} ${os.release()}`,
+  locale: Intl.DateTimeFormat().resolvedOptions().locale, timeZone: timeZone(),
+});
+
 /**
  * Returns a client with its state in the file `state`. The options `tls` and `pins` are those of NodeTransport; all
  * others are those of LongwireClient.
@@ -268,5 +276,5 @@ export function createClient(options) {
   return new LongwireClient(Object.assign({
     store: others.store || new FileStore(state), transport: new NodeTransport({tls: tlsOptions, pins}), hmac: nodeHMAC,
     random: count => plain(randomBytes(count)),
-  }, others));
+  }, others, {attributes: withAttributes(nodeAttributes(), others.attributes)}));
 }

@@ -46,6 +46,51 @@ export function networkName(name) {
   return text;
 }
 
+const PLATFORMS = ["", "android", "ios", "harmony", "web", "miniprogram", "other"];
+const PERMISSIONS = ["", "allowed", "denied"];
+// No control characters, line separators or marks that reverse the direction of text.
+const TEXT = /^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffd]*$/;
+const TEXTS = {
+  brand: TEXT, model: TEXT, systemVersion: TEXT, appVersion: TEXT, locale: /^[A-Za-z0-9_-]*$/,
+  timeZone: /^[A-Za-z0-9/_+:-]*$/,
+};
+
+/**
+ * Returns the wire form of the device's attributes. Texts that are too long or malformed are left out, as the gateway
+ * does. `null` stands for no attributes: the gateway then keeps those of an earlier connection.
+ */
+export function cleanAttributes(attributes) {
+  if (attributes === undefined || attributes === null) return null;
+  const {platform = "", notificationPermission = ""} = attributes;
+  const cleaned = {
+    platform: PLATFORMS.indexOf(platform), notificationPermission: PERMISSIONS.indexOf(notificationPermission),
+  };
+  if (cleaned.platform < 0) throw bad(`"${platform}" is no platform; use one of ${PLATFORMS.slice(1).join(", ")}`);
+  if (cleaned.notificationPermission < 0) {
+    throw bad(`"${notificationPermission}" is no permission; use allowed or denied`);
+  }
+  for (const name of Object.keys(TEXTS)) {
+    const text = attributes[name], limit = name === "locale" ? LIMITS.localeBytes : LIMITS.attributeBytes;
+    const isGood = typeof text === "string" && TEXTS[name].test(text) && utf8(text).length <= limit;
+    cleaned[name] = isGood ? text : "";
+  }
+  return cleaned;
+}
+
+/** Returns the platform's attributes with those of the app in their place; `null` if the app wants none. */
+export const withAttributes = (known, given) => given === null ? null : Object.assign(known, given);
+
+/** Returns the name of this system's time zone, or its offset from UTC; JavaScript may lack both. */
+export function timeZone() {
+  try {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (zone) return zone;
+  } catch { /* Mini programs have no Intl. */ }
+  const minutes = -new Date().getTimezoneOffset(), size = Math.abs(minutes);
+  const pair = number => String(number).padStart(2, "0");
+  return `${minutes < 0 ? "-" : "+"}${pair(Math.floor(size / 60))}:${pair(size % 60)}`;
+}
+
 /** Validates the options of a client; returns its configuration, or throws `badConfiguration`. */
 export function check(options) {
   const {appId, appSecret = "", registrationToken = "", heartbeatSeconds = 0, window = 0, parallel = 1} = options;
@@ -86,7 +131,7 @@ export function check(options) {
     keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
     usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
-    pushModeOff: null, namesResult: LIMITS.namesResult,
+    pushModeOff: null, namesResult: LIMITS.namesResult, attributes: cleanAttributes(options.attributes),
     backoff: {first, most},
   });
 }

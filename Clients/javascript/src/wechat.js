@@ -4,6 +4,7 @@
 import {LongwireClient} from "./client.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
+import {timeZone, withAttributes} from "./options.js";
 
 export * from "./index.js";
 
@@ -130,15 +131,37 @@ export function followApp(client, platform) {
   };
 }
 
+/** Returns the result of a call that some versions of the base library lack. */
+function known(platform, ...names) {
+  for (const name of names) {
+    try {
+      if (typeof platform[name] === "function") return platform[name]() || {};
+    } catch { /* The next call may succeed. */ }
+  }
+  return {};
+}
+
+/** Returns the attributes of this device that the mini program knows. */
+export function weChatAttributes(platform) {
+  const {brand, model, system} = known(platform, "getDeviceInfo", "getSystemInfoSync");
+  const {language} = known(platform, "getAppBaseInfo", "getSystemInfoSync");
+  const {miniProgram} = known(platform, "getAccountInfoSync");
+  return {
+    platform: "miniprogram", brand, model, systemVersion: system, appVersion: miniProgram && miniProgram.version,
+    locale: language, timeZone: timeZone(),
+  };
+}
+
 /**
  * Returns a client for this mini program. Its options are those of LongwireClient, and `name` (the state's storage
- * key), `wx` (for tests) and `followsApp`. With `followsApp: false` the app must report its state and network changes itself.
+ * key), `wx` (for tests) and `followsApp`. With `followsApp: false` the app must report its state and network changes
+ * itself.
  */
 export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, wx: platform = wx, followsApp = true, ...others} = options;
   const client = new LongwireClient(Object.assign({
     store: new WeChatStore(platform, name), transport: new WeChatTransport(platform), random: weChatRandom(platform),
-  }, others));
+  }, others, {attributes: withAttributes(weChatAttributes(platform), others.attributes)}));
   if (followsApp) client.unfollow = followApp(client, platform);
   return client;
 }

@@ -1,0 +1,76 @@
+// The device's attributes: their checks, their bytes, and those that each platform knows.
+
+import assert from "node:assert/strict";
+import {test} from "node:test";
+
+import {FrameReader, encodeHello} from "../src/frames.js";
+import {LongwireError, MemoryStore, hmacSHA256} from "../src/index.js";
+import {createClient, nodeAttributes} from "../src/node.js";
+import {cleanAttributes, timeZone} from "../src/options.js";
+import {weChatAttributes} from "../src/wechat.js";
+import {SECRET} from "./support.mjs";
+
+const NONE = {
+  platform: 0, brand: "", model: "", systemVersion: "", appVersion: "", locale: "", timeZone: "",
+  notificationPermission: 0,
+};
+
+test("attributes become their numbers, and texts that are too long or malformed are left out", () => {
+  assert.equal(cleanAttributes(undefined), null);
+  assert.equal(cleanAttributes(null), null);
+  assert.deepEqual(cleanAttributes({}), NONE);
+  const good = {
+    brand: "华为", model: "x".repeat(64), locale: "zh-Hans-CN", timeZone: "Etc/GMT+8", appVersion: "1.0 (2)",
+  };
+  assert.deepEqual(cleanAttributes({...good, platform: "harmony", notificationPermission: "denied"}),
+    {...NONE, ...good, platform: 3, notificationPermission: 2});
+  const wrongs = ["x".repeat(65), "界".repeat(22), "a\nb", "\u007f", "\u0085", "\u202e", "\u2066", "\ufffd", 7, null];
+  for (const text of wrongs) {
+    for (const name of ["brand", "model", "systemVersion", "appVersion", "locale", "timeZone"]) {
+      assert.deepEqual(cleanAttributes({[name]: text}), NONE, name);
+    }
+  }
+  assert.deepEqual(cleanAttributes({locale: "x".repeat(36), timeZone: "a b"}), NONE);
+  for (const wrong of [{platform: "symbian"}, {notificationPermission: "maybe"}]) {
+    assert.throws(() => cleanAttributes(wrong), LongwireError);
+  }
+});
+
+test("a Hello carries attributes as an embedded message, and none without them", () => {
+  const attributes = cleanAttributes({platform: "web", locale: "de", notificationPermission: "allowed"});
+  const read = values => new FrameReader().take(encodeHello({appId: "demo", ...values}, SECRET, hmacSHA256))[0].values;
+  assert.deepEqual(read({attributes}).attributes, attributes);
+  assert.deepEqual(read({attributes: cleanAttributes({})}).attributes, NONE);
+  assert.equal(read({attributes: null}).attributes || null, null);
+});
+
+test("a client has the platform's attributes, those of the app in their place, or none", () => {
+  const make = options => createClient({
+    url: "tcp://h:1", appId: "a", appSecret: "s", store: new MemoryStore(), onMessage() {}, ...options,
+  });
+  const {configuration} = make({});
+  assert.equal(configuration.attributes.platform, 6);
+  assert.ok(configuration.attributes.systemVersion && configuration.attributes.timeZone);
+  const own = make({attributes: {platform: "android", model: "box"}}).configuration.attributes;
+  assert.deepEqual([own.platform, own.model, own.timeZone], [1, "box", cleanAttributes(nodeAttributes()).timeZone]);
+  const none = make({attributes: null});
+  assert.equal(none.configuration.attributes, null);
+  assert.equal(none.setAttributes({model: "m"}), false);
+  assert.equal(none.configuration.attributes.model, "m");
+});
+
+test("a mini program tells what its version of the base library knows", () => {
+  const device = {brand: "HUAWEI", model: "Mate 60", system: "Android 14"};
+  const found = weChatAttributes({
+    getDeviceInfo: () => device, getAppBaseInfo: () => ({language: "zh_CN"}),
+    getAccountInfoSync: () => ({miniProgram: {version: "2.1.0"}}),
+  });
+  assert.deepEqual(found, {
+    platform: "miniprogram", brand: "HUAWEI", model: "Mate 60", systemVersion: "Android 14", appVersion: "2.1.0",
+    locale: "zh_CN", timeZone: timeZone(),
+  });
+  const old = weChatAttributes({getSystemInfoSync: () => ({...device, language: "en"})});
+  assert.deepEqual([old.model, old.locale, old.appVersion], ["Mate 60", "en", undefined]);
+  const broken = weChatAttributes({getDeviceInfo() { throw new Error("no"); }});
+  assert.equal(cleanAttributes(broken).platform, 5);
+});

@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import longwire.client.ApplicationState;
 import longwire.client.ClientConfiguration;
+import longwire.client.DeviceAttributes;
 import longwire.client.DriverAccess;
 import longwire.client.FileStateStore;
 import longwire.client.Identifier;
@@ -183,6 +184,12 @@ public final class Driver implements Listener {
                     new VendorToken(channel((String) command.get("vendor")), (String) command.get("token")));
                 break;
             case "badge": client.setBadge(((Long) command.get("value")).intValue()); break;
+            case "attributes":
+                client.setAttributes(
+                    new DeviceAttributes().withModel((String) command.get("model"))
+                        .withLocale((String) command.get("locale"))
+                        .withNotifications((Boolean) command.get("allowed")));
+                break;
             case "push-mode": client.setPushModeOff((Boolean) command.get("off")); break;
             case "heartbeat": client.setHeartbeatSeconds((Long) command.get("seconds")); break;
             case "vendor-message":

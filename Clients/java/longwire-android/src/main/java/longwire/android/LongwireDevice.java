@@ -41,6 +41,7 @@ public final class LongwireDevice {
     private final HeartbeatAlarm alarm;
     private final VendorTokens tokens;
     private final boolean keepsRunning;
+    private final boolean reportsAttributes;
     /** Whether the last start was refused because of the settings. */
     private boolean isRefused;
     /** Whether {@code stop} was called after the last start. */
@@ -54,6 +55,7 @@ public final class LongwireDevice {
         this.application = application;
         this.listener = listener;
         keepsRunning = options.keepsRunning;
+        reportsAttributes = options.reportsAttributes;
         Handler main = new Handler(Looper.getMainLooper());
         File folder = new File(application.getNoBackupFilesDir(), "longwire");
         // A folder that cannot be created is reported by the store's first use.
@@ -77,6 +79,9 @@ public final class LongwireDevice {
             }
         });
         configuration.setApplicationState(ApplicationState.BACKGROUND, keepsRunning);
+        if (reportsAttributes) {
+            configuration.setAttributes(AndroidAttributes.of(application));
+        }
         client = new LongwireClient(configuration, store, new DeviceCallbacks(listener, notifications, this));
         networkWatch = new NetworkWatch(application, client::networkChanged);
         dozeWatch = new DozeWatch(application, this::wake);
@@ -87,6 +92,7 @@ public final class LongwireDevice {
     public static final class Options {
         private boolean keepsRunning;
         private MessageNotifications notifications;
+        private boolean reportsAttributes = true;
 
         /** Creates the default settings. */
         public Options() {}
@@ -99,6 +105,18 @@ public final class LongwireDevice {
          */
         public Options setKeepsRunning(boolean isKept) {
             keepsRunning = isKept;
+            return this;
+        }
+
+        /**
+         * Sets whether the gateway gets the phone's attributes: model, versions, locale, time zone and notification
+         * permission.
+         *
+         * @param isReported true by default; if false, the configuration's attributes are used
+         * @return this
+         */
+        public Options setReportsAttributes(boolean isReported) {
+            reportsAttributes = isReported;
             return this;
         }
 
@@ -218,6 +236,10 @@ public final class LongwireDevice {
     }
 
     void setVisible(boolean isVisible) {
+        if (isVisible && reportsAttributes) {
+            // The user may have changed the permission while the app was hidden.
+            client.setAttributes(AndroidAttributes.of(application));
+        }
         client.setApplicationState(
             isVisible ? ApplicationState.FOREGROUND : ApplicationState.BACKGROUND, !isVisible && keepsRunning);
     }

@@ -10,6 +10,7 @@ import android.content.Intent;
 import android.content.IntentFilter;
 import android.content.ServiceConnection;
 import android.content.pm.ApplicationInfo;
+import android.content.pm.PackageInfo;
 import android.content.pm.PackageManager;
 import android.net.ConnectivityManager;
 import android.os.Bundle;
@@ -58,6 +59,13 @@ public final class FakePhone extends Context {
             public ApplicationInfo getApplicationInfo(String packageName, int flags) {
                 ApplicationInfo info = new ApplicationInfo();
                 info.metaData = metaData;
+                return info;
+            }
+
+            @Override
+            public PackageInfo getPackageInfo(String packageName, int flags) {
+                PackageInfo info = new PackageInfo();
+                info.versionName = "2.7.0";
                 return info;
             }
 

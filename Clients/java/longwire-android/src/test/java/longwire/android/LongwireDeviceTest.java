@@ -144,6 +144,8 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("0 operation 1 token d.e.f", gateway.awaitNames());
             gateway.answerNames(0, 0, "");
             assertEquals("names 0 0", next());
+            // Platform 1, the manufacturer of the stubs, and the app's version of the fake package manager.
+            assertTrue(gateway.wasGreetedWith("\b\u0001\u0012\u0004stub\u001a\u0004stub\"\u000214*\u00052.7.0"));
             assertTrue(new File(FOLDER.getRoot(), "longwire/state").exists());
 
             // The device's own names.

@@ -29,6 +29,7 @@ public final class ClientConfiguration implements Cloneable {
     private boolean keepsRunning;
     private Integer badge;
     private List<VendorToken> tokens = new ArrayList<>();
+    private DeviceAttributes attributes = DeviceAttributes.ofSystem();
     private boolean replaysOpened;
     private boolean reconnects = true;
     private Executor executor;
@@ -206,6 +207,17 @@ public final class ClientConfiguration implements Cloneable {
                 tokens.remove(0);
             }
         }
+        return this;
+    }
+
+    /**
+     * Sets the attributes of the device, in place of {@link DeviceAttributes#ofSystem}.
+     *
+     * @param values the attributes, or {@code null} to send none
+     * @return this
+     */
+    public ClientConfiguration setAttributes(DeviceAttributes values) {
+        attributes = values;
         return this;
     }
 
@@ -406,6 +418,10 @@ public final class ClientConfiguration implements Cloneable {
 
     List<VendorToken> tokens() {
         return tokens;
+    }
+
+    DeviceAttributes attributes() {
+        return attributes;
     }
 
     boolean replaysOpened() {

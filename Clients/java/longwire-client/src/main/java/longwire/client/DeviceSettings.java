@@ -32,6 +32,7 @@ final class DeviceSettings {
     private Boolean pushModeOff;
     private ApplicationState applicationState;
     private boolean keepsRunning;
+    private DeviceAttributes attributes;
     private long requestedHeartbeat;
     /** Tokens that the app set while there was no session. */
     private List<VendorToken> renewedTokens = new ArrayList<>();
@@ -46,6 +47,7 @@ final class DeviceSettings {
         pendingBadge = core.configuration.badge();
         applicationState = core.configuration.applicationState();
         keepsRunning = core.configuration.keepsRunning();
+        attributes = core.configuration.attributes();
         requestedHeartbeat = core.configuration.heartbeatSeconds();
     }
 
@@ -59,6 +61,7 @@ final class DeviceSettings {
         hello.replaysOpened = core.configuration.replaysOpened();
         hello.client = core.configuration.clientName();
         hello.window = core.configuration.window();
+        hello.attributes = attributes;
 
         greeted = new Greeting();
         greeted.timestamp = hello.timestamp;
@@ -171,6 +174,11 @@ final class DeviceSettings {
         Frames.DeviceUpdate update = new Frames.DeviceUpdate();
         update.tokens = Collections.singletonList(token);
         update(update, now);
+    }
+
+    /** Sets the attributes of the next Hello. */
+    void setAttributes(DeviceAttributes values) {
+        attributes = values;
     }
 
     void setPushModeOff(boolean isOff, long now) {

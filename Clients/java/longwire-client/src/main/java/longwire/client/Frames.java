@@ -230,6 +230,8 @@ final class Frames {
         long window;
         byte[] nonce = new byte[0];
         String registrationToken = "";
+        /** The attributes, or {@code null} to leave those at the gateway unchanged. */
+        DeviceAttributes attributes;
 
         /** Returns the body without the proof. */
         byte[] body() {
@@ -259,6 +261,9 @@ final class Frames {
             out.number(17, window);
             out.bytes(18, nonce);
             out.text(19, registrationToken);
+            if (attributes != null) {
+                out.element(20, attributes.encoded());
+            }
             return out.toBytes();
         }
     }

@@ -110,6 +110,9 @@ final class Limits {
     static final long BUSY_CODE = 102;
     static final long BUSY_RETRY_TIME = 3_000;
     static final long FULL_RETRY_TIME = 60_000;
+    /** The length of a text attribute of the device, and of its locale. */
+    static final int ATTRIBUTE_BYTE_COUNT = 64;
+    static final int LOCALE_BYTE_COUNT = 35;
     /** Networks whose learnt heartbeat is kept, and the bytes of a network's name. */
     static final int NETWORK_COUNT = 8;
     static final int NETWORK_NAME_BYTE_COUNT = 64;

@@ -283,6 +283,19 @@ public final class LongwireClient {
     }
 
     /**
+     * Sets the attributes that the next connection reports, such as a new notification permission.
+     *
+     * @param attributes the attributes, or {@code null} to send none
+     * @return false when the client does not run
+     */
+    public boolean setAttributes(DeviceAttributes attributes) {
+        synchronized (lock) {
+            configuration.setAttributes(attributes);
+            return post((core, now) -> core.settings().setAttributes(attributes));
+        }
+    }
+
+    /**
      * Requests another heartbeat.
      *
      * @param seconds 30 to 1800

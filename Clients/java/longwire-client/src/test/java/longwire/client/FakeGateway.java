@@ -28,6 +28,7 @@ public final class FakeGateway implements Closeable {
     private volatile Socket current;
     /** The reason of the Close that answers the next Hello, or {@code null}. */
     private volatile String refusal;
+    private volatile byte[] lastHello = new byte[0];
 
     /**
      * Starts the gateway on a free port.
@@ -74,6 +75,7 @@ public final class FakeGateway implements Closeable {
                 return;
             }
             if (frame[0] == FrameType.HELLO) {
+                lastHello = frame;
                 ProtoWriter welcome = ProtoWriter.ofFrame(FrameType.WELCOME);
                 welcome.number(2, 1);
                 welcome.identifier(8, CID);
@@ -117,6 +119,11 @@ public final class FakeGateway implements Closeable {
             throw new AssertionError("the token is not the key of the proof");
         }
         return token;
+    }
+
+    /** Returns whether the last Hello has these bytes, such as a text. */
+    public boolean wasGreetedWith(String text) {
+        return new String(lastHello, StandardCharsets.ISO_8859_1).contains(text);
     }
 
     /**

@@ -11,5 +11,7 @@ public abstract class PackageManager {
 
     public abstract ApplicationInfo getApplicationInfo(String packageName, int flags) throws NameNotFoundException;
 
+    public abstract PackageInfo getPackageInfo(String packageName, int flags) throws NameNotFoundException;
+
     public abstract Intent getLaunchIntentForPackage(String packageName);
 }

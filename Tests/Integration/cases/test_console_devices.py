@@ -6,7 +6,7 @@ import longwire_client
 import pytest
 from browser import Page
 from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
-from longwire_client import Closed
+from longwire_client import Closed, pb
 from selenium.webdriver.common.keys import Keys
 
 MANY = 53
@@ -60,6 +60,16 @@ def test_each_kind_of_name_leads_to_its_page(reader, gateway, new_device):
     # The browser's Back leads over the search to the page before.
     reader.driver.back()
     reader.until(lambda: place(reader) == f"#/tasks/{app}/find-list-1", "the page before the search")
+
+
+def test_a_device_page_shows_what_the_app_reports(reader, gateway, new_device):
+    known = pb.DeviceAttributes
+    device = new_device(gateway, attributes=known(
+        platform=known.ANDROID, brand="HUAWEI", model="Mate 60", app_version="2.7.0", locale="zh-CN", time_zone="Asia/Shanghai",
+        notification_permission=known.DENIED))
+    reader.go(f"#/devices/{gateway.app['appId']}/{device.cid}")
+    for text in ("android HUAWEI Mate 60", "2.7.0", "zh-CN, Asia/Shanghai", "denied by the user"):
+        reader.shows(text, ".facts")
 
 
 def test_an_alias_of_one_device_leads_to_the_device_and_an_unknown_name_says_so(reader, gateway, new_device):

@@ -44,6 +44,7 @@ def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
     assert APP["appSecret"] not in page.driver.execute_script("return JSON.stringify({...localStorage, ...sessionStorage})")
     view = gateway.view(cid)
     assert view["connected"] and view["reachable"] and view["state"] == "foreground"
+    assert view["attributes"]["platform"] == "web" and view["attributes"]["timeZone"]
     page.click("p.buttons button:nth-of-type(2)")
     page.until(lambda: len(rows(page)) == 1, "the message")
     gateway.push(cid, "from a server")

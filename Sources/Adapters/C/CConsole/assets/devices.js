@@ -223,6 +223,18 @@ const outcome = (name, {purged, left, due, disconnected}) => ({
 const actions = act => card(t("actions"), h("p", {class: "buttons"}, ["disconnect", "replay", "purge"].map(name =>
   h("button", {key: name, class: name === "purge" ? "danger" : null, onclick: event => act(name, event.currentTarget)}, t(name)))));
 
+/** Returns the lines about what the device's app has reported. */
+function attributes(known) {
+  const version = [known.systemVersion, known.locale, known.timeZone].filter(Boolean).join(", ");
+  return [
+    (known.platform || known.model) && [t("deviceModel"), [known.platform, known.brand, known.model].filter(Boolean).join(" ")],
+    known.appVersion && [t("appVersion"), known.appVersion],
+    version && [t("systemVersion"), version],
+    known.notificationPermission && [t("permission"), known.notificationPermission === "allowed"
+      ? badge("good", t("permissionAllowed")) : badge("warn", t("permissionDenied"))],
+  ];
+}
+
 function device(found, act) {
   const failure = found.vendorFailure;
   return [
@@ -236,6 +248,7 @@ function device(found, act) {
       found.queue.messageLimit && [t("queueLimit"), t("queueLimitText", number(found.queue.messageLimit), bytes(found.queue.byteLimit))],
       found.aliases?.length > 0 && [t("aliases"), found.aliases.join(", ")],
       found.tags?.length > 0 && [t("tags"), found.tags.map(tag => badge("", tag))],
+      ...attributes(found.attributes ?? {}),
       found.blacklisted && [t("blacklist"), badge("bad", t("yesWord"))],
       found.appDisabled && [t("app"), badge("bad", t("disabledApp"))],
       found.refusedHello && [t("refusedHello"), `${time(found.refusedHello.time)}: ${found.refusedHello.code} ${found.refusedHello.reason}`],

@@ -64,6 +64,7 @@ extension AdminAPI {
         case .devicePurge: return try change(path, request, .purge)
         case .deviceReplay: return try change(path, request, .replay)
         case .deviceDisconnect: return try change(path, request, .disconnect)
+        case .deviceUnblacklist: return try change(path, request, .unblacklist)
         case .devices:
             let app = try app(path, request, for: .trace).app
             return .devices(app.key, after: try cursor(request, app), limit: try limit(request))

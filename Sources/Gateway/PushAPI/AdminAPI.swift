@@ -171,8 +171,8 @@ package final class AdminAPI {
             guard app.isEnabled else { throw AdminFault(.conflict, "the app \(app.appID) is disabled") }
             return .push(app, by: credential.name)
         case .device: return .device(try device(path, request, at: 4, for: .trace).address)
-        case .devices, .deviceMessages, .devicePurge, .deviceReplay, .deviceDisconnect, .alias, .task, .taskMessage,
-            .request, .jobs:
+        case .devices, .deviceMessages, .devicePurge, .deviceReplay, .deviceDisconnect, .deviceUnblacklist, .alias,
+            .task, .taskMessage, .request, .jobs:
             return .inspect(try inspection(endpoint, request, path))
         case .upstream: return .feed(try feedRead(.upstream, request, path))
         case .upstreamAck: return .feed(try feedAcknowledgement(.upstream, request, path))

@@ -2,7 +2,7 @@
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case lease, results, receipts, extend, message, apps, device, push, metrics, health, healthz, readyz
     case cluster, clusterDrain, clusterMove
-    case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
+    case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect, deviceUnblacklist
     case alias, task, taskMessage, request, jobs
     case backup, backupState
     case appCreate, app, appChange, appDelete, appRotate, appEnable, appDisable
@@ -40,6 +40,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/apps/{appId}/devices/{cid}/purge", [.post(.devicePurge)]),
         .init("/v1/apps/{appId}/devices/{cid}/replay", [.post(.deviceReplay)]),
         .init("/v1/apps/{appId}/devices/{cid}/disconnect", [.post(.deviceDisconnect)]),
+        .init("/v1/apps/{appId}/devices/{cid}/unblacklist", [.post(.deviceUnblacklist)]),
         .init("/v1/apps/{appId}/aliases/{alias}", [.get(.alias)]),
         .init("/v1/apps/{appId}/tasks/{taskId}", [.get(.task)]),
         .init("/v1/apps/{appId}/tasks/{taskId}/devices/{cid}", [.get(.taskMessage)]),

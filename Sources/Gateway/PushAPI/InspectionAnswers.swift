@@ -109,6 +109,7 @@ package enum InspectionAnswers {
         case .purge: .object(["purged": result.count, "left": result.leftCount])
         case .replay: .object(["due": result.count])
         case .disconnect: .object(["disconnected": result.count > 0])
+        case .unblacklist: .object(["removed": result.count > 0])
         }
     }
 }

@@ -8,7 +8,7 @@ package enum CommandLineTool {
     static let commands: [CommandSyntax] =
         [
             ConnectCommand.syntax, PushCommand.syntax, RevokeCommand.syntax, TraceCommand.trace, DeviceCommand.list,
-            DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.device, AppCommand.list, AppCommand.show,
+            DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.unblacklist, DeviceCommand.device, AppCommand.list, AppCommand.show,
             AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable,
             AppCommand.delete,
             QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,

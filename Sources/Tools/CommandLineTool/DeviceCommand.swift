@@ -50,6 +50,16 @@ enum DeviceCommand {
         }
     }
 
+    static let unblacklist = CommandSyntax(
+        name: "device unblacklist", summary: "Removes a device from its app's blacklist; queued messages are sent again.",
+        operands: [cid], options: options
+    ) { arguments, context in
+        let answer = try change(arguments, context, cid: arguments.operands[0], "unblacklist")
+        return Display(arguments, context).show(answer, on: context) { result in
+            [result.flag("removed") ? "The device was removed from the blacklist." : "The device is not blacklisted."]
+        }
+    }
+
     static func change(
         _ arguments: ParsedArguments, _ context: CommandContext, cid: String, _ change: String
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
@@ -80,6 +90,9 @@ enum DeviceCommand {
             session +=
                 "\n            last refused Hello: \(Display.time(time)), "
                 + "code \(refused.number("code") ?? 0), \(refused.text("reason") ?? "")"
+        }
+        if view.flag("blacklisted") {
+            session += display.paint("\n            blacklisted: nothing is sent to it (longwire device unblacklist)", .bad)
         }
         if view.flag("appDisabled") { session += display.paint("\n            its app is disabled", .bad) }
         let bound = queue.number("messageLimit").map { " of \($0)" } ?? ""

@@ -296,6 +296,15 @@ def test_a_device_is_disconnected_purged_and_its_jobs_retried_after_a_question(r
     assert gateway.view(device.cid)["queue"]["messages"] == 0
     reader.until(lambda: "0 queued" in reader.text(".facts"), "the empty queue")
 
+    assert "Remove from blacklist" not in reader.text("main")
+    gateway.api("POST", f"user/black/cid/{device.cid}")
+    reader.shows("Remove from blacklist")
+    act(reader, "Remove from blacklist")
+    reader.click("dialog button.danger")
+    reader.shows("The device was removed from the blacklist.")
+    assert not gateway.view(device.cid)["blacklisted"]
+    reader.until(lambda: "Remove from blacklist" not in reader.text("main"), "the button goes")
+
 
 def test_an_action_without_the_right_says_why(driver, own_gateway, new_device):
     gateway = own_gateway()

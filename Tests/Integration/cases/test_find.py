@@ -91,7 +91,7 @@ def test_a_refused_push_is_found_by_its_request_id_and_its_device(gateway, reque
     assert [one["reason"] for one in refusals] == ["blacklisted", "noContent"]
 
 
-def test_purge_replay_and_disconnect(gateway):
+def test_purge_replay_disconnect_and_unblacklist(gateway):
     phone, cid = device(gateway)
     sent = [gateway.push(cid, f"message {number}")["msgId"] for number in range(100)]
     # 32 messages are in flight. They stay, and acked ones are not among the purged.
@@ -107,6 +107,12 @@ def test_purge_replay_and_disconnect(gateway):
     eventually(lambda: not gateway.view(cid)["connected"], "the end of the session")
     assert ask(gateway, f"{{app}}/devices/{cid}/disconnect", method="POST") == {"disconnected": False}
     phone.close()
+
+    gateway.api("POST", f"user/black/cid/{cid}")
+    assert gateway.view(cid)["blacklisted"]
+    assert ask(gateway, f"{{app}}/devices/{cid}/unblacklist", method="POST") == {"removed": True}
+    assert not gateway.view(cid)["blacklisted"]
+    assert ask(gateway, f"{{app}}/devices/{cid}/unblacklist", method="POST") == {"removed": False}
 
     other, name = device(gateway, tokens=[longwire_client.pb.VendorToken(token="ab" * 32)])
     other.close()

@@ -261,6 +261,7 @@ struct AdminAPITests {
         case .devicePurge: changeRule("purge")
         case .deviceReplay: changeRule("replay")
         case .deviceDisconnect: changeRule("disconnect")
+        case .deviceUnblacklist: changeRule("unblacklist")
         case .alias: traceRule("/v1/apps/demoApp/aliases/alice")
         case .task: traceRule("/v1/apps/demoApp/tasks/\(Self.task)")
         case .taskMessage: traceRule("/v1/apps/demoApp/tasks/\(Self.task)/devices/\(Fixture.cid)")

@@ -165,7 +165,7 @@ extension Shard {
 
     // MARK: Blacklist, badge, detail
 
-    private mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
+    mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
         let device = devices.at(slot)
         guard isOn != device.value.isBlacklisted else { return .done }
         let wasReachable = device.value.isReachable

@@ -16,6 +16,8 @@ package enum DeviceChange: UInt8, Sendable, Codable {
     case replay
     /// End the session; the device reconnects.
     case disconnect
+    /// Remove the device from the app's blacklist; queued messages are sent again.
+    case unblacklist
 }
 
 package struct DeviceCursor: Sendable, Hashable, Codable, Comparable {

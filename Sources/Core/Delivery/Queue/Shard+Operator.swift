@@ -21,7 +21,7 @@ extension Shard {
                     switch work.change {
                     case .purge: shard.purge(row, slot, &work.result)
                     case .replay: shard.replay(row, slot, &work.result)
-                    case .disconnect: break
+                    case .disconnect, .unblacklist: break
                     }
                 }
             }
@@ -81,6 +81,11 @@ package struct ChangeDevice: ShardQuestion {
                 return shard.answer(reply, .found(work.result))
             }
             guard shard.store.acceptsWrites else { return shard.answerBusy(reply) }
+            if change == .unblacklist {
+                work.result.count = shard.devices.at(slot).value.isBlacklisted ? 1 : 0
+                _ = shard.setBlacklisted(slot, false)
+                return shard.answer(reply, .found(work.result))
+            }
             shard.whileBusy(slot) { shard, done in
                 shard.changePage(work, slot, table: .message, from: 0, completion: done)
             } then: { shard, reading in

@@ -193,6 +193,22 @@ struct InspectionTests {
         }
     }
 
+    @Test("a device that an operator removes from the blacklist gets its queued messages", arguments: [false, true])
+    func unblacklist(isCold: Bool) throws {
+        var phone = harness.register()
+        let outcome = harness.publish(phone)
+        _ = harness.takeDelivered()
+        #expect(harness.ask(.setBlacklisted(phone.cid, true), phone.bucket) == .done)
+        harness.disconnect(phone)
+        if isCold { harness.crash() }
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().isEmpty)
+        #expect(try change(phone, .unblacklist).count == 1)
+        #expect(harness.status(phone)?.isBlacklisted == false)
+        #expect(harness.takeDelivered().map(\.message) == [outcome.message])
+        #expect(try change(phone, .unblacklist).count == 0)
+    }
+
     @Test("an app's devices are listed in pages, each once, and its due jobs are counted")
     func lists() throws {
         let phones = (0..<23).map { _ in harness.register(state: .background, token: "aa") }

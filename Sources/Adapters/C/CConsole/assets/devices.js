@@ -214,13 +214,14 @@ function one(body, app, cid) {
   return () => { isOver = true; };
 }
 
-const outcome = (name, {purged, left, due, disconnected}) => ({
+const outcome = (name, {purged, left, due, disconnected, removed}) => ({
   disconnect: () => t(disconnected ? "disconnectDone" : "disconnectNone"),
   purge: () => t("purgeDone", number(purged), number(left)),
   replay: () => t("replayDone", number(due)),
+  unblacklist: () => t(removed ? "unblacklistDone" : "unblacklistNone"),
 })[name]();
 
-const actions = act => card(t("actions"), h("p", {class: "buttons"}, ["disconnect", "replay", "purge"].map(name =>
+const actions = (act, names) => card(t("actions"), h("p", {class: "buttons"}, names.map(name =>
   h("button", {key: name, class: name === "purge" ? "danger" : null, onclick: event => act(name, event.currentTarget)}, t(name)))));
 
 /** Returns the lines about what the device's app has reported. */
@@ -258,7 +259,7 @@ function device(found, act) {
       [t("badgeNumber"), number(found.badge)],
       found.pushModeOff && [t("pushModeOff"), badge("warn", t("yesWord"))],
     ]), h("p", {}, h("a", {href: linkTo("send", found.appId, found.cid)}, t("sendTo")))),
-    actions(act),
+    actions(act, [found.blacklisted && "unblacklist", "disconnect", "replay", "purge"].filter(Boolean)),
     card(t("tokens"), table(t("tokens"), [t("tokenWord"), t("channel"), t("kind"), t("environment"), t("topic"), t("state")],
       found.tokens.map(token => [code(token.token), token.channel, token.kind, token.environment, token.topic || "–",
         token.quarantined ? badge("bad", t("quarantined")) : badge("good", t("usable"))]), t("tokensEmpty"))),

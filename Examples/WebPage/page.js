@@ -22,14 +22,22 @@ function report(event) {
   if (event.type === "revoked") closeNotifications(event.taskId);
 }
 
+/** Returns a token of the app's server for a user; serve.mjs plays this server. */
+async function tokenOf(appId, user) {
+  const answer = await fetch(`/token?${new URLSearchParams({app: appId, user})}`);
+  if (!answer.ok) throw new Error("serve.mjs signs tokens when LONGWIRE_MASTER_SECRET is set");
+  return answer.text();
+}
+
 async function connect() {
   await client?.stop();
   client?.unfollow();
-  const {url, appId, appSecret} = Object.fromEntries(new FormData(form));
-  client = createClient({url, appId, appSecret, onMessage: show, onEvent: report});
+  const {url, appId, appSecret, user} = Object.fromEntries(new FormData(form));
+  const proof = user ? {registrationToken: await tokenOf(appId, user)} : {appSecret};
+  client = createClient({url, appId, ...proof, onMessage: show, onEvent: report});
   followNotifications(client, tap => show({text: `opened: ${tap.payload}`, provenance: "live"}));
   await client.start();
-  sessionStorage.setItem("settings", JSON.stringify({url, appId}));
+  sessionStorage.setItem("settings", JSON.stringify({url, appId, user}));
 }
 
 const fail = error => { find("state").textContent = `stopped: ${error.message}`; };

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 // Serves this page on the loopback: node serve.mjs [PORT]. The package's modules are below /longwire/, its service
-// worker at /.
+// worker at /. With LONGWIRE_MASTER_SECRET it also signs users' tokens at /token, as an app's own server does.
 
+import {createHmac} from "node:crypto";
 import {createReadStream} from "node:fs";
 import {createServer} from "node:http";
 import * as path from "node:path";
@@ -19,9 +20,24 @@ function fileOf(target) {
   return name === "service-worker.js" ? path.join(client, name) : path.join(here, name);
 }
 
+const encoded = value => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+/** Returns a user's token for one app, valid for five minutes. A real server authenticates the user first. */
+function tokenOf(appId, user) {
+  const claims = {aud: appId, sub: user, exp: Math.floor(Date.now() / 1000) + 300};
+  const text = `${encoded({alg: "HS256", typ: "JWT"})}.${encoded(claims)}`;
+  return `${text}.${createHmac("sha256", process.env.LONGWIRE_MASTER_SECRET).update(text).digest("base64url")}`;
+}
+
 const server = createServer((request, response) => {
-  const name = fileOf(request.url);
+  const url = new URL(request.url, "http://127.0.0.1");
   const refuse = () => response.writeHead(404, {"Content-Type": "text/plain"}).end("no such file\n");
+  if (url.pathname === "/token" && process.env.LONGWIRE_MASTER_SECRET) {
+    response.writeHead(200, {"Content-Type": "text/plain", "Cache-Control": "no-store"});
+    response.end(tokenOf(url.searchParams.get("app"), url.searchParams.get("user")));
+    return undefined;
+  }
+  const name = fileOf(request.url);
   if (!name) return refuse();
   const file = createReadStream(name);
   file.on("error", refuse);

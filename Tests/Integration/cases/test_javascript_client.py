@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -15,6 +16,7 @@ from ports import free_ports
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 README = ROOT / "Clients/javascript/README.md"
 SERVE = ROOT / "Examples/WebPage/serve.mjs"
+SECRET = "an-example-master-secret-of-48-characters-000001"
 NODE = shutil.which("node") or shutil.which("nodejs")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no Node")
 
@@ -76,10 +78,11 @@ class WebPage(Page):
 
 
 @contextlib.contextmanager
-def serving(script):
+def serving(script, **variables):
     """Runs the example's server."""
     (port,) = free_ports(1)
-    process = subprocess.Popen([NODE, script, str(port)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [NODE, script, str(port)], stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
     try:
         assert process.stdout.readline().strip() == f"http://127.0.0.1:{port}/"
         yield f"http://127.0.0.1:{port}"
@@ -91,7 +94,7 @@ def serving(script):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(SERVE) as address:
+    with serving(SERVE, LONGWIRE_MASTER_SECRET=SECRET) as address:
         yield address
 
 
@@ -109,7 +112,7 @@ def readme_server(tmp_path_factory):
 def gateway(server, readme_server):
     from conftest import QUICK
 
-    gateway = Gateway(limits=QUICK)
+    gateway = Gateway(limits=QUICK, app={"masterSecret": SECRET})
     gateway.sections["device"]["webSocket"] = {"origins": [server, readme_server[0]]}
     with gateway:
         yield gateway
@@ -137,6 +140,20 @@ def test_a_message_arrives_live_and_is_acked(page, gateway):
     page.has("one", "两", "three")
     eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the acks")
     assert "\nstream 0 3\n" in page.state()["text"]
+
+
+def test_a_user_registers_with_a_token_of_the_pages_server_and_gets_the_alias(page, gateway):
+    page.type("input[name=url]", f"ws://127.0.0.1:{gateway.device}")
+    page.type("input[name=user]", "page_user")
+    page.click("form button")
+    page.is_in("connected")
+    cid = page.text("#cid")
+    eventually(lambda: gateway.view(cid).get("aliases") == ["page_user"], "the alias")
+    page.driver.refresh()
+    page.is_in("connected")
+    assert page.text("#cid") == cid
+    gateway.push(cid, "to the user")
+    page.has("to the user")
 
 
 def test_messages_of_an_absence_arrive_after_it_and_none_twice(page, gateway):

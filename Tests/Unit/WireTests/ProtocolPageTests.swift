@@ -73,6 +73,30 @@ struct ProtocolPageTests {
         #expect(try frame("Deliver") == bytes)
     }
 
+    @Test("the traffic of each heartbeat matches the page")
+    func heartbeats() throws {
+        let page = try String(
+            contentsOf: Protoc.repository.appendingPathComponent("docs/use/Protocol.md"), encoding: .utf8)
+        let section = try #require(page.components(separatedBy: "### Battery and traffic\n").last)
+        let rows = section.split(separator: "\n").filter { $0.hasPrefix("| ") }.map { row in
+            row.split(separator: "|").map { $0.filter { $0 != " " && $0 != "," } }.compactMap { Int($0) }
+        }.filter { !$0.isEmpty }
+        #expect(rows.count == 7)
+        var (ping, pong): ([UInt8], [UInt8]) = ([], [])
+        Ping(nonce: 1).appendFrame(to: &ping)
+        Pong(nonce: 1).appendFrame(to: &pong)
+        let recordBytes = 22
+        let bytes = [52, 72].map { headers in ping.count + pong.count + 2 * recordBytes + 3 * headers }
+        for row in rows {
+            try #require(row.count == 5)
+            let exchanges = 86_400 / row[0]
+            #expect(row[1] == exchanges && row[4] == exchanges * 10 / 60)
+            for (index, bytes) in bytes.enumerated() {
+                #expect(row[2 + index] == Int((Double(exchanges * bytes) / 1_000).rounded()))
+            }
+        }
+    }
+
     @Test("the Ack matches the page")
     func ack() throws {
         var expected = Ack()

@@ -62,7 +62,7 @@ package struct DirectoryOperation: Sendable {
     package enum EachStep: Sendable {
         case replaceTags([TagName]), addTags([TagName]), removeTags([TagName]), setBlacklisted(Bool), setBadge(
             BadgeChange),
-            describe
+            describe, describeWithAttributes
 
         func step(_ cid: DeviceID) -> DirectoryStep {
             switch self {
@@ -72,6 +72,7 @@ package struct DirectoryOperation: Sendable {
             case .setBlacklisted(let isOn): .setBlacklisted(cid, isOn)
             case .setBadge(let change): .setBadge(cid, change)
             case .describe: .describe(cid)
+            case .describeWithAttributes: .describe(cid, readsAttributes: true)
             }
         }
     }

@@ -73,7 +73,7 @@ public enum Limits {
     public static let attributeByteCount = 64
     /// The longest language tag without private extensions (RFC 5646, section 4.4.1).
     public static let localeByteCount = 35
-    /// Five texts, the locale, and two enums with their tags; a valid message is smaller.
+    /// The length of the longest valid message: five texts, the locale, and two enums, each with its tag.
     public static let attributesByteCount = 5 * (attributeByteCount + 2) + localeByteCount + 2 + 4
     /// A device secret has 32 bytes.
     public static let secretByteCount = 64

@@ -1,5 +1,5 @@
 /// The reason for rejecting a vendor token; the token is rejected alone, and its frame is accepted.
-public enum TokenFault: Error, Equatable, Sendable {
+public enum TokenFault: Error, Equatable, Sendable, Codable {
     /// The token, its topic or its activity exceeds its limit, or is not valid UTF-8.
     case tooLong, badText
     /// The frame has more tokens than a device may have.
@@ -27,7 +27,7 @@ public enum TokenFault: Error, Equatable, Sendable {
 }
 
 /// The number of rejected tokens in a frame and the first fault.
-package struct RefusedTokens: Equatable, Sendable {
+package struct RefusedTokens: Equatable, Sendable, Codable {
     package private(set) var count = 0
     package private(set) var fault: TokenFault?
     package init() {}

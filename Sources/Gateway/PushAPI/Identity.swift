@@ -79,7 +79,7 @@ extension AliasName {
     /// type). It is never 0, which means no type.
     package init(app: AppKey, text: String, type: String = "") {
         let words = nameDigest(app, "alias", type.isEmpty ? text : "\(text)\0\(type)")
-        let digest = type.isEmpty ? 0 : max(TagName.firstDigest, nameDigest(app, "aliasType", type).0)
+        let digest = type.isEmpty ? 0 : max(1, nameDigest(app, "aliasType", type).0)
         self.init(high: words.0, low: words.1, type: digest, text: text)
     }
 }
@@ -95,9 +95,9 @@ extension AliasName {
 }
 
 extension TagName {
-    /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text), or `firstDigest` if that is more.
+    /// The digest is the first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text), at least `firstDigest`.
     package init(app: AppKey, text: String) {
-        self.init(digest: max(1, nameDigest(app, "tag", text).0), text: text)
+        self.init(hash: nameDigest(app, "tag", text).0, text: text)
     }
 }
 

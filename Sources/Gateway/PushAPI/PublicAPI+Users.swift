@@ -45,9 +45,9 @@ extension PublicAPI {
             let change = try badge(try parameters(request, .badge)?["badge"])
             return try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change)
         case .userDetail:
-            return try each(path[4], app: app, limit: userLimits.detailDevices, .describe, form: .details)
+            return try each(path[4], app: app, limit: userLimits.detailDevices, .describeWithAttributes, form: .details)
         case .userBaseInfo, .userAdvancedInfo:
-            return try each(path[5], app: app, limit: userLimits.detailDevices, .describe, form: .info)
+            return try each(path[5], app: app, limit: userLimits.detailDevices, .describeWithAttributes, form: .info)
         case .deviceStatus:
             return try each(path[4], app: app, limit: userLimits.deviceStatusDevices, .describe, form: .deviceStatus)
         case .countUsers: return try count(request, app: app)

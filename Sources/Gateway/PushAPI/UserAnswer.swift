@@ -184,8 +184,9 @@ private struct Answer {
     }
 
     private static func brand(_ detail: DeviceDetail) -> String? {
-        if let brand = detail.attributes?.brand, !brand.isEmpty { return brand }
-        return phoneType(detail) == 2 ? "apple" : nil
+        // Getui's answer for an Apple device, whatever its client reports.
+        if phoneType(detail) == 2 { return "apple" }
+        return detail.attributes.flatMap { $0.brand.isEmpty ? nil : $0.brand }
     }
 
     private func details(_ names: DetailNames) -> APIResponse {

@@ -8,9 +8,9 @@ package enum CommandLineTool {
     static let commands: [CommandSyntax] =
         [
             ConnectCommand.syntax, PushCommand.syntax, RevokeCommand.syntax, TraceCommand.trace, DeviceCommand.list,
-            DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.unblacklist, DeviceCommand.device, AppCommand.list, AppCommand.show,
-            AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable,
-            AppCommand.delete,
+            DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.unblacklist, DeviceCommand.device,
+            AppCommand.list, AppCommand.show, AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable,
+            AppCommand.disable, AppCommand.delete,
             QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
             FollowCommand.upstream, FollowCommand.events, TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list,
             ContextCommand.use, DrainCommand.drain, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,

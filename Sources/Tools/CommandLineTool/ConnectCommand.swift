@@ -147,6 +147,8 @@ enum ConnectCommand {
             host: arguments.text("host").map(Credentials.unbracketed) ?? device.host, port: port ?? device.port,
             appID: try credentials.appID(), appSecret: credentials.appSecret)
         configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
+        // The command plays a phone, whose platform its tokens show.
+        configuration.attributes?.platform = .unknown
         configuration.usesTLS = arguments.has("tls")
         if configuration.usesTLS {
             let trust = credentials.trust

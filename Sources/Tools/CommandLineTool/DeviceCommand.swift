@@ -51,7 +51,8 @@ enum DeviceCommand {
     }
 
     static let unblacklist = CommandSyntax(
-        name: "device unblacklist", summary: "Removes a device from its app's blacklist; queued messages are sent again.",
+        name: "device unblacklist",
+        summary: "Removes a device from its app's blacklist; queued messages are sent again.",
         operands: [cid], options: options
     ) { arguments, context in
         let answer = try change(arguments, context, cid: arguments.operands[0], "unblacklist")
@@ -92,7 +93,8 @@ enum DeviceCommand {
                 + "code \(refused.number("code") ?? 0), \(refused.text("reason") ?? "")"
         }
         if view.flag("blacklisted") {
-            session += display.paint("\n            blacklisted: nothing is sent to it (longwire device unblacklist)", .bad)
+            let remedy = "longwire device unblacklist"
+            session += display.paint("\n            blacklisted: nothing is sent to it (\(remedy))", .bad)
         }
         if view.flag("appDisabled") { session += display.paint("\n            its app is disabled", .bad) }
         let bound = queue.number("messageLimit").map { " of \($0)" } ?? ""

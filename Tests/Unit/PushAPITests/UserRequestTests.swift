@@ -214,7 +214,12 @@ struct UserRequestTests {
     func details() throws {
         for path in ["/user/detail/", "/user/info/base/", "/user/info/advanced/", "/user/deviceStatus/"] {
             let request = try users(.get, path + "\(Self.cid),\(Self.other),bad")
-            guard case (let devices, .describe) = try each(request) else { throw Fixture.Refused() }
+            let (devices, step) = try each(request)
+            switch step {
+            case .describe: #expect(path == "/user/deviceStatus/")
+            case .describeWithAttributes: #expect(path != "/user/deviceStatus/")
+            default: throw Fixture.Refused()
+            }
             #expect(devices == [Fixture.cid, Fixture.otherCID] && request.notCIDs == ["bad"])
         }
     }

@@ -15,8 +15,8 @@ struct DeviceTable: ~Copyable {
 
     private var entries = Slab<Device>()
     private let queues = DeviceQueuePool.make()
-    /// A profile without tokens and names has 34 bytes.
-    private var profiles = ByteCells(capacity: 35)
+    /// A profile without tokens and names has 34 bytes, and 10 more if the device's app reports attributes.
+    private var profiles = ByteCells(capacity: 34 + AttributesMark.byteCount + 1)
     private var index = SlotIndex()
     var timers: SlotTimers<Device>
     private var waitLists = Slab<WaitList>()

@@ -38,24 +38,36 @@ extension Shard {
         if let new { writeTag(device, new.digest) }
     }
 
-    /// Reads the device's attributes; `nil` if it has none.
+    /// Reads the device's attributes; `nil` if it has none, or if their row is missing or damaged.
+    ///
+    /// In the latter case the device's next Hello writes the row again.
     mutating func readAttributes(
         _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<DeviceAttributes?>) -> Void
     ) {
-        guard profile(slot).attributes != nil else { return completion(&self, .found(nil)) }
-        let device = devices.at(slot)
-        let key = AttributesRow.key(device.value.cid, in: device.value.bucket)
+        guard let mark = profile(slot).attributes else { return completion(&self, .found(nil)) }
+        let (cid, bucket) = (devices.at(slot).value.cid, devices.at(slot).value.bucket)
+        let key = AttributesRow.key(cid, in: bucket)
         lookUp(key) { shard, found in
             switch found {
             case .found(let row):
                 let attributes = AttributesRow.read(row.bytes)
-                if attributes == nil { shard.damaged(key) }
+                if attributes == nil { shard.lostAttributes(mark, of: cid, key) }
                 completion(&shard, .found(attributes))
-            // The device was removed or lost its attributes during the read.
-            case .absent: completion(&shard, .found(nil))
+            case .absent:
+                shard.lostAttributes(mark, of: cid, key)
+                completion(&shard, .found(nil))
             case .unreadable: completion(&shard, .unreadable)
             }
         }
+    }
+
+    /// Reports a missing or damaged row, unless the device was removed or its attributes changed during the read.
+    private mutating func lostAttributes(_ mark: AttributesMark, of cid: DeviceID, _ key: StoreKey) {
+        guard let slot = knownDevice(cid), profile(slot).attributes == mark else { return }
+        damaged(key)
+        var profile = profile(slot)
+        profile.attributes?.digest = AttributesMark.unknownDigest
+        devices.changeProfile(slot, to: profile)
     }
 }
 

@@ -37,6 +37,9 @@ package struct TagName: Hashable, Sendable, Codable {
     package let text: String
     package init(digest: UInt64, text: String) { (self.digest, self.text) = (digest, text) }
 
+    /// Creates the name of a tag from a hash of its text; a hash below `firstDigest` is raised to it.
+    package init(hash: UInt64, text: String) { self.init(digest: max(Self.firstDigest, hash), text: text) }
+
     package static func == (left: TagName, right: TagName) -> Bool { left.digest == right.digest }
     package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 }
@@ -91,8 +94,8 @@ package enum DirectoryStep: Sendable, Codable {
     case setBlacklisted(DeviceID, Bool)
     /// `.done`.
     case setBadge(DeviceID, BadgeChange)
-    /// `.device`.
-    case describe(DeviceID)
+    /// `.device`; without `readsAttributes` its attributes are the platform alone, which memory has.
+    case describe(DeviceID, readsAttributes: Bool? = nil)
     /// Remove a token that another device has, if it was registered up to the stamp: `.done`.
     case loseToken(DeviceID, AliasName, stamp: GatewayTime)
     /// Record that the token's row names this device as its only owner: `.done`.

@@ -31,7 +31,8 @@ extension Shard {
         case .removeTags(let cid, let tags): onDevice(command, cid) { $0.removeTags($1, tags) }
         case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
         case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
-        case .describe(let cid): describe(command, cid)
+        case .describe(let cid, let readsAttributes):
+            describe(command, cid, readsAttributes: readsAttributes ?? false)
         case .loseToken(let cid, let name, let stamp):
             onDevice(command, cid) { $0.loseToken($1, name, stamp: stamp) }
         case .confirmToken(let cid, let name, let stamp):
@@ -190,15 +191,17 @@ extension Shard {
         return .done
     }
 
-    private mutating func describe(_ command: DirectoryCommand, _ cid: DeviceID) {
+    private mutating func describe(_ command: DirectoryCommand, _ cid: DeviceID, readsAttributes: Bool) {
         let origin = command.origin
         onDevice(
             command, cid,
             replying: { shard, slot in
                 var detail = shard.detail(slot)
+                guard readsAttributes else { return shard.reply(origin, .device(detail)) }
                 shard.readAttributes(slot) { shard, found in
                     guard case .found(let attributes) = found else { return shard.reply(origin, .failed) }
-                    detail.attributes = attributes
+                    // Without a readable row the platform is known all the same.
+                    detail.attributes = attributes ?? detail.attributes
                     shard.reply(origin, .device(detail))
                 }
             })
@@ -211,7 +214,7 @@ extension Shard {
         let token = usable.first { $0.channel == .apns } ?? usable.first
         let ownTopic = apps[Int(device.value.appIndex)].topic(of: token?.channel ?? .apns) ?? ""
         let topic = token?.topic ?? ""
-        return DeviceDetail(
+        var detail = DeviceDetail(
             aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.value.badge,
             isBlacklisted: device.value.isBlacklisted, isConnected: device.value.isConnected,
             isReachable: device.value.isReachable, pushModeOff: device.value.isPushModeOff,
@@ -219,6 +222,8 @@ extension Shard {
             lastSeenAt: device.value.lastHeardAt,
             sessionCount: device.value.generation, token: token?.token ?? "",
             topic: topic.isEmpty ? ownTopic : topic, platform: token?.channel.platform)
+        detail.attributes = profile.attributes?.known
+        return detail
     }
 
     mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {

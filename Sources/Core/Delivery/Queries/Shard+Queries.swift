@@ -55,7 +55,7 @@ extension Shard {
                 guard case .found(let attributes) = found else {
                     return shard.tell(.deviceStatus(origin, cid, .unreadable))
                 }
-                status.attributes = attributes
+                status.attributes = attributes ?? shard.profile(slot).attributes?.known
                 shard.tell(.deviceStatus(origin, cid, .known(status)))
             }
         }

@@ -93,6 +93,9 @@ extension RelayPreamble {
         var transcript: [UInt8]
         /// The device's Hello, encoded as in the device protocol.
         var deviceHello: [UInt8]
+        /// The parts of the Hello that the accepting gateway removed, for the owner's log.
+        var refusedTokens: RefusedTokens?
+        var droppedAttributes: [String]?
     }
 
     private static let secretByteCount = 32
@@ -102,10 +105,12 @@ extension RelayPreamble {
     /// - Throws: An error for bytes that no gateway sends; the device's Hello must pass the checks of the accepting gateway.
     init(_ body: UnsafeRawBufferPointer) throws {
         let form = try CompactDecoder.decode(Form.self, from: body)
-        let device = try form.deviceHello.withUnsafeBytes { try Hello(decoding: $0.bytes) }
+        var device = try form.deviceHello.withUnsafeBytes { try Hello(decoding: $0.bytes) }
         guard device.role == .device, device.tokens.allSatisfy({ (try? $0.cleaned()) == $0 }), !form.cid.isNone,
             form.newSecret.map({ $0.count == Self.secretByteCount }) ?? true, device.hasCleanAttributes
         else { throw LinkFault.malformed("a relayed device's Hello") }
+        device.refusedTokens = form.refusedTokens ?? RefusedTokens()
+        device.droppedAttributes = form.droppedAttributes ?? []
         self.init(
             hello: form.hello, peer: form.peer, isSecure: form.isSecure,
             device: AdoptedHello(
@@ -119,7 +124,8 @@ extension RelayPreamble {
         return try CompactEncoder.encode(
             Form(
                 hello: hello, peer: peer, isSecure: isSecure, app: device.app, bucket: device.bucket, cid: device.cid,
-                newSecret: device.newSecret, transcript: device.transcript, deviceHello: deviceHello))
+                newSecret: device.newSecret, transcript: device.transcript, deviceHello: deviceHello,
+                refusedTokens: device.hello.refusedTokens, droppedAttributes: device.hello.droppedAttributes))
     }
 }
 

@@ -18,7 +18,9 @@ struct DeviceAttributesTests {
     }
 
     private func stored(_ harness: DeliveryHarness, _ phone: Phone) -> DeviceAttributes? {
-        guard case .device(let detail)? = harness.ask(.describe(phone.cid), phone.bucket) else { return nil }
+        guard case .device(let detail)? = harness.ask(.describe(phone.cid, readsAttributes: true), phone.bucket) else {
+            return nil
+        }
         return detail.attributes
     }
 
@@ -71,6 +73,47 @@ struct DeviceAttributesTests {
         }
         harness.connect(&phone) { $0.attributes = Self.attributes(model: "other") }
         #expect(isYoung())
+    }
+
+    @Test("without their row the platform is known, and the next Hello writes the row again", arguments: [false, true])
+    func lostRow(isDamaged: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register { $0.attributes = Self.attributes() }
+        let key = AttributesRow.key(phone.cid, in: phone.bucket)
+        harness.store.beginBatch(key.bucket)
+        if isDamaged {
+            harness.store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 1) { $0.copyBytes(from: [255]) }
+        } else {
+            harness.store.delete(key, prior: .maybe(wakeAt: 0))
+        }
+        _ = harness.store.endBatch()
+        harness.store.sync()
+        harness.store.cool()
+        var known = DeviceAttributes()
+        known.platform = .android
+        #expect(stored(harness, phone) == known && count(harness, .android) == 1)
+        #expect(harness.statistics.damagedRows > 0)
+        harness.connect(&phone) { $0.attributes = Self.attributes() }
+        #expect(stored(harness, phone) == Self.attributes() && harness.rowCount(.attributes) == 1)
+    }
+
+    @Test("a detail without the texts has the platform and reads no row")
+    func detail() {
+        let harness = DeliveryHarness()
+        let phone = harness.register { $0.attributes = Self.attributes() }
+        harness.store.cool()
+        guard case .device(let detail)? = harness.ask(.describe(phone.cid), phone.bucket) else {
+            Issue.record("no detail")
+            return
+        }
+        #expect(detail.attributes?.platform == .android && detail.attributes?.model == "")
+    }
+
+    @Test("a tag never has the digest of a platform or of the roster")
+    func reserved() {
+        #expect((0..<20).map { TagName(hash: $0, text: "").digest } == Array(repeating: 16, count: 17) + [17, 18, 19])
+        let platforms = DeviceAttributes.Platform.allCases.compactMap(\.tag)
+        #expect(platforms.allSatisfy { 1..<TagName.firstDigest ~= $0.digest } && platforms.count == 5)
     }
 
     @Test("empty attributes remove the row; dropped ones are logged and do not refuse the Hello")

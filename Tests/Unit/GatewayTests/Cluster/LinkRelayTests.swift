@@ -397,6 +397,17 @@ struct LinkRelayTests {
             parts: LinkSamples.parts)
     }
 
+    @Test("the owner receives the names of what the accepting gateway removed from a Hello")
+    func removedParts() throws {
+        var device = Self.hello
+        device.hello.droppedAttributes = ["model", "locale"]
+        device.hello.refusedTokens.note(.characters)
+        let sent = RelayPreamble(hello: hello(of: 7, for: 2), peer: "", isSecure: true, device: device)
+        let received = try sent.encoded().withUnsafeBytes { try RelayPreamble($0) }.device.hello
+        #expect(received.droppedAttributes == ["model", "locale"])
+        #expect(received.refusedTokens == device.hello.refusedTokens && received.refusedTokens.count == 1)
+    }
+
     @Test("a gateway that violates a trunk's rules loses only that trunk", arguments: Offence.allCases)
     func offences(offence: Offence) throws {
         try withOwners(.deaf) { front, rig in

@@ -223,7 +223,7 @@ enum LinkSamples {
             .members(alias), .setAlias(cid, alias, stamp: time), .clearAlias(cid, alias, stamp: 0),
             .holds(cid, alias, stamp: -1), .replaceTags(cid, [tag("a"), tag("bc")]), .addTags(cid, [tag("é")]),
             .removeTags(cid, [tag("")]), .setBlacklisted(cid, true), .setBadge(cid, .add(-4)), .setBadge(cid, .set(5)),
-            .describe(cid), .count(expression, first: part, stride: parts),
+            .describe(cid), .describe(cid, readsAttributes: true), .count(expression, first: part, stride: parts),
             .takeToken(alias, AliasEntry(cid: cid, bucket: bucket, stamp: time), lost: nil),
             .takeToken(
                 alias, AliasEntry(cid: cid, bucket: bucket, stamp: 1),

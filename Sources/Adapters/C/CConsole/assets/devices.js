@@ -226,9 +226,10 @@ const actions = (act, names) => card(t("actions"), h("p", {class: "buttons"}, na
 
 /** Returns the lines about what the device's app has reported. */
 function attributes(known) {
+  const model = [known.platform, known.brand, known.model].filter(Boolean).join(" ");
   const version = [known.systemVersion, known.locale, known.timeZone].filter(Boolean).join(", ");
   return [
-    (known.platform || known.model) && [t("deviceModel"), [known.platform, known.brand, known.model].filter(Boolean).join(" ")],
+    model && [t("deviceModel"), model],
     known.appVersion && [t("appVersion"), known.appVersion],
     version && [t("systemVersion"), version],
     known.notificationPermission && [t("permission"), known.notificationPermission === "allowed"

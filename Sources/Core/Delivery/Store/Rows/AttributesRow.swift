@@ -56,11 +56,21 @@ struct AttributesMark: Equatable {
     static let mark: UInt8 = 0x81
     static let byteCount = 10
 
+    /// The digest of no attributes, so that the next Hello writes its attributes.
+    static let unknownDigest: UInt64 = 0
+
     var platform: DeviceAttributes.Platform
     var digest: UInt64
 
     init(_ attributes: DeviceAttributes) {
         (platform, digest) = (attributes.platform, AttributesRow.digest(attributes))
+    }
+
+    /// The attributes that the mark alone has: the platform.
+    var known: DeviceAttributes {
+        var attributes = DeviceAttributes()
+        attributes.platform = platform
+        return attributes
     }
 
     func write(_ writer: inout RowWriter) {

@@ -178,6 +178,8 @@ export interface CommonOptions {
   tokens?: VendorToken[];
   /** Attributes in place of those that the platform knows; `null` sends none. */
   attributes?: DeviceAttributes | null;
+  /** Returns the attributes that the platform knows, for each connection; the adapters set it. */
+  platformAttributes?: () => DeviceAttributes;
   /** Whether messages that were opened from a notification are delivered over the connection as well. */
   replaysOpened?: boolean;
   /** False: the client stops when its first connection ends. */
@@ -230,7 +232,7 @@ export class LongwireClient {
   /** Sets the token of the app's server for the next registration and the next start; an empty token removes it. */
   setRegistrationToken(token: string): boolean;
   setHeartbeat(seconds: number): boolean;
-  /** Sets all attributes that the next connection reports. */
+  /** Sets the app's attributes for the next connection; the platform's others stay, and `null` reports none at all. */
   setAttributes(attributes: DeviceAttributes | null): boolean;
   networkChanged(name?: string | null): boolean;
   probe(): boolean;

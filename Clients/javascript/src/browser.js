@@ -5,7 +5,7 @@ import {LongwireClient} from "./client.js";
 import {inDatabase, openDatabase} from "./database.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
-import {timeZone, withAttributes} from "./options.js";
+import {timeZone} from "./options.js";
 
 export * from "./index.js";
 
@@ -293,7 +293,8 @@ export function createClient(options) {
   const Store = typeof indexedDB === "object" && indexedDB ? IndexedDBStore : LocalStorageStore;
   const client = new LongwireClient(Object.assign({
     store: others.store || new Store(name, {takesOver}), transport: new BrowserTransport(), vendorDuplicates: true,
-  }, others, {attributes: withAttributes(browserAttributes(), others.attributes)}));
+    platformAttributes: browserAttributes,
+  }, others));
   if (followsPage) client.unfollow = followPage(client);
   return client;
 }

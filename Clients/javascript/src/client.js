@@ -9,7 +9,7 @@ import {Handover, isThenable, verdictOf} from "./handover.js";
 import {LIMITS} from "./limits.js";
 import {NamesCalls} from "./names.js";
 import {
-  STATES, bad, check, cleanAttributes, isBadge, isHeartbeat, isServerToken, isState, isWhole, networkName,
+  STATES, bad, check, checkedAttributes, isBadge, isHeartbeat, isServerToken, isState, isWhole, networkName,
 } from "./options.js";
 import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
@@ -268,8 +268,10 @@ export class LongwireClient {
     return this.set({do: "registrationToken", token});
   }
 
-  /** Sets all attributes that the next connection reports, such as a new notification permission. */
-  setAttributes(attributes) { return this.set({do: "attributes", attributes: cleanAttributes(attributes)}); }
+  /** Sets the app's attributes for the next connection; the platform's others stay, and `null` reports none at all. */
+  setAttributes(attributes) {
+    return this.set({do: "attributes", attributes: attributes ? checkedAttributes(attributes) : null});
+  }
 
   /** Requests another heartbeat of 30 to 1800 seconds. */
   setHeartbeat(seconds) {

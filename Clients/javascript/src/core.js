@@ -22,6 +22,7 @@ import {Fetching} from "./fetching.js";
 import {BadFrame, FrameReader, encode, encodeHello} from "./frames.js";
 import {LIMITS} from "./limits.js";
 import {Names} from "./names.js";
+import {helloAttributes} from "./options.js";
 import {Reconnection} from "./reconnection.js";
 import {ClientState, isSameReport} from "./state.js";
 import {isSameToken, withToken} from "./tokens.js";
@@ -246,7 +247,7 @@ export class ClientCore {
       keepsRunning: configuration.keepsRunning,
       heartbeatSeconds: this.heartbeat.learnt === null ? configuration.heartbeatSeconds : this.heartbeat.learnt,
       badge: this.pendingBadge, tokens: configuration.tokens, replayOpened: configuration.replaysOpened,
-      client: configuration.clientName, window: configuration.window, opened: [], attributes: configuration.attributes,
+      client: configuration.clientName, window: configuration.window, opened: [], attributes: helloAttributes(configuration),
     };
     if (state.isRegistered) {
       Object.assign(hello, {

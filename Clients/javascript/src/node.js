@@ -10,7 +10,7 @@ import * as tls from "node:tls";
 import {LongwireClient} from "./client.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
-import {timeZone, withAttributes} from "./options.js";
+import {locale, timeZone} from "./options.js";
 import {ClientState} from "./state.js";
 import {WebSocketStream} from "./websocket.js";
 
@@ -261,7 +261,7 @@ export class FileStore {
 /** Returns the attributes of this device that the system knows. */
 export const nodeAttributes = () => ({
   platform: "other", systemVersion: `${os.type()} ${os.release()}`,
-  locale: Intl.DateTimeFormat().resolvedOptions().locale, timeZone: timeZone(),
+  locale: locale(), timeZone: timeZone(),
 });
 
 /**
@@ -276,5 +276,6 @@ export function createClient(options) {
   return new LongwireClient(Object.assign({
     store: others.store || new FileStore(state), transport: new NodeTransport({tls: tlsOptions, pins}), hmac: nodeHMAC,
     random: count => plain(randomBytes(count)),
-  }, others, {attributes: withAttributes(nodeAttributes(), others.attributes)}));
+    platformAttributes: nodeAttributes,
+  }, others));
 }

@@ -77,8 +77,28 @@ export function cleanAttributes(attributes) {
   return cleaned;
 }
 
-/** Returns the platform's attributes with those of the app in their place; `null` if the app wants none. */
-export const withAttributes = (known, given) => given === null ? null : Object.assign(known, given);
+/**
+ * Returns the attributes of a Hello in their wire form: the platform's, with those of the app in their place; `null` if
+ * the app wants none. The platform is asked each time, because a permission or the language may have changed.
+ */
+export function helloAttributes({attributes, platformAttributes}) {
+  if (attributes === null) return null;
+  return cleanAttributes(platformAttributes ? {...platformAttributes(), ...attributes} : attributes);
+}
+
+/** Returns this system's language tag, or an empty text. */
+export function locale() {
+  try {
+    return Intl.DateTimeFormat().resolvedOptions().locale;
+  } catch { /* A Node may be built without Intl. */ }
+  return "";
+}
+
+/** Returns a copy of the app's attributes; throws if one names no platform or permission. */
+export function checkedAttributes(attributes) {
+  cleanAttributes(attributes);
+  return attributes ? {...attributes} : attributes;
+}
 
 /** Returns the name of this system's time zone, or its offset from UTC; JavaScript may lack both. */
 export function timeZone() {
@@ -131,7 +151,7 @@ export function check(options) {
     keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
     usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
-    pushModeOff: null, namesResult: LIMITS.namesResult, attributes: cleanAttributes(options.attributes),
-    backoff: {first, most},
+    pushModeOff: null, namesResult: LIMITS.namesResult, attributes: checkedAttributes(options.attributes),
+    platformAttributes: options.platformAttributes, backoff: {first, most},
   });
 }

@@ -4,7 +4,7 @@
 import {LongwireClient} from "./client.js";
 import {LongwireError, OUTBOX_FULL} from "./errors.js";
 import {LIMITS} from "./limits.js";
-import {timeZone, withAttributes} from "./options.js";
+import {timeZone} from "./options.js";
 
 export * from "./index.js";
 
@@ -161,7 +161,8 @@ export function createClient(options) {
   const {name = `longwire.state.${options.appId}`, wx: platform = wx, followsApp = true, ...others} = options;
   const client = new LongwireClient(Object.assign({
     store: new WeChatStore(platform, name), transport: new WeChatTransport(platform), random: weChatRandom(platform),
-  }, others, {attributes: withAttributes(weChatAttributes(platform), others.attributes)}));
+    platformAttributes: () => weChatAttributes(platform),
+  }, others));
   if (followsApp) client.unfollow = followApp(client, platform);
   return client;
 }

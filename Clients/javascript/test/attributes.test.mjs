@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import {test} from "node:test";
 
 import {FrameReader, encodeHello} from "../src/frames.js";
-import {LongwireError, MemoryStore, hmacSHA256} from "../src/index.js";
+import {LongwireClient, LongwireError, MemoryStore, hmacSHA256} from "../src/index.js";
 import {createClient, nodeAttributes} from "../src/node.js";
-import {cleanAttributes, timeZone} from "../src/options.js";
+import {cleanAttributes, helloAttributes, timeZone} from "../src/options.js";
 import {weChatAttributes} from "../src/wechat.js";
 import {SECRET} from "./support.mjs";
 
@@ -48,18 +48,34 @@ test("a client has the platform's attributes, those of the app in their place, o
   const make = options => createClient({
     url: "tcp://h:1", appId: "a", appSecret: "s", store: new MemoryStore(), onMessage() {}, ...options,
   });
-  const {configuration} = make({});
-  assert.equal(configuration.attributes.platform, 6);
-  assert.ok(configuration.attributes.systemVersion && configuration.attributes.timeZone);
-  const own = make({attributes: {platform: "android", model: "box"}}).configuration.attributes;
+  const system = helloAttributes(make({}).configuration);
+  assert.equal(system.platform, 6);
+  assert.ok(system.systemVersion && system.timeZone);
+  const own = helloAttributes(make({attributes: {platform: "android", model: "box"}}).configuration);
   assert.deepEqual([own.platform, own.model, own.timeZone], [1, "box", cleanAttributes(nodeAttributes()).timeZone]);
   const none = make({attributes: null});
-  assert.equal(none.configuration.attributes, null);
-  assert.equal(none.setAttributes({model: "m"}), false);
-  assert.equal(none.configuration.attributes.model, "m");
+  assert.equal(helloAttributes(none.configuration), null);
+  assert.equal(none.setAttributes({notificationPermission: "denied"}), false);
+  const merged = helloAttributes(none.configuration);
+  assert.deepEqual([merged.platform, merged.notificationPermission], [6, 2]);
+  none.setAttributes(null);
+  assert.equal(helloAttributes(none.configuration), null);
+  assert.throws(() => none.setAttributes({platform: "symbian"}), LongwireError);
+  assert.throws(() => make({attributes: {platform: "symbian"}}), LongwireError);
 });
 
-test("a mini program tells what its version of the base library knows", () => {
+test("the platform's attributes are those at the time of the Hello", () => {
+  let notificationPermission = "";
+  const platformAttributes = () => ({platform: "web", notificationPermission});
+  const {configuration} = new LongwireClient({
+    url: "tcp://h:1", appId: "a", appSecret: "s", store: new MemoryStore(), transport: {}, onMessage() {}, platformAttributes,
+  });
+  assert.equal(helloAttributes(configuration).notificationPermission, 0);
+  notificationPermission = "allowed";
+  assert.equal(helloAttributes(configuration).notificationPermission, 1);
+});
+
+test("the attributes of a mini program are those that its base library has", () => {
   const device = {brand: "HUAWEI", model: "Mate 60", system: "Android 14"};
   const found = weChatAttributes({
     getDeviceInfo: () => device, getAppBaseInfo: () => ({language: "zh_CN"}),

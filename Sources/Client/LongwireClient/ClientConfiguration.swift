@@ -48,10 +48,11 @@ public struct ClientConfiguration: Sendable {
     public var badge: Int32?
     /// The vendor tokens of this device, at most 16.
     public var tokens: [VendorToken] = []
-    /// The attributes of the device, which the app's server selects devices by and reads at the gateway; `nil` sends none.
+    /// The attributes of the device, or `nil` to send none.
     ///
-    /// The default is what the system knows, see `DeviceAttributes.current`. The notification permission is the app's to add.
-    /// The gateway drops an attribute that is too long or malformed.
+    /// The app's server reads them, and selects devices by them. The default is what the system knows, see
+    /// `DeviceAttributes.current`. The app adds the notification permission. The gateway drops an attribute that is too long or
+    /// malformed.
     public var attributes: DeviceAttributes? = .current
     /// Whether messages that the user opened from a notification are delivered over the connection as well, as Getui does.
     public var replaysOpened = false

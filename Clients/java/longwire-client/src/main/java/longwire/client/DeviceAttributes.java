@@ -51,10 +51,11 @@ public final class DeviceAttributes implements Cloneable {
     /**
      * Returns the attributes that the Java runtime knows: the system's version, the locale and the time zone.
      *
-     * @return the attributes, with the platform {@code OTHER}
+     * @return the attributes, with the platform {@code ANDROID} on Android's runtime and {@code OTHER} elsewhere
      */
     public static DeviceAttributes ofSystem() {
-        return new DeviceAttributes().withPlatform(Platform.OTHER)
+        boolean isAndroid = "Dalvik".equals(System.getProperty("java.vm.name"));
+        return new DeviceAttributes().withPlatform(isAndroid ? Platform.ANDROID : Platform.OTHER)
             .withSystemVersion(System.getProperty("os.name", "") + " " + System.getProperty("os.version", ""))
             .withLocale(Locale.getDefault().toLanguageTag()).withTimeZone(TimeZone.getDefault().getID());
     }

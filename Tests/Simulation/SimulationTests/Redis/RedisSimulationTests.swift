@@ -75,10 +75,11 @@ import Testing
     @Test(
         "a planted fault of delivery is found on Redis, too",
         arguments: [
-            .answerBeforeSync, .deliverBeforeSync, .requestForgotten, .sequenceReused, .expiryUncounted,
-        ] as [PlantedFault])
-    func planted(fault: PlantedFault) {
-        Self.search("\(fault)", from: 1) { seed in Self.runQuietly(seed) { $0.planted = fault } }
+            (.answerBeforeSync, 1), (.deliverBeforeSync, 4), (.requestForgotten, 1), (.sequenceReused, 1),
+            (.expiryUncounted, 1),
+        ] as [(PlantedFault, UInt64)])
+    func planted(fault: PlantedFault, seed: UInt64) {
+        Self.search("\(fault)", from: seed) { seed in Self.runQuietly(seed) { $0.planted = fault } }
     }
     #endif
 

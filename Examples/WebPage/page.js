@@ -25,7 +25,8 @@ function report(event) {
 /** Returns a token of the app's server for a user; serve.mjs plays this server. */
 async function tokenOf(appId, user) {
   const answer = await fetch(`/token?${new URLSearchParams({app: appId, user})}`);
-  if (!answer.ok) throw new Error("serve.mjs signs tokens when LONGWIRE_MASTER_SECRET is set");
+  if (answer.status === 404) throw new Error("serve.mjs signs tokens when LONGWIRE_MASTER_SECRET is set");
+  if (!answer.ok) throw new Error(await answer.text());
   return answer.text();
 }
 

@@ -20,6 +20,8 @@ function fileOf(target) {
   return name === "service-worker.js" ? path.join(client, name) : path.join(here, name);
 }
 
+const OWN_HOST = /^(127\.0\.0\.1|localhost):\d+$/;
+
 const encoded = value => Buffer.from(JSON.stringify(value)).toString("base64url");
 
 /** Returns a user's token for one app, valid for five minutes. A real server authenticates the user first. */
@@ -30,11 +32,16 @@ function tokenOf(appId, user) {
 }
 
 const server = createServer((request, response) => {
-  const url = new URL(request.url, "http://127.0.0.1");
-  const refuse = () => response.writeHead(404, {"Content-Type": "text/plain"}).end("no such file\n");
-  if (url.pathname === "/token" && process.env.LONGWIRE_MASTER_SECRET) {
+  const refuse = (status = 404, reason = "no such file") =>
+    response.writeHead(status, {"Content-Type": "text/plain"}).end(`${reason}\n`);
+  const [target, query] = request.url.split("?");
+  if (target === "/token" && process.env.LONGWIRE_MASTER_SECRET) {
+    const names = new URLSearchParams(query), [app, user] = [names.get("app"), names.get("user")];
+    // A foreign page may have its own name resolved to this address.
+    if (!OWN_HOST.test(request.headers.host)) return refuse(403, "a token is only for this server's own page");
+    if (!app || !user) return refuse(400, "a token needs app and user");
     response.writeHead(200, {"Content-Type": "text/plain", "Cache-Control": "no-store"});
-    response.end(tokenOf(url.searchParams.get("app"), url.searchParams.get("user")));
+    response.end(tokenOf(app, user));
     return undefined;
   }
   const name = fileOf(request.url);

@@ -243,7 +243,7 @@ class Bench(apns.Bench):
                 used = cpu(fakes.sender.pid) - began
                 records = [one for one in fakes.records() if one["taken"]]
         delays, by_vendor = [], {}
-        # Messages of a device are a second apart, so they arrive in their order.
+        # Messages of a device are about 0.9 s apart, so they arrive in their order.
         arrived = {}
         for one in records:
             arrived.setdefault((one["vendor"], one["tokens"][0]), []).append(one["at"])

@@ -46,7 +46,7 @@ export class LongwireClient {
     this.kept = [];
     this.storing = null;
     this.release = null;
-    /** The error of a store that another client has taken during this run. */
+    /** The error to report when another tab has taken over the store during this run. */
     this.lost = null;
     this.stopping = null;
     this.flushes = [];

@@ -109,7 +109,7 @@ export class Names {
   }
 }
 
-/** The app's pending calls, which the event `names` of their request settles. */
+/** The app's pending calls by request number. A `names` event resolves or rejects its call. */
 export class NamesCalls {
   constructor(client) {
     this.client = client;

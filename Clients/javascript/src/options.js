@@ -83,7 +83,12 @@ export function cleanAttributes(attributes) {
  */
 export function helloAttributes({attributes, platformAttributes}) {
   if (attributes === null) return null;
-  return cleanAttributes(platformAttributes ? {...platformAttributes(), ...attributes} : attributes);
+  if (!platformAttributes) return cleanAttributes(attributes);
+  let known = {};
+  // A Hello without the platform's attributes is better than none.
+  try { known = checkedAttributes(platformAttributes()); } catch { /* The adapter's fault. */ }
+  const given = Object.entries(attributes || {}).filter(([, value]) => value !== undefined);
+  return cleanAttributes({...known, ...Object.fromEntries(given)});
 }
 
 /** Returns this system's language tag, or an empty text. */
@@ -92,6 +97,11 @@ export function locale() {
     return Intl.DateTimeFormat().resolvedOptions().locale;
   } catch { /* A Node may be built without Intl. */ }
   return "";
+}
+
+function checkedFunction(name, value) {
+  if (value === undefined || typeof value === "function") return value;
+  throw bad(`${name} must be a function`);
 }
 
 /** Returns a copy of the app's attributes; throws if one names no platform or permission. */
@@ -152,6 +162,6 @@ export function check(options) {
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
     usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
     pushModeOff: null, namesResult: LIMITS.namesResult, attributes: checkedAttributes(options.attributes),
-    platformAttributes: options.platformAttributes, backoff: {first, most},
+    platformAttributes: checkedFunction("platformAttributes", options.platformAttributes), backoff: {first, most},
   });
 }

@@ -58,7 +58,7 @@ export class ClientState {
     this.lastOutgoing = 0;
     /** The learnt heartbeats as pairs of network and plan; the network used last is last. */
     this.heartbeats = [];
-    /** Ids of the last 256 messages that the app has processed, from a vendor or the connection, oldest first. */
+    /** Ids of the last 256 messages from a vendor, and with `vendorDuplicates` from the connection, oldest first. */
     this.seen = [];
   }
 

@@ -73,6 +73,12 @@ test("the platform's attributes are those at the time of the Hello", () => {
   assert.equal(helloAttributes(configuration).notificationPermission, 0);
   notificationPermission = "allowed";
   assert.equal(helloAttributes(configuration).notificationPermission, 1);
+  // A value that is no permission, or an error, costs the platform's attributes and not the Hello.
+  notificationPermission = "default";
+  assert.deepEqual(helloAttributes(configuration), NONE);
+  configuration.platformAttributes = () => { throw new Error("no"); };
+  configuration.attributes = {model: "box", brand: undefined};
+  assert.deepEqual(helloAttributes(configuration), {...NONE, model: "box"});
 });
 
 test("the attributes of a mini program are those that its base library has", () => {

@@ -16,7 +16,7 @@ def skew(bench):
 @pytest.mark.broken_by("ignores-server-time", "keeps-refused-timestamp")
 @pytest.mark.parametrize("days", [1, -1, 3_650])
 def test_clock_a_day_off(bench, days):
-    """A client whose clock is off connects at once after one clockSkew, with the gateway's time."""
+    """After one Close 300 (clockSkew), a client adopts the gateway's time and reconnects at once."""
     bench.gateway.clock_ms = days * DAY_MS
     driver = bench.start()
     skew(bench)

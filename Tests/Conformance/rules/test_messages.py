@@ -227,7 +227,7 @@ def test_rejection_waits_for_its_pong(bench):
 
 @pytest.mark.broken_by("shows-rejected", "forgets-rejections")
 def test_rejection_survives_a_kill(bench):
-    """A rejection without its Pong is kept across a kill: the message is rejected again and not shown."""
+    """A rejection that no Pong has confirmed survives a kill: the message is rejected again and not shown."""
     driver = bench.start(manual=True)
     session = bench.gateway.welcome(answers=False)
     session.deliver(1)

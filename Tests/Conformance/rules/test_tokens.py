@@ -9,7 +9,7 @@ INVALID, BUSY, BAD_PROOF = 5, 102, 401
 
 
 def begin(bench):
-    """Starts a client with a token; returns a session whose DeviceNames the test answers, and its first one."""
+    """Starts a client with a token. Returns its session, whose DeviceNames the test answers, and the first of these."""
     bench.needs("tokens")
     bench.start(token=FIRST)
     session = bench.gateway.welcome()

@@ -63,11 +63,13 @@ extension Shard {
 
     /// Reports a missing or damaged row, unless the device was removed or its attributes changed during the read.
     private mutating func lostAttributes(_ mark: AttributesMark, of cid: DeviceID, _ key: StoreKey) {
-        guard let slot = knownDevice(cid), profile(slot).attributes == mark else { return }
+        guard mark.digest != AttributesMark.unknownDigest, let slot = knownDevice(cid), profile(slot).attributes == mark
+        else { return }
         damaged(key)
+        guard store.acceptsWrites else { return }
         var profile = profile(slot)
         profile.attributes?.digest = AttributesMark.unknownDigest
-        devices.changeProfile(slot, to: profile)
+        save(profile, slot)
     }
 }
 

@@ -60,7 +60,7 @@ extension Shard {
 
     func enlist(_ device: Place<Device>) { writeTag(device, 0) }
 
-    /// Removes a device from the roster and from its tags' rows, and its attributes, in the open batch.
+    /// Deletes the device's roster row, tag rows and attributes row in the open batch.
     func strike(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         let profile = profile(slot)

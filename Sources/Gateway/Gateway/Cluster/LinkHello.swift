@@ -99,6 +99,8 @@ extension RelayPreamble {
     }
 
     private static let secretByteCount = 32
+    /// More than a device has attributes.
+    private static let droppedNameCount = 16
 
     /// Decodes a frame's body.
     ///
@@ -110,7 +112,9 @@ extension RelayPreamble {
             form.newSecret.map({ $0.count == Self.secretByteCount }) ?? true, device.hasCleanAttributes
         else { throw LinkFault.malformed("a relayed device's Hello") }
         device.refusedTokens = form.refusedTokens ?? RefusedTokens()
-        device.droppedAttributes = form.droppedAttributes ?? []
+        device.droppedAttributes = (form.droppedAttributes ?? []).prefix(Self.droppedNameCount).map {
+            String($0.prefix(32))
+        }
         self.init(
             hello: form.hello, peer: form.peer, isSecure: form.isSecure,
             device: AdoptedHello(

@@ -164,7 +164,7 @@ public final class Benchmark {
     }
 
     private static void receive(int port, int window, long messages, String place) throws Exception {
-        // A file in memory costs the system calls of a file and no disk.
+        // With "ram" the file is on tmpfs: the run includes the file's system calls, but no disk.
         File folder = place.equals("ram") ? Files.createTempDirectory(Paths.get("/dev/shm"), "longwire").toFile()
             : Files.createTempDirectory("longwire-benchmark").toFile();
         File file = new File(folder, "state");

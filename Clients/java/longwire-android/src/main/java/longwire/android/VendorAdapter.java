@@ -4,7 +4,8 @@ import android.content.Context;
 import longwire.client.VendorToken;
 
 /**
- * A vendor's push SDK, as an app connects it: README has each of them in a few lines.
+ * The interface between this library and a vendor's push SDK. The app implements it; the README has an example for each
+ * vendor.
  *
  * <p>The SDKs are not part of this library, and nothing here looks for their classes.
  */

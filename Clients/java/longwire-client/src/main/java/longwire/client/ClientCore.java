@@ -579,7 +579,7 @@ final class ClientCore {
         }
     }
 
-    /** Shortens a backoff to at most one first delay; a delay that the gateway requested is kept. */
+    /** Shortens the current backoff to at most the base delay, but not a delay that the gateway requested. */
     private void endWaitSoon(long now) {
         if (phase == Phase.WAITING && !isWaitNamed) {
             phaseEnd = Math.min(phaseEnd, now + reconnects.backoff().within(0, reconnects.backoff().base()));

@@ -7,9 +7,10 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The messages between the gateway and the app: received, handed over, decided, recorded and acked.
+ * Tracks each message from its arrival to its ack.
  *
- * <p>A sequence is a hole from its arrival until the app's verdict is recorded; an ack must not cover it before then.
+ * <p>The sequence of an unfinished message is a hole, which an ack must not cover. It stays one until the message is recorded as
+ * processed, or the gateway confirms its rejection.
  */
 final class Deliveries {
     /** A message or revoke that the app has and has not decided on; a second copy is not handed to the app. */

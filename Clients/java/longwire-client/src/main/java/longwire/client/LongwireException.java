@@ -1,8 +1,8 @@
 package longwire.client;
 
 /**
- * An error of the client, with its kind and a message that names a remedy. It never holds a secret, a token or a
- * payload.
+ * An error of the client, with its kind and a message that names the cause and, where possible, a remedy. It never holds a
+ * secret, a token or a payload.
  */
 public final class LongwireException extends Exception {
     private static final long serialVersionUID = 1;

@@ -187,7 +187,7 @@ public class LongwireClientTest implements Listener {
                 byte[] bytes = memory.load();
                 if (caller.getState() == Thread.State.NEW) {
                     caller.start();
-                    // The call has ended, or is blocked until the end of the start.
+                    // Wait until the call has returned, or is blocked on the lock that the start holds.
                     while (caller.isAlive() && caller.getState() != Thread.State.BLOCKED) {
                         Thread.yield();
                     }

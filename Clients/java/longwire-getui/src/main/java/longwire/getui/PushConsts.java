@@ -13,7 +13,7 @@ public final class PushConsts {
 
     /** The code of a command that succeeded. */
     public static final int SUCCESS = 0;
-    /** More than 100 tags. */
+    /** Too many tags: more than 100, or more than the gateway allows. */
     public static final int SETTAG_ERROR_COUNT = 20001;
     /** The tags were changed too often. */
     public static final int SETTAG_ERROR_FREQUENCY = 20002;

@@ -52,7 +52,7 @@ enum DeviceCommand {
 
     static let unblacklist = CommandSyntax(
         name: "device unblacklist",
-        summary: "Removes a device from its app's blacklist; queued messages are sent again.",
+        summary: "Removes a device from its app's blacklist; its queued messages are then sent.",
         operands: [cid], options: options
     ) { arguments, context in
         let answer = try change(arguments, context, cid: arguments.operands[0], "unblacklist")
@@ -83,6 +83,7 @@ enum DeviceCommand {
                 view.flag("suspect") ? ", does not ack" : view.flag("reachable") ? ", reachable" : ", unreachable"
         }
         if let seen = view.number("lastSeenAt"), seen > 0 { session += ", last seen \(Display.time(seen))" }
+        if let registered = view.number("registeredAt") { session += ", registered \(Display.time(registered))" }
         if let slowed = view.number("slowedUntil") {
             session += display.paint(", connects over and over: refused until \(Display.time(slowed))", .bad)
         }
@@ -93,7 +94,7 @@ enum DeviceCommand {
                 + "code \(refused.number("code") ?? 0), \(refused.text("reason") ?? "")"
         }
         if view.flag("blacklisted") {
-            let remedy = "longwire device unblacklist"
+            let remedy = "longwire device unblacklist \(view.text("cid") ?? "CID")"
             session += display.paint("\n            blacklisted: nothing is sent to it (\(remedy))", .bad)
         }
         if view.flag("appDisabled") { session += display.paint("\n            its app is disabled", .bad) }

@@ -121,7 +121,9 @@ extension Shard {
         }
         let timestamp = command.hello.timestamp
         guard isUnused(timestamp, by: device) || isPlanted(.timestampIgnored), isWithinClock(timestamp) else {
-            return Refusal(.clockSkew, "the timestamp must increase and lie within 120 s of server_time")
+            return Refusal(
+                .clockSkew,
+                "the device's clock is wrong: its timestamp must increase and lie within 120 s of server_time")
         }
         return nil
     }

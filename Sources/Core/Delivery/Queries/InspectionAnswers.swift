@@ -16,7 +16,7 @@ package enum DeviceChange: UInt8, Sendable, Codable {
     case replay
     /// End the session; the device reconnects.
     case disconnect
-    /// Remove the device from the app's blacklist; queued messages are sent again.
+    /// Remove the device from the app's blacklist; its queued messages are then sent.
     case unblacklist
 }
 

@@ -46,6 +46,8 @@ package enum AdminAction {
     case drain(DrainRequest, by: String)
     /// Answered with `DrainAnswer.status`.
     case drainState
+    /// Exchanges the code of a one-time link for an admin token; answered with `AdminAnswer.signIn`.
+    case signIn(code: [UInt8])
     /// Returns the health findings, without those about apps outside the scope.
     case health(scope: Set<AppKey>?)
     case healthz
@@ -199,6 +201,9 @@ package final class AdminAPI {
         case .drainState:
             _ = try authorize(request, for: .admin)
             return .drainState
+        case .signIn:
+            try checkLoopback(request)
+            return .signIn(code: CredentialSet.bearer(request.authorization) ?? [])
         case .health: return .health(scope: try authorize(request, for: nil).apps)
         // Health checks need no credential. On this listener, which only operators reach, they also name findings.
         case .healthz: return .healthz
@@ -238,9 +243,7 @@ package final class AdminAPI {
     func authorize(
         _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> Credential {
-        if credentials.isLoopbackOnly, !request.peerIsLoopback {
-            throw AdminFault(.forbidden, "no credentials are configured, so only loopback peers are served")
-        }
+        try checkLoopback(request)
         guard let credential = credentials.credential(authorization: request.authorization) else {
             throw AdminFault(.unauthorized, "this needs Authorization: Bearer with a configured credential's token")
         }
@@ -248,6 +251,11 @@ package final class AdminAPI {
             throw AdminFault(.forbidden, "credential \(credential.name) lacks the permission \(permission.rawValue)")
         }
         return credential
+    }
+
+    private func checkLoopback(_ request: APIRequest) throws(AdminFault) {
+        guard credentials.isLoopbackOnly, !request.peerIsLoopback else { return }
+        throw AdminFault(.forbidden, "no credentials are configured, so only loopback peers are served")
     }
 
     /// Returns a POST's body, after a check of the sender's permission.

@@ -3,6 +3,17 @@ internal import JSON
 package import Wire
 
 package enum AdminAnswer {
+    /// Returns the token of a one-time link, or the refusal of its code.
+    package static func signIn(token: String?) -> APIResponse {
+        guard let token else {
+            return AdminFault(
+                .unauthorized,
+                "the link was used, has expired, or is of an earlier start; restart the gateway for another"
+            ).response
+        }
+        return .object(["token": token])
+    }
+
     package static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
     {
         guard let status, status.app == address.app else {

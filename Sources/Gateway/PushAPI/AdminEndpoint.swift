@@ -8,6 +8,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case appCreate, app, appChange, appDelete, appRotate, appEnable, appDisable
     case upstream, upstreamAck, events, eventsAck
     case drain, drainState
+    case signIn
 
     /// The accepted query parameters; `nil` if any are ignored.
     package var queryNames: [StaticString]? {
@@ -54,6 +55,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/cluster/drain", [.post(.clusterDrain)]),
         .init("/v1/cluster/move", [.post(.clusterMove)]),
         .init("/v1/backup", [.get(.backupState), .post(.backup)]),
+        .init("/v1/sign-in", [.post(.signIn)]),
         .init("/v1/drain", [.get(.drainState), .post(.drain)]),
         .init("/metrics", [.get(.metrics)]),
         .init("/v1/health", [.get(.health)]),

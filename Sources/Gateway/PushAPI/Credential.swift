@@ -35,14 +35,19 @@ package struct CredentialSet: Sendable {
     }
 
     func credential(authorization: UnsafeRawBufferPointer?) -> Credential? {
-        guard let authorization, authorization.count > 7 else { return nil }
-        let scheme = authorization.prefix(7).map { (65...90).contains($0) ? $0 + 32 : $0 }
-        guard scheme.elementsEqual("bearer ".utf8) else { return nil }
-        let token = authorization.dropFirst(7).drop { $0 == UInt8(ascii: " ") }
-        let digest = SHA256.digest(Array(token)).bytes
+        guard let token = Self.bearer(authorization) else { return nil }
+        let digest = SHA256.digest(token).bytes
         // All credentials are compared, so that the time does not reveal the position of the match.
         var found: Credential?
         for credential in credentials where credential.matches(digest) { found = found ?? credential }
         return found
+    }
+
+    /// Returns the token of a header `Authorization: Bearer …`.
+    static func bearer(_ authorization: UnsafeRawBufferPointer?) -> [UInt8]? {
+        guard let authorization, authorization.count > 7 else { return nil }
+        let scheme = authorization.prefix(7).map { (65...90).contains($0) ? $0 + 32 : $0 }
+        guard scheme.elementsEqual("bearer ".utf8) else { return nil }
+        return Array(authorization.dropFirst(7).drop { $0 == UInt8(ascii: " ") })
     }
 }

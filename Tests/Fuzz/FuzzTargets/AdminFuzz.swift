@@ -120,7 +120,7 @@ enum AdminFuzz {
                 try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
             }
         case .health: try require(bearer != nil, "findings without a credential")
-        case .cluster, .registerRequest, .backupState, .drain, .drainState, .healthz, .readyz: break
+        case .cluster, .registerRequest, .backupState, .drain, .drainState, .signIn, .healthz, .readyz: break
         }
     }
 

@@ -1,15 +1,19 @@
 """The console in a real browser: displayed content, user actions, and protection against misuse."""
 
 import http.client
+import json
+import os
 import pathlib
+import pty
 import re
+import select
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import pytest
 from browser import Page
-from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
+from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, TIMEOUT, Gateway, eventually
 from selenium.webdriver.common.keys import Keys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -28,6 +32,60 @@ def test_a_person_signs_in_and_sees_how_the_gateway_is(page, gateway, new_device
     # A plot has a line once two pages of metrics were read.
     page.find("svg polyline.line-0")
     assert "demo" in page.text("table")
+
+
+class Trial(Gateway):
+    """A gateway with the demo app and without credentials, whose standard output is a terminal."""
+
+    def __init__(self):
+        super().__init__(demo=True)
+        del self.sections["apps"], self.sections["credentials"]
+        self.terminal, self.output = pty.openpty()
+
+    def spawn(self, *arguments, **options):
+        return super().spawn(*arguments, **{**options, "stdout": self.output})
+
+    def link(self):
+        """Returns the one-time link of the output."""
+        text = ""
+        while not (found := re.search(r"http://\S+/console#/enter/\w+", text)):
+            assert select.select([self.terminal], [], [], TIMEOUT)[0], text
+            text += os.read(self.terminal, 4_096).decode()
+        return found.group()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        for end in (self.terminal, self.output):
+            os.close(end)
+
+
+def test_the_link_of_a_trial_start_signs_in_once(page):
+    with Trial() as trial:
+        driver, house, link = page.driver, Page(page.driver, trial), trial.link()
+        driver.get(link)
+        house.find(".tiles")
+        assert driver.execute_script("return location.hash") == "#/", "the code does not stay in the address"
+        driver.execute_script("sessionStorage.clear()")
+        driver.get("about:blank")
+        driver.get(link)
+        house.shows("The link was used", "body")
+        # The token still signs in, and a console that is signed in ignores a wrong link.
+        house.sign_in(json.loads((trial.folder / "data/demo.json").read_text())["adminToken"])
+        house.find(".tiles")
+        driver.execute_script("location.hash = '#/enter/00'")
+        house.until(lambda: driver.execute_script("return location.hash") == "#/", "the address without the code")
+        house.find(".tiles")
+        # The page must not ask a gateway that has ended.
+        driver.get("about:blank")
+
+
+def test_without_a_terminal_no_link_is_printed():
+    trial = Gateway(demo=True)
+    del trial.sections["apps"], trial.sections["credentials"]
+    with trial:
+        eventually(lambda: "is ready." in trial.log(), "the greeting")
+        eventually(lambda: "console   " in trial.log(), "the console's address")
+        assert "/enter/" not in trial.log()
 
 
 def test_apps_and_whether_they_are_served(page, gateway):

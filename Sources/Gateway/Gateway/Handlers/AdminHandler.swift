@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -135,6 +136,9 @@ final class AdminHandler {
         case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
         case .health(let scope):
             respond(exchange, HealthPage.findings(owner.context, isForAllApps: scope == nil))
+        case .signIn(let code):
+            let token = owner.context.signInLink.take(code, now: ClockReader.monotonic())
+            respond(exchange, AdminAnswer.signIn(token: token?.exposed))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context, withFindings: true))
         }

@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Cryptography
 internal import Delivery
 internal import EventLoops
@@ -256,6 +257,11 @@ final class Gateway {
         let passages = loops.compactMap(\.passage)
         for loop in loops { try loop.start(sendingThrough: passages) }
         if let node { try node.start(context, mailboxes: mailboxes) }
+    }
+
+    /// Returns the code of a new one-time link to the console, which signs in with the token.
+    func makeSignInCode(for token: Secret) -> String {
+        context.signInLink.makeCode(for: token, now: ClockReader.monotonic())
     }
 
     /// Runs periodic work; the control thread calls it about once a second.

@@ -34,6 +34,7 @@ final class GatewayContext: Sendable {
     let testDevices = SharedTestDevices()
     let apps: SharedApps
     let backups = BackupService()
+    let signInLink = SignInLink()
     /// Set while the gateway disconnects its devices on an operator's request.
     let emptying = Lock<Emptying?>(nil)
     private let flags = Flags()

@@ -172,14 +172,23 @@ package enum LongwiredMain {
         add("push API (TLS)", addresses.httpTLS.isEmpty ? "" : "https://\(addresses.httpTLS)/v2/{appId}")
         add("admin API", addresses.admin.isEmpty ? "" : "http://\(addresses.admin)")
         add("admin API (TLS)", addresses.adminTLS.isEmpty ? "" : "https://\(addresses.adminTLS)")
-        add(
-            "console",
-            addresses.admin.isEmpty ? "https://\(addresses.adminTLS)/console" : "http://\(addresses.admin)/console")
+        let console =
+            addresses.admin.isEmpty ? "https://\(addresses.adminTLS)/console" : "http://\(addresses.admin)/console"
+        if generated.demo != nil, let token = generated.adminToken, isatty(STDOUT_FILENO) == 1 {
+            add("console", "\(console)#/enter/\(gateway.makeSignInCode(for: token))")
+            add("", "this link signs in once, within 15 minutes")
+        } else {
+            add("console", console)
+        }
         add("data", gateway.configuration.storePath)
         if let demo = generated.demo {
             lines.append("A demo app was generated; its secrets are in \(gateway.configuration.storePath)/demo.json:")
             add("appId", demo.appID)
             add("appKey", demo.appKey)
+            lines.append("Be a device of it in another terminal, and push to the cid that it prints:")
+            let (command, data) = (tool(beside: CommandLine.arguments.first ?? ""), gateway.configuration.storePath)
+            lines.append("  \(command) connect --data \(data)")
+            lines.append("  \(command) push --data \(data) --cid CID --payload hello")
         }
         if generated.adminToken != nil && generated.demo == nil {
             lines.append(
@@ -188,6 +197,12 @@ package enum LongwiredMain {
         }
         // A blocked standard output must not delay the handling of signals.
         _ = tell(lines.joined(separator: "\n"))
+    }
+
+    /// Returns the command to run the `longwire` that lies beside this program.
+    private static func tool(beside program: String) -> String {
+        guard let slash = program.lastIndex(of: "/") else { return "longwire" }
+        return program[...slash] + "longwire"
     }
 
     /// Prints to standard output with a timeout of one second; returns the exit code.

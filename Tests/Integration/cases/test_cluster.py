@@ -814,7 +814,7 @@ def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
                 waiting.append(stack.enter_context(contextlib.closing(said_hello(gateway, prove(hello, welcome.device_secret)))))
             # Devices of other partitions are queued after all of them.
             for number in range(30):
-                # On a busy machine the expected wait may be too long for some of them, which then come back as they are told.
+                # A busy machine may refuse some with Close 201 and a retry time, because their expected wait exceeds the limit.
                 assert comes_in(gateway, lambda number=number: registration(app, others[number % len(others)], parts), stack)
             eventually(lambda: watch.closed("overloaded") > 0, "devices that are told to come back")
         finally:

@@ -465,6 +465,9 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
     status = ["longwire", "cluster", "status", "--admin-token", token]
     eventually(lambda: all(f"{pod.address}:7100" in gateways[0].container.execute(*status).stdout for pod in gateways), "a cluster of two gateways")
 
+    def accepted(message):
+        return "vendorAccepted" in [step["event"] for step in api.trace(message)["steps"]]
+
     # Devices of both gateways, by the balancer's turns; then the vendor channel, from the partitions of both.
     for number in range(6):
         device = register((devices, 7443), demo, tls, tokens=[pb.VendorToken(token=f"a{number}" * 32)])
@@ -472,7 +475,7 @@ def test_the_pods_of_kubernetes_serve_both_channels_and_prometheus(cluster, host
         assert device.receive_and_ack(1)[0].payload == b"hello"
         device.close()
         message = eventually(lambda: _offline(api, device.state.cid.hex()))
-        eventually(lambda: "vendorAccepted" in [step["event"] for step in api.trace(message)["steps"]], "the sender's result")
+        eventually(lambda: accepted(message), lambda: f"the vendor's result of device {number}: {api.trace(message)['steps']}", 150)
         assert [phone for phone in phones("production") if phone["token"] == f"a{number}" * 32]
     for pod in senders:
         assert pod.probe("readinessProbe"), pod.container.log()

@@ -33,14 +33,14 @@ def binary(name):
 
 
 def eventually(look, what="a condition", timeout=TIMEOUT):
-    """Polls until the result is true, and returns it."""
+    """Polls until the result is true, and returns it; `what` is a text, or a function that describes the failure."""
     end = time.monotonic() + timeout
     while True:
         answer = look()
         if answer:
             return answer
         if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come true within {timeout} s")
+            raise AssertionError(f"{what() if callable(what) else what} did not come true within {timeout} s")
         time.sleep(0.02)
 
 

@@ -10,6 +10,7 @@ struct HandoffCoordinatorTests {
         let partitionCount: Int
         var leases: [(target: Int, command: LeaseCommand, answer: (LeaseAnswer?) -> Void)] = []
         var settled: [JobResult] = []
+        var lookups: [(target: Int, lease: UInt64, answer: ([MessageID]?) -> Void)] = []
         var knowsAllApps = true
         var knownApps: Set<AppKey> = [LinkSamples.job.app]
         var now: Int64 = 0
@@ -23,6 +24,8 @@ struct HandoffCoordinatorTests {
                 leases.append((partition, command, { completion($0 as? Request.Answer ?? request.busy) }))
             } else if let results = (request as? SettleJobs)?.results {
                 settled += results
+            } else if let query = request as? LeasedJobsQuery {
+                lookups.append((partition, query.leaseID.1, { completion($0 as? Request.Answer ?? request.busy) }))
             }
         }
 
@@ -44,11 +47,12 @@ struct HandoffCoordinatorTests {
     }
 
     /// A call for all apps that waits until `deadline`, in milliseconds.
-    private static func call(until deadline: Int64, complete: @escaping ([Job]) -> Void) -> HandoffCoordinator.LeaseCall
-    {
+    private static func call(
+        until deadline: Int64, isCallerPresent: @escaping () -> Bool = { true }, complete: @escaping ([Job]) -> Void
+    ) -> HandoffCoordinator.LeaseCall {
         .init(
             channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: deadline, leaseID: (1, 2),
-            isCallerPresent: { true }, complete: complete)
+            isCallerPresent: isCallerPresent, complete: complete)
     }
 
     @Test("idle callers ask only shards that may have due jobs")
@@ -167,5 +171,48 @@ struct HandoffCoordinatorTests {
         next.answer(Self.answer([LinkSamples.job]))
         try shards.answer(Self.answer([]), now: 1_300)
         #expect(got.map(\.count) == [0, 1])
+    }
+
+    @Test("the jobs of a lease whose answer was lost become due again once their shard answers")
+    func lostAnswers() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        #expect(coordinator.lease(Self.call(until: 90_000) { got.append($0) }, now: 0))
+        try shards.answer(nil, now: 10)
+        try shards.answer(Self.answer([], due: []), now: 20)
+        coordinator.tick(now: 1_000)
+        #expect(shards.lookups.map(\.target) == [0] && shards.lookups.map(\.lease) == [2])
+        // The call asks the shard again under another lease, whose jobs stay with the caller.
+        let leases = shards.leases.map(\.command.leaseID.1)
+        #expect(Set(leases).count == leases.count)
+        shards.lookups[0].answer(nil)
+        coordinator.tick(now: 2_000)
+        #expect(shards.lookups.map(\.lease) == [2, 2] && shards.settled.isEmpty)
+        shards.lookups[1].answer([LinkSamples.job.message])
+        #expect(shards.settled.map(\.leaseID.1) == [2] && shards.settled.map(\.outcome) == [.unsent])
+        coordinator.tick(now: 3_000)
+        #expect(shards.lookups.count == 2)
+        // A lease that has expired needs no lookup.
+        try shards.answer(nil, now: 90_000)
+        shards.now = 200_000
+        coordinator.tick(now: 200_000)
+        let count = shards.lookups.count
+        shards.lookups.last?.answer(nil)
+        coordinator.tick(now: 201_000)
+        #expect(shards.lookups.count == count)
+    }
+
+    @Test("jobs for a caller that disconnected during the last question become due again")
+    func callerGone() throws {
+        let shards = Shards(count: 1)
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        var isPresent = true
+        #expect(
+            coordinator.lease(Self.call(until: 9_000, isCallerPresent: { isPresent }) { got.append($0) }, now: 0))
+        isPresent = false
+        try shards.answer(Self.answer([LinkSamples.job], due: []), now: 10)
+        #expect(got.map(\.count) == [0] && shards.settled.map(\.reason) == ["callerGone"])
     }
 }

@@ -50,6 +50,8 @@ struct JobTable: ~Copyable {
     mutating func addApp() { lists += Array(repeating: DueList(), count: Self.listsPerApp) }
 
     var count: Int { entries.count }
+    /// All slots, free ones included.
+    var slots: SlotRange<JobEntry> { entries.slots() }
     @inline(__always) func isOccupied(_ slot: JobSlot) -> Bool { entries.isOccupied(slot) }
     /// Returns the job's address, valid until the job is removed.
     @inline(__always) func at(_ slot: JobSlot) -> Place<JobEntry> { entries.at(slot) }

@@ -248,3 +248,23 @@ extension Shard {
         return body
     }
 }
+
+/// Asks for the jobs under a lease whose answer was lost.
+package struct LeasedJobsQuery: ShardQuestion {
+    @Words package var leaseID: (UInt64, UInt64)
+    package init(leaseID: (UInt64, UInt64)) { self.leaseID = leaseID }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<[MessageID]?>) {
+        var found: [MessageID] = []
+        // No index exists, because an answer is lost only when a link between gateways breaks.
+        for slot in shard.jobs.slots where shard.jobs.isOccupied(slot) {
+            let entry = shard.jobs.at(slot)
+            // A lease whose jobs are being read may be the one.
+            if entry.value.place == .leasing { return shard.answerBusy(reply) }
+            if entry.value.row.state == .leased, entry.value.row.lease == leaseID {
+                found.append(entry.value.row.facts.message)
+            }
+        }
+        shard.answer(reply, found)
+    }
+}

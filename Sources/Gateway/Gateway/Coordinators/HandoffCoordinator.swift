@@ -15,8 +15,9 @@ final class HandoffCoordinator {
         var leaseMilliseconds: Int64
         /// The end of the long poll, in monotonic milliseconds.
         var deadline: Int64
+        /// The lease id of the first question; that of each later one is greater by one.
         var leaseID: (UInt64, UInt64)
-        /// Called before each lease; jobs leased to a disconnected caller would be delayed until the lease expires.
+        /// Called before each lease and before the answer; jobs leased to a disconnected caller would be delayed until the lease expires.
         var isCallerPresent: () -> Bool
         var complete: ([Job]) -> Void
     }
@@ -51,6 +52,9 @@ final class HandoffCoordinator {
     /// The time for which jobs that came too late for their round are offered back to their shard.
     private static let giveBackMilliseconds: Int64 = 120_000
 
+    /// The delay before another lease of a returned job.
+    private static let retryMilliseconds: Int64 = 1_000
+
     /// The partition that each round asks first.
     private let first: Int
     private unowned let partitions: any Partitions
@@ -60,6 +64,7 @@ final class HandoffCoordinator {
     private let count: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var due: DuePartitions
+    private var lost = LostLeases()
     private var settlementCount = 0
     private(set) lazy var kept = KeptResults { [unowned self] results, complete in
         settle(results, apps: nil, complete: complete)
@@ -111,7 +116,7 @@ final class HandoffCoordinator {
         }
     }
 
-    /// Handles a partition's answer; `nil` means that the partition did not look and may have jobs.
+    /// Handles a partition's answer; `nil` means that the partition did not look, or that its answer was lost.
     private func leased(_ slot: UInt32, _ stamp: UInt32, _ question: UInt64, _ answer: LeaseAnswer?) {
         let (jobs, now) = (answer?.jobs ?? [], clock())
         guard var round = rounds[slot, stamp], round.isAsking, round.question == question else {
@@ -134,12 +139,19 @@ final class HandoffCoordinator {
         step(slot, stamp, now: now)
     }
 
-    /// Returns jobs to their shard, due at once, without counting an attempt.
-    private func giveBack(_ jobs: [Job], _ reason: String, now: Int64) {
+    /// Returns jobs that no sender received to their shard, without counting an attempt; they are due after `retryMilliseconds`.
+    private func giveBack(_ jobs: [(MessageID, leaseID: (UInt64, UInt64))], _ reason: String, until: Int64) {
         guard !jobs.isEmpty else { return }
         kept.settle(
-            jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: reason) },
-            until: now + Self.giveBackMilliseconds)
+            jobs.map { job, leaseID in
+                JobResult(
+                    job: job, leaseID: leaseID, outcome: .unsent, reason: reason,
+                    retryAfterMilliseconds: Self.retryMilliseconds)
+            }, until: until)
+    }
+
+    private func giveBack(_ jobs: [Job], _ reason: String, now: Int64) {
+        giveBack(jobs.map { ($0.message, $0.leaseID) }, reason, until: now + Self.giveBackMilliseconds)
     }
 
     /// Wakes the calls that wait for jobs of these channels.
@@ -160,7 +172,18 @@ final class HandoffCoordinator {
         // At least one shard is always suspected, so each round checks its caller.
         due.suspectNext()
         lookAgain(now: now) { _ in true }
+        recoverLost(now: now)
         kept.tick(now: now)
+    }
+
+    /// Asks for the jobs of lost leases and gives them back.
+    private func recoverLost(now: Int64) {
+        for lease in lost.takeAll() {
+            partitions.ask(LeasedJobsQuery(leaseID: lease.leaseID), of: lease.partition) { [self] jobs in
+                guard let jobs else { return lost.add(lease, now: clock()) }
+                giveBack(jobs.map { ($0, lease.leaseID) }, "answerLost", until: lease.until)
+            }
+        }
     }
 
     /// Whether a caller waits for a shard's answer, or results wait for a partition.
@@ -178,8 +201,7 @@ final class HandoffCoordinator {
         }
         for (slot, stamp) in busy { rounds[slot, stamp]?.call.deadline = 0 }
         for (slot, stamp) in idle {
-            guard let round = rounds.remove(slot, stamp) else { continue }
-            round.call.complete(round.jobs)
+            end(slot, stamp, now: clock())
         }
     }
 
@@ -224,26 +246,34 @@ final class HandoffCoordinator {
                 rounds[slot, stamp] = round  // waits for a hint or the tick
                 return
             }
-            rounds.remove(slot, stamp)
-            round.call.complete(round.jobs)
-            return
+            return end(slot, stamp, now: now)
         }
-        guard round.call.isCallerPresent() else {
-            rounds.remove(slot, stamp)
-            round.call.complete(round.jobs)
-            return
-        }
+        guard round.call.isCallerPresent() else { return end(slot, stamp, now: now) }
         let target = (first + round.asked) % count
         (round.isAsking, round.questionAt) = (true, now)
         (round.target, round.reports) = (target, due.reports(of: target, round.call.channel))
         round.question += 1
         rounds[slot, stamp] = round
         let question = round.question
+        // Each question leases under an id of its own, so that giving back a lost lease leaves the jobs of the others.
+        let leaseID = (round.call.leaseID.0, round.call.leaseID.1 &+ (question - 1))
         let command = LeaseCommand(
             origin: .none, channel: round.call.channel, apps: round.call.apps,
             limit: round.call.limit - round.jobs.count, leaseMilliseconds: round.call.leaseMilliseconds,
-            leaseID: round.call.leaseID)
-        partitions.ask(command, of: target) { [self] answer in leased(slot, stamp, question, answer) }
+            leaseID: leaseID)
+        let lease = LostLeases.Lease(partition: target, leaseID: leaseID, until: now + command.leaseMilliseconds)
+        partitions.ask(command, of: target) { [self] answer in
+            if answer == nil { lost.add(lease, now: clock()) }
+            leased(slot, stamp, question, answer)
+        }
+    }
+
+    /// Completes a round; jobs for a caller that has disconnected become due again.
+    private func end(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
+        guard let round = rounds.remove(slot, stamp) else { return }
+        let isReceived = round.jobs.isEmpty || round.call.isCallerPresent()
+        if !isReceived { giveBack(round.jobs, "callerGone", now: now) }
+        round.call.complete(isReceived ? round.jobs : [])
     }
 
     private func passDrained(_ round: inout Round) {

@@ -75,6 +75,12 @@ struct ExtendLeases: PartitionRequest {
     }
 }
 
+extension LeasedJobsQuery: PartitionRequest {
+    static let number: UInt8 = 56
+    func isValid(in share: LoopShare) -> Bool { true }
+    static func isValid(_ answer: [MessageID]?) -> Bool { answer.map { $0.count <= HandoffBounds.jobCount } ?? true }
+}
+
 extension TakeReceipts: PartitionRequest {
     static let number: UInt8 = 55
     var busy: [ResultVerdict] { receipts.map { ResultVerdict(job: $0.message, verdict: .storeFailed) } }

@@ -64,8 +64,8 @@ extension PartitionRequest where Answer == NoAnswer {
 
 enum PartitionRequests {
     static let types: [any PartitionRequest.Type] = [
-        LeaseCommand.self, SettleJobs.self, ExtendLeases.self, TakeReceipts.self, DeviceStatusRequest.self,
-        MessageTraceRequest.self,
+        LeaseCommand.self, SettleJobs.self, ExtendLeases.self, TakeReceipts.self, LeasedJobsQuery.self,
+        DeviceStatusRequest.self, MessageTraceRequest.self,
         ReceiptCommand.self, DirectoryCommand.self, LaunchBroadcast.self, TellBroadcasts.self, OfferBroadcasts.self,
         TaskMessageRequest.self, TestDevicesCall.self, RevokeToken.self, OnlinePointsRequest.self,
         OnlinePeakRequest.self, StartRowsRequest.self, CountRates.self, CountQueues.self, ChangeApp.self,

@@ -24,6 +24,22 @@ import Wire
         #expect(harness.lease().isEmpty)
     }
 
+    @Test("a lease whose answer was lost names its jobs, and `unsent` makes them due again")
+    func lostAnswer() throws {
+        let harness = DeliveryHarness()
+        for _ in 0..<2 { _ = harness.publish(absent(harness)) }
+        let lost = try #require(harness.lease(1).first)
+        let other = try #require(harness.lease(1).first)
+        #expect(harness.ask(LeasedJobsQuery(leaseID: lost.leaseID)) == [lost.message])
+        #expect(harness.ask(LeasedJobsQuery(leaseID: (9, 9_999))) == [])
+        harness.settle(lost, .unsent, reason: "answerLost", retryAfter: 1_000)
+        #expect(harness.ask(LeasedJobsQuery(leaseID: lost.leaseID)) == [])
+        harness.advance(1_000)
+        let again = harness.lease()
+        #expect(again.map(\.message) == [lost.message] && again.map(\.attempt) == [1])
+        #expect(harness.ask(LeasedJobsQuery(leaseID: other.leaseID)) == [other.message])
+    }
+
     @Test("a job is complete: token, environment, topic, absolute expiration, body with the badge")
     func completeJob() throws {
         let harness = DeliveryHarness()

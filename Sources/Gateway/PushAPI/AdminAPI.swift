@@ -28,6 +28,8 @@ package enum AdminAction {
     case feed(FeedRequest)
     /// Returns the metrics page, without apps outside the scope.
     case metrics(scope: Set<AppKey>?)
+    /// Returns the values of the console's overview over the last hour; they name no app.
+    case metricHistory
     /// Answered with `ClusterAnswer.status` or `ClusterAnswer.none`.
     case cluster
     /// Carries out an operator's cluster request; answered with `ClusterAnswer.done` or a refusal.
@@ -182,6 +184,9 @@ package final class AdminAPI {
         case .eventsAck: return .feed(try feedAcknowledgement(.events, request, path))
         case .metrics:
             return .metrics(scope: try authorize(request, for: nil).apps)
+        case .metricHistory:
+            _ = try authorize(request, for: nil)
+            return .metricHistory
         case .cluster:
             _ = try authorize(request, for: .admin)
             return .cluster

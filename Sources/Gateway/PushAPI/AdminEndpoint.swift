@@ -1,6 +1,6 @@
 /// The endpoints of the admin listener, as in `PublicEndpoint`.
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
-    case lease, results, receipts, extend, message, apps, device, push, metrics, health, healthz, readyz
+    case lease, results, receipts, extend, message, apps, device, push, metrics, metricHistory, health, healthz, readyz
     case cluster, clusterDrain, clusterMove
     case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect, deviceUnblacklist
     case alias, task, taskMessage, request, jobs
@@ -58,6 +58,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/sign-in", [.post(.signIn)]),
         .init("/v1/drain", [.get(.drainState), .post(.drain)]),
         .init("/metrics", [.get(.metrics)]),
+        .init("/v1/metrics/history", [.get(.metricHistory)]),
         .init("/v1/health", [.get(.health)]),
         .init("/healthz", [.get(.healthz)]),
         .init("/readyz", [.get(.readyz)]),

@@ -109,7 +109,7 @@ enum AdminFuzz {
         case .app(.change(let change, _)):
             try require(bearer != nil, "a change without a credential")
             try require(change.isSound, "a change of \(change.body.count) bytes")
-        case .metrics: try require(bearer != nil, "metrics without a credential")
+        case .metrics, .metricHistory: try require(bearer != nil, "metrics without a credential")
         case .backup(let name, _):
             try require(bearer != nil, "a backup without a credential")
             try require(!name.hasPrefix(".") && !name.contains("/") && 1...64 ~= name.utf8.count, "a path: \(name)")

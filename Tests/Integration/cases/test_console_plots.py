@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from gateway import ADMIN_TOKEN
+from gateway import ADMIN_TOKEN, eventually
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -63,7 +63,7 @@ def test_the_arrow_keys_choose_a_time(plots):
 def test_the_pointer_chooses_a_time(plots):
     reader = plots.all(".reader")[-1]
     plots.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", reader)
-    ActionChains(plots.driver).move_to_element_with_offset(reader, int(reader.size["width"] * 0.48), 0).perform()
+    ActionChains(plots.driver).move_to_element_with_offset(reader, int(reader.size["width"] * 0.49), 0).perform()
     near = value(plots)
     assert near["time"] and near["cursors"] == 1
     # The first point is the nearest to the left end.
@@ -72,6 +72,62 @@ def test_the_pointer_chooses_a_time(plots):
     assert far["time"] < near["time"]
     ActionChains(plots.driver).move_to_element(plots.find("h1")).perform()
     assert value(plots)["time"] is None
+
+
+def test_the_gateway_keeps_the_points_from_before_the_page_was_opened(page, gateway, new_device):
+    new_device(gateway)
+
+    def sessions_of(kept):
+        return next(one for one in kept["series"] if one["metric"] == "longwire_sessions")
+
+    def answer():
+        """The points, once the last of them has the device."""
+        kept = gateway.call("GET", "/v1/metrics/history", port=gateway.admin, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+        return kept if len(kept["times"]) > 1 and sessions_of(kept)["values"][-1] >= 1 else None
+
+    kept = eventually(answer, "a point with the device")
+    assert kept["intervalSeconds"] == 10 and len(kept["series"]) == 10
+    assert all(len(one["values"]) == len(kept["times"]) for one in kept["series"])
+    assert sessions_of(kept)["kind"] == "gauge" and sessions_of(kept)["labels"] == {"role": "device"}
+    opened = page.driver.execute_script("return Date.now()")
+    page.sign_in(ADMIN_TOKEN)
+    page.find("polyline.line-0")
+    read = page.driver.execute_async_script("""
+        const done = arguments[0];
+        import('/console/metrics.js').then(({history}) => done([history.gauge('longwire_sessions', {role: 'device'}), history.pages[0].time]));""")
+    points_read, first = read
+    before = [(time, value) for time, value in points_read if time < opened]
+    assert len(before) >= len(kept["times"]) - 1 and before[-1][1] >= 1
+    assert [time for time, _ in points_read] == sorted({time for time, _ in points_read}) and first >= opened
+
+
+def test_points_of_the_gateway_end_where_the_pages_of_the_tab_begin(page):
+    points_read = page.driver.execute_async_script("""
+        const done = arguments[0];
+        import('/console/metrics.js').then(({History}) => {
+          const history = new History(300_000), name = 'longwire_messages_accepted_total';
+          const answer = {time: 1_000_000, times: [980_000, 990_000, 1_000_000], series: [{metric: name, labels: {}, kind: 'rate', values: [null, 5, 7]}]};
+          const page = (accepted, uptime) => `${name} ${accepted}\nlongwire_uptime_seconds ${uptime}\n`;
+          const found = [];
+          history.takeOlder(answer, 2_000_400);
+          found.push(history.rate(name));
+          history.read(page(10, 50), 1_995_400);
+          history.read(page(30, 52), 1_997_400);
+          found.push(history.rate(name));
+          // The same offset, although this answer took longer.
+          history.takeOlder({...answer, time: 1_001_000}, 2_002_000);
+          found.push(history.rate(name)[0]);
+          // The range of the plots grows with the points.
+          found.push([280, 600, 1_800, 3_000].map(age => {
+            history.takeOlder({...answer, times: [1_000_000 - age * 1_000, 990_000, 1_000_000], series: [{...answer.series[0], values: [1, 2, 3]}]}, 2_000_400);
+            return history.range / 60_000;
+          }));
+          // A restart of the gateway.
+          history.read(page(0, 1), 1_999_400);
+          found.push(history.rate(name));
+          done(found);
+        });""")
+    assert points_read == [[[1_990_400, 5], [2_000_400, 7]], [[1_990_400, 5], [1_997_400, 10]], [1_990_400, 5], [5, 15, 30, 60], []]
 
 
 def axis(page, unit, top):

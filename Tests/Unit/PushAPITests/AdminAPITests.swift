@@ -273,6 +273,8 @@ struct AdminAPITests {
         // The code of the one-time link is the credential; the gateway checks it.
         case .signIn: Rule(target: "/v1/sign-in", permissions: nil)
         case .metrics: Rule(method: .get, target: "/metrics", permissions: Set(Credential.Permission.allCases))
+        case .metricHistory:
+            Rule(method: .get, target: "/v1/metrics/history", permissions: Set(Credential.Permission.allCases))
         case .health: Rule(method: .get, target: "/v1/health", permissions: Set(Credential.Permission.allCases))
         case .healthz: Rule(method: .get, target: "/healthz", permissions: nil)
         case .readyz: Rule(method: .get, target: "/readyz", permissions: nil)

@@ -2,6 +2,7 @@ internal import Delivery
 internal import EventLoops
 internal import MessageStore
 internal import Platform
+internal import PushAPI
 internal import Wire
 
 /// Collects the figures of all hosts, each on its own thread, for `/metrics` and the health findings.
@@ -21,13 +22,14 @@ enum MetricsGatherer {
         }
     }
 
-    /// Updates the gateway's health findings, and logs the changes.
+    /// Updates the gateway's health findings, logs the changes, and adds a point to the plots of the last hour.
     ///
     /// `wall` is the machine's time in seconds since 1970, by which certificates expire.
     static func look(_ asker: EventLoopHost, wall: Int64) {
         let context = asker.context
         // Jobs of deleted and disabled apps are never leased, so they need no sender.
         figures(asker, of: asker.snapshot.settings.filter(\.isServed).map(\.key)) { figures in
+            context.plots.withLock { $0.add(figures, at: ClockReader.monotonic()) }
             let (began, ended) = context.health.withLock {
                 $0.look(at: figures, context.cluster?.health(), wall: wall)
             }
@@ -41,6 +43,12 @@ enum MetricsGatherer {
                     .info, .findingEnded, [.name: .text(finding.name.rawValue), .detail: .text(finding.text)])
             }
         }
+    }
+
+    /// Returns the points of the last hour.
+    static func history(_ context: GatewayContext) -> APIResponse {
+        let (wall, now) = (ClockReader.wall(), ClockReader.monotonic())
+        return context.plots.withLock { $0.answer(wall: wall, now: now) }
     }
 
     private static func figures(

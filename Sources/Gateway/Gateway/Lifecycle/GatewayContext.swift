@@ -23,6 +23,8 @@ final class GatewayContext: Sendable {
     let startedAt: GatewayTime
     /// The health findings, at most ten seconds old.
     let health = Lock(HealthReport())
+    /// The points for the console's plots; the health look adds them.
+    let plots = Lock(MetricHistory())
     /// The state shown by `/readyz` and `/metrics`.
     let status = Lock(GatewayStatus())
     let outbound: OutboundCalls

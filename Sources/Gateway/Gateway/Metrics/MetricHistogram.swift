@@ -36,6 +36,26 @@ package struct MetricHistogram: Sendable, Equatable {
         sum &+= value
     }
 
+    /// Returns a quantile of the values since `earlier`, interpolated within its bucket; `nil` without values.
+    ///
+    /// A quantile above the last bound is returned as that bound.
+    func quantile(_ share: Double, since earlier: MetricHistogram) -> Double? {
+        let new = counts.indices.map { index in
+            let before = index < earlier.counts.count ? earlier.counts[index] : 0
+            return counts[index] > before ? counts[index] - before : 0
+        }
+        let total = new.reduce(0, +)
+        guard total > 0 else { return nil }
+        let wanted = share * Double(total)
+        var (below, low) = (0.0, 0.0)
+        for (bound, count) in zip(bounds, new) {
+            let sum = below + Double(count)
+            if sum >= wanted, count > 0 { return low + (Double(bound) - low) * (wanted - below) / Double(count) }
+            (below, low) = (sum, Double(bound))
+        }
+        return low
+    }
+
     package mutating func add(_ other: MetricHistogram) {
         for index in counts.indices { counts[index] &+= other.counts[index] }
         sum &+= other.sum

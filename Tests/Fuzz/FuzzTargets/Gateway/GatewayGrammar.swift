@@ -229,7 +229,7 @@ package enum GatewayGrammar {
             "POST /v1/apps/{appId}/disable", "GET /v1/messages/{msgId}", "GET /v1/apps",
             "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
             "GET /v1/backup", "POST /v1/sign-in", "GET /v1/drain", "GET /v1/health",
-            "GET /metrics",
+            "GET /metrics", "GET /v1/metrics/history",
             "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
             "POST /v1/apps/{appId}/devices/{cid}/purge", "POST /v1/apps/{appId}/devices/{cid}/replay",
             "POST /v1/apps/{appId}/devices/{cid}/disconnect", "POST /v1/apps/{appId}/devices/{cid}/unblacklist",

@@ -62,7 +62,7 @@ const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg
 export function leave(reason) {
   device.leave();
   devices.leave();
-  history.pages = [];
+  history.clear();
   signOut();
   show(reason);
 }
@@ -131,7 +131,7 @@ function enterByLink() {
     // Pages of an earlier credential go.
     device.leave();
     devices.leave();
-    history.pages = [];
+    history.clear();
     return show();
   }, error => show(error.message || t("noAnswer")));
   return true;

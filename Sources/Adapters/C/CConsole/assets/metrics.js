@@ -61,10 +61,33 @@ export function quantile(metrics, before, name, share) {
   return low;
 }
 
+const seriesKey = (kind, name, labels = {}) => JSON.stringify([kind, name, Object.entries(labels).sort()]);
+
+/** The pages of the last minutes, and the gateway's own points from before the first of them. */
 export class History {
-  constructor(capacity) {
-    this.capacity = capacity;
+  constructor(span) {
+    this.span = span;
+    this.clear();
+  }
+
+  clear() {
     this.pages = [];
+    this.older = new Map();
+    this.offset = null;
+  }
+
+  /** Takes an answer of `/v1/metrics/history`; `now` is the browser's time in milliseconds. */
+  takeOlder({time, times, series}, now) {
+    // The browser's clock may differ from the gateway's. A new offset for each answer would move points by its transfer time.
+    if (this.offset === null || Math.abs(now - time - this.offset) > 2_000) this.offset = now - time;
+    this.older = new Map(series.map(({kind, metric, labels, values}) => [
+      seriesKey(kind, metric, labels), values.map((value, index) => [times[index] + this.offset, value]).filter(([, value]) => value !== null)]));
+  }
+
+  /** Returns the gateway's points that are older than this tab's pages, then `own`. */
+  withOlder(kind, name, labels, own) {
+    const first = this.pages[0]?.time ?? Infinity;
+    return [...(this.older.get(seriesKey(kind, name, labels)) ?? []).filter(([time]) => time < first), ...own];
   }
 
   read(page, time) { this.push(parse(page), time); }
@@ -73,16 +96,23 @@ export class History {
     // The counters of a restarted gateway begin at zero, so older pages cannot be compared.
     const uptime = sum(metrics, "longwire_uptime_seconds");
     const last = this.pages.at(-1);
-    if (last && uptime !== null && uptime < sum(last.metrics, "longwire_uptime_seconds")) this.pages = [];
+    if (last && uptime !== null && uptime < sum(last.metrics, "longwire_uptime_seconds")) this.clear();
     this.pages.push({metrics, time});
-    if (this.pages.length > this.capacity) this.pages.shift();
+    while (time - this.pages[0].time > this.span) this.pages.shift();
+  }
+
+  /** The time range of plots that show every point: 5, 15, 30 or 60 minutes, in milliseconds. */
+  get range() {
+    const oldest = Math.min(this.pages[0].time, ...[...this.older.values()].map(points => points[0]?.[0] ?? Infinity));
+    return [5, 15, 30].map(minutes => minutes * 60_000).find(range => this.pages.at(-1).time - oldest <= range) ?? 3_600_000;
   }
 
   get last() { return this.pages.at(-1)?.metrics; }
   get before() { return this.pages.at(-2)?.metrics; }
 
   gauge(name, labels) {
-    return this.pages.map(({metrics, time}) => [time, sum(metrics, name, labels)]).filter(([, value]) => value !== null);
+    return this.withOlder("gauge", name, labels,
+      this.pages.map(({metrics, time}) => [time, sum(metrics, name, labels)]).filter(([, value]) => value !== null));
   }
 
   rate(name, labels) {
@@ -93,20 +123,20 @@ export class History {
       const seconds = (other.time - one.time) / 1000;
       if (to !== null && seconds > 0) points.push([other.time, Math.max(0, (to - (from ?? 0)) / seconds)]);
     }
-    return points;
+    return this.withOlder("rate", name, labels, points);
   }
 
-  quantile(name, share) {
+  p99(name) {
     const points = [];
     for (let index = 1; index < this.pages.length; index++) {
-      const value = quantile(this.pages[index].metrics, this.pages[index - 1].metrics, name, share);
+      const value = quantile(this.pages[index].metrics, this.pages[index - 1].metrics, name, 0.99);
       if (value !== null) points.push([this.pages[index].time, value]);
     }
-    return points;
+    return this.withOlder("p99", name, {}, points);
   }
 }
 
-/** The time range of the plots and the interval between pages, in milliseconds. */
-export const SPAN = 300_000, PAUSE = 2_000;
+/** The time range of this tab's pages, and the intervals between pages and between the gateway's older points, in milliseconds. */
+export const SPAN = 300_000, PAUSE = 2_000, OLDER_PAUSE = 60_000;
 /** One history per tab, so that the plots survive a change of pages. */
-export const history = new History(SPAN / PAUSE + 1);
+export const history = new History(SPAN);

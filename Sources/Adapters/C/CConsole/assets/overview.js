@@ -1,7 +1,7 @@
 import {call, look, text} from "./api.js";
 import {appLink, stateBadge} from "./apps.js";
 import {badge, card, fill, h, patch, table} from "./dom.js";
-import {PAUSE, SPAN, byLabel, history, quantile, sum} from "./metrics.js";
+import {OLDER_PAUSE, PAUSE, byLabel, history, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
 import {compact, duration, number, t, tWord} from "./texts.js";
 import {explain} from "./faults.js";
@@ -9,15 +9,20 @@ import {explain} from "./faults.js";
 export function show(body) {
   const said = h("div", {"aria-live": "polite"}), content = h("div");
   fill(body, said, content);
-  let isOver = false;
+  let isOver = false, olderAt = -Infinity;
   async function round() {
     if (isOver) return;
     if (!document.hidden) {
       try {
-        const [page, readiness, list, health] = await Promise.all(
-          [text("/metrics"), look("/readyz"), call("/v1/apps"), call("/v1/health")]);
+        const isOlderDue = performance.now() >= olderAt + OLDER_PAUSE;
+        const [page, readiness, list, health, older] = await Promise.all(
+          [text("/metrics"), look("/readyz"), call("/v1/apps"), call("/v1/health"), isOlderDue && call("/v1/metrics/history")]);
         if (isOver) return;
         history.read(page, Date.now());
+        if (older) {
+          history.takeOlder(older, Date.now());
+          olderAt = performance.now();
+        }
         fill(said);
         render(content, readiness, list.apps, health.findings);
       } catch (error) {
@@ -36,7 +41,7 @@ function render(content, readiness, list, findings) {
   const [now, before] = [history.last, history.before];
   const last = points => (points.length ? points.at(-1)[1] : null);
   const word = readiness.answer?.status ?? "–";
-  const options = {unit: "count", span: SPAN, now: history.pages.at(-1).time};
+  const options = {unit: "count", span: history.range, now: history.pages.at(-1).time};
   const [times, rates] = [{...options, unit: "duration"}, {...options, unit: "rate"}];
   const p99 = quantile(now, before, "longwire_http_request_seconds", 0.99);
   const accepted = history.rate("longwire_messages_accepted_total");
@@ -58,8 +63,8 @@ function render(content, readiness, list, findings) {
         {name: t("vendor"), points: history.rate("longwire_handoff_results_total", {outcome: "accepted"})},
       ], rates),
       plot(t("plotTimes"), [
-        {name: t("httpTime"), points: history.quantile("longwire_http_request_seconds", 0.99)},
-        {name: t("commitTime"), points: history.quantile("longwire_store_group_commit_seconds", 0.99)},
+        {name: t("httpTime"), points: history.p99("longwire_http_request_seconds")},
+        {name: t("commitTime"), points: history.p99("longwire_store_group_commit_seconds")},
       ], times),
       plot(t("plotQueues"), [
         {name: t("pendingMessages"), points: history.gauge("longwire_messages_pending")},

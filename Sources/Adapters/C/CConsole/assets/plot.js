@@ -1,4 +1,4 @@
-// Plots of the last minutes. The pointer or the arrow keys choose a time, and the legend then has the values of that time.
+// Plots of the last minutes or of an hour. The pointer or the arrow keys choose a time, and the legend then has the values of that time.
 
 import {h, patch, s} from "./dom.js";
 import {bytes, clock, compact, duration, number, t} from "./texts.js";
@@ -103,7 +103,8 @@ function drawing(lines, time, {unit, span, now}) {
     svg.append(s("line", {class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value)}));
     svg.append(s("text", {class: "scale", x: LEFT - 6, y: y(value) + 3.5, "text-anchor": "end"}, label));
   }
-  for (const minutes of [0, 1, 2, 3, 4, 5].filter(minutes => minutes * 60_000 <= span)) {
+  const spacing = span > 900_000 ? 10 : span > 300_000 ? 5 : 1;
+  for (let minutes = 0; minutes * 60_000 <= span; minutes += spacing) {
     const place = x(now - minutes * 60_000);
     svg.append(s("text", {class: "scale", x: place, y: HEIGHT - 4, "text-anchor": minutes === 0 ? "end" : "middle"},
       minutes === 0 ? t("nowWord") : `−${minutes} ${t("minuteWord")}`));

@@ -197,6 +197,59 @@ def test_handoff_jobs_of_all_parts_are_leased_and_settled_through_one_gateway(cl
         assert "vendorAccepted" in cluster[0].steps(name)
 
 
+class Mute(Gate):
+    """A proxy that, once muted, drops the answers of the connections that are open then."""
+
+    def __init__(self, *arguments):
+        self.muted = set()
+        super().__init__(*arguments)
+
+    def mute(self):
+        with self._lock:
+            self.muted |= self._pairs
+
+    def _pump(self, source, sink, pair):
+        super()._pump(source, Answers(sink, pair, self.muted) if source is pair.far else sink, pair)
+
+
+class Answers:
+    def __init__(self, sink, pair, muted):
+        self.sink, self.pair, self.muted = sink, pair, muted
+
+    def sendall(self, piece):
+        if self.pair not in self.muted:
+            self.sink.sendall(piece)
+
+    def shutdown(self, how):
+        self.sink.shutdown(how)
+
+
+def test_jobs_of_a_lease_whose_answer_was_lost_with_the_link_are_leased_again_at_once(rig, new_device):
+    # With one partition each, the first question over the link is for half of the jobs.
+    cluster = Cluster(rig, 2, parts=2, limits=QUICK)
+    with Mute(cluster[1].cluster_port) as link:
+        cluster[1].sections["cluster"]["advertise"] = link.address
+        with cluster:
+            targets = devices(cluster, new_device, 12, token="ef" * 32)
+            for device in targets:
+                device.close()
+            for device in targets:
+                eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+            sent = {retried(lambda: cluster[0].push(device.cid, "x", alert="A"))["msgId"] for device in targets}
+            link.mute()
+            found = []
+
+            def look():
+                # Every lease is longer than the test waits.
+                found.extend(job["msgId"] for job in cluster[0].lease(lease=300, wait=1))
+                return sent <= set(found)
+
+            eventually(look, lambda: f"{len(found)} of the jobs of {len(sent)} messages")
+            assert len(found) == len(sent)
+            unsent = re.search(r'longwire_handoff_results_total{channel="apns",outcome="unsent"} (\d+)', cluster[1].metrics())
+            assert int(unsent[1]) > 0, "the link broke without a lost lease"
+
+
 def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluster, new_device):
     targets = devices(cluster, new_device, 9)
     cids = [one.cid for one in targets]

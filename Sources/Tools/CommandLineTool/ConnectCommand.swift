@@ -34,6 +34,8 @@ enum ConnectCommand {
             .value("topic", "TEXT", "The tokens' topic, the bundle id. Default: the app's configured one."),
             .value("opened", "MSGID", "Opened from its notification before this start; may be given again, up to 32."),
             .value("badge", "N", "Sets the badge."),
+            .value("alias", "NAME", "Binds this alias to the device; the app's setting deviceMay must allow it."),
+            .value("tag", "NAME", "Adds this tag to the device, in the same way; may be given again."),
             .value("heartbeat", "S", "The requested heartbeat, 30 to 1800 seconds."),
             .flag(
                 "send-lines",
@@ -45,7 +47,7 @@ enum ConnectCommand {
         ],
         notes: [
             "Each line is an object with \"event\": connecting, registered, welcome, message, suppressed, dropped, "
-                + "revoked, updated, sent, sendRefused, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
+                + "revoked, updated, names, sent, sendRefused, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
                 + "offline, acceptedAt, alertedAt, attempt, and payload (text) or payloadBase64.",
             "Ctrl-C and SIGTERM send a Close to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
                 + "messages than --exit-after within --timeout; 64 wrong usage; 69 never connected.",
@@ -91,9 +93,24 @@ enum ConnectCommand {
             DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(Int(timeout))) { client.stop() }
         }
         sending?.read(into: client)
+        addNames(arguments, to: client, context)
         client.waitUntilStopped()
         for source in sources { source.cancel() }
         return try progress.verdict()
+    }
+
+    /// Binds the alias and adds the tags of the options; the gateway's answers are events.
+    private static func addNames(_ arguments: ParsedArguments, to client: LongwireClient, _ context: CommandContext) {
+        let (alias, tags, complain) = (arguments.text("alias"), arguments.all("tag"), context.complain)
+        guard alias != nil || !tags.isEmpty else { return }
+        Task {
+            do throws(LongwireClientError) {
+                if let alias { try await client.bindAlias(alias) }
+                if !tags.isEmpty { try await client.addTags(tags) }
+            } catch {
+                complain("longwire: the alias or tags were not set: \(error.message)")
+            }
+        }
     }
 
     /// The lines of standard input that are sent to the app's server.

@@ -186,7 +186,10 @@ package enum LongwiredMain {
             add("appId", demo.appID)
             add("appKey", demo.appKey)
             lines.append("Be a device of it in another terminal, and push to the cid that it prints:")
-            let (command, data) = (tool(beside: CommandLine.arguments.first ?? ""), gateway.configuration.storePath)
+            let (command, data) = (
+                ShellWord.quoted(tool(beside: CommandLine.arguments.first ?? "")),
+                ShellWord.quoted(gateway.configuration.storePath)
+            )
             lines.append("  \(command) connect --data \(data)")
             lines.append("  \(command) push --data \(data) --cid CID --payload hello")
         }

@@ -103,6 +103,8 @@ function show(reason) {
       find.box(name === "find" ? rest[0] : ""),
       content));
   turn();
+  // The next page replaces it.
+  if (reason) content.prepend(problem(reason));
 }
 
 /** Shows the page of the address within the frame. */
@@ -126,6 +128,10 @@ function enterByLink() {
   if (!link) return false;
   // The code must not stay in the tab's history.
   window.history.replaceState(null, "", `${location.pathname}#/`);
+  if (!token()) {
+    document.documentElement.lang = isChinese() ? "zh-CN" : "en";
+    fill(document.body, h("main", {class: "sign-in"}, brand(), h("h1", {}, t("signInTitle")), h("p", {role: "status"}, t("signingIn"))));
+  }
   enter(link[1]).then(isValid => {
     if (!isValid) return show(t("linkUsed"));
     // Pages of an earlier credential go.

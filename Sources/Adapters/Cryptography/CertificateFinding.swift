@@ -66,7 +66,8 @@ extension TLSContext {
     }
 
     private static func dateFault(_ certificate: OpaquePointer) -> String? {
-        // Negative: in the past. Positive: in the future. Zero: the date cannot be read.
+        // `X509_cmp_current_time` returns a negative number for the past, a positive one for the future, 0 for an unreadable
+        // date.
         if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "is not valid yet" }
         return X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 ? "has expired" : nil
     }
@@ -123,7 +124,8 @@ extension TLSContext {
         guard X509_STORE_CTX_init(check, store, leaf, chain) == 1 else { return others }
         let isWhole = X509_verify_cert(check) == 1
         var way = certificates(of: X509_STORE_CTX_get0_chain(check)).filter(others.contains)
-        // An expired cross-signature of a root that clients trust: they do not need it after a valid intermediate.
+        // The last certificate is an expired cross-signature of a root. Clients that trust the root do not need it after a valid
+        // intermediate.
         if !isWhole, way.count > 1, let last = way.last, dateFault(last) != nil, X509_self_signed(last, 0) != 1 {
             way.removeLast()
         }
@@ -137,7 +139,7 @@ extension TLSContext {
         let authorities = (0..<max(0, OPENSSL_sk_num(objects))).compactMap {
             X509_OBJECT_get0_X509(OpaquePointer(OPENSSL_sk_value(objects, $0)))
         }
-        // One valid authority lets some clients connect.
+        // If one authority is valid, some clients can connect, so the finding is only a warning.
         let isAnyGood = authorities.contains { Self.dateFault($0) == nil }
         return authorities.flatMap { authority in
             Self.dateFindings(authority, "clientAuthorities' \(Self.subject(of: authority))", seconds).map {
@@ -148,7 +150,7 @@ extension TLSContext {
         }
     }
 
-    /// Returns the reason, apart from dates, that a client with only the root may not find a path to the certificate, or `nil`.
+    /// Returns the reason, other than a date, why a client that has only the root may reject the certificate, or `nil`.
     private static func chainGap(_ leaf: OpaquePointer, _ chain: OpaquePointer?) -> String? {
         guard let store = X509_STORE_new() else { return nil }
         defer { X509_STORE_free(store) }

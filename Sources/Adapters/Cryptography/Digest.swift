@@ -30,7 +30,7 @@ package enum SHA256 {
     /// Returns the digest of contiguous bytes without allocating.
     package static func digest(_ bytes: UnsafeRawBufferPointer) -> Digest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
-            // The one-shot function would look up the algorithm and allocate (see the shim). These functions cannot fail.
+            // The one-shot function would look up the algorithm and allocate (COpenSSL's `shim.h`). These functions cannot fail.
             var state = SHA256_CTX()
             SHA256_Init(&state)
             SHA256_Update(&state, bytes.baseAddress, bytes.count)
@@ -92,7 +92,7 @@ package enum HMACSHA256 {
         return output
     }
 
-    /// Returns whether `code` authenticates `message` under `key`, in a time independent of the first difference.
+    /// Returns whether `code` authenticates `message` under `key`; the comparison takes constant time.
     package static func isCode(_ code: [UInt8], of message: [UInt8], key: [UInt8]) -> Bool {
         constantTimeEquals(code, Self.code(key: key, message: message))
     }

@@ -3,7 +3,8 @@ internal import COpenSSL
 /// A private P-256 key for ECDH (SEC 1, section 3.3.1).
 ///
 /// It uses OpenSSL's functions for EC keys. The newer functions for all kinds of keys look up algorithms and check the order of a
-/// peer's point. P-256 does not need that check, because its cofactor is 1. A key and a secret took 250 µs instead of 80 µs.
+/// peer's point. P-256 does not need that check, because its cofactor is 1. The newer functions took 250 µs instead of 80 µs for
+/// a key and a secret.
 package final class AgreementKey: @unchecked Sendable {
     // Safe: OpenSSL only reads a complete key.
     private let raw: OpaquePointer
@@ -51,7 +52,7 @@ package final class AgreementKey: @unchecked Sendable {
         self.init(owning: key)
     }
 
-    /// Takes a key, also if it fails because the key is not one of P-256.
+    /// Takes ownership of a key, even if the result is `nil` because the key is no P-256 key.
     private init?(owning key: OpaquePointer) {
         guard let group = EC_KEY_get0_group(key), EC_GROUP_get_curve_name(group) == NID_X9_62_prime256v1,
             let point = EC_KEY_get0_public_key(key), let bytes = P256.bytes(of: point)
@@ -98,7 +99,7 @@ private enum P256 {
     // Safe: OpenSSL only reads a complete group.
     private nonisolated(unsafe) static let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1)
 
-    /// Returns a key without numbers, or `nil` when OpenSSL has no memory.
+    /// Returns a P-256 key without private and public numbers, or `nil` when OpenSSL has no memory.
     static func emptyKey() -> OpaquePointer? {
         guard let group, let key = EC_KEY_new() else { return nil }
         guard EC_KEY_set_group(key, group) == 1 else {

@@ -40,7 +40,7 @@ package enum HKDFSHA256 {
 /// Pre-shared keys for OpenSSL's callbacks.
 ///
 /// The context stores this object's address, so the object must outlive the context. A client offers the first key. A server
-/// accepts each.
+/// accepts every key.
 final class PresharedKeyMemory {
     private struct Entry {
         let identity: UnsafeMutableBufferPointer<UInt8>
@@ -93,7 +93,7 @@ final class PresharedKeyMemory {
             identity?.pointee = nil
             count?.pointee = 0
             guard let entry = PresharedKeyMemory.of(session)?.entries.first else { return 0 }
-            // After a retry of the handshake the digest is fixed, and the key is for SHA-256 only.
+            // OpenSSL passes a digest after a HelloRetryRequest has fixed the suite. The key works only with SHA-256.
             if let digest, EVP_MD_get_type(digest) != NID_sha256 { return 1 }
             found?.pointee = PresharedKeyMemory.makeSession(for: session, entry.key)
             guard found?.pointee != nil else { return 0 }

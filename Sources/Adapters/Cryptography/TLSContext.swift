@@ -60,7 +60,7 @@ package final class TLSContext: @unchecked Sendable {
         presharedKey = nil
     }
 
-    /// Creates a context without certificates for peers that share a key, for either side of TLS 1.3.
+    /// Creates a context for TLS 1.3 with pre-shared keys instead of certificates, as client and as server.
     ///
     /// The key authenticates the peers. Each connection's keys also depend on an ECDHE exchange, so a recorded connection cannot
     /// be decrypted with a key that leaks later.

@@ -16,7 +16,7 @@ package final class TLSSocket {
 
     deinit { BIO_free(raw) }
 
-    /// Takes one reference for each direction.
+    /// Makes the session read and write through this BIO, with one reference for each direction.
     fileprivate func lend(to session: OpaquePointer) {
         BIO_up_ref(raw)
         SSL_set0_rbio(session, raw)
@@ -30,7 +30,7 @@ package final class TLSSocket {
         BIO_clear_flags(raw, Self.flags)
     }
 
-    /// BIO_FLAGS_RWS and _SHOULD_RETRY, "try again", and BIO_FLAGS_IN_EOF, the end of the stream.
+    /// The flags BIO_FLAGS_RWS and BIO_FLAGS_SHOULD_RETRY (try again) and BIO_FLAGS_IN_EOF (end of the stream).
     private static let flags: CInt = 0x0F | 0x800
 }
 
@@ -95,8 +95,8 @@ package final class TLSSession {
         self.descriptor = descriptor
         (self.context, isServing) = (context, false)
         SSL_set_connect_state(raw)
-        // A server without the key would have to present a certificate, which fails verification. The server side omits this:
-        // OpenSSL would require a session id context for sessions that it considers resumed.
+        // A server without the key would have to present a certificate, which fails verification. The server side sets no
+        // verification: OpenSSL would then require a session id context for sessions that it considers resumed.
         if context.presharedKey != nil { SSL_set_verify(raw, SSL_VERIFY_PEER, nil) }
         let parameters = SSL_get0_param(raw)
         if X509_VERIFY_PARAM_set1_ip_asc(parameters, serverName) != 1 {

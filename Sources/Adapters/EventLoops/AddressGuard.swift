@@ -24,22 +24,23 @@ package final class AddressGuard: Sendable {
 
     package init() {}
 
-    /// Sets the rules, the exempt ranges and the HTTP proxies; open connections keep theirs.
+    /// Sets the rules, the exempt ranges and the HTTP proxies.
     ///
-    /// A proxy's HTTP connections are exempt, because its requests are counted by client.
+    /// The rules apply to open connections, too. An open connection stays exempt or counted, as decided when it was accepted. A
+    /// proxy's HTTP connections are exempt, because its requests are counted by client.
     package func set(
         _ rules: AddressRules, exempt: [AddressRange], forwarded: ForwardedClients = ForwardedClients()
     ) {
         state.withLock { ($0.rules, $0.exempt, $0.forwarded) = (rules, exempt, forwarded) }
     }
 
-    /// Returns how a connection's requests name their clients; `nil` if the peer is no HTTP proxy.
+    /// Returns the rules for reading a client's address from a proxy's requests; `nil` if the peer is no HTTP proxy.
     func forwarding(of peer: SocketAddress) -> ForwardedClients? {
         let forwarded = state.withLock { $0.forwarded }
         return forwarded.isProxy(peer) ? forwarded : nil
     }
 
-    /// Returns the key under which a client behind a proxy is counted; 0 for an exempt one.
+    /// Returns the key under which a client behind a proxy is counted; 0 for an exempt client.
     func countedNetwork(of client: SocketAddress) -> UInt64 {
         guard !client.isLoopback else { return 0 }
         let exempt = state.withLock { $0.exempt }
@@ -84,7 +85,7 @@ package final class AddressGuard: Sendable {
         }
     }
 
-    /// Returns a refusal for a request whose body has not arrived if its address is over its byte rate.
+    /// Returns a refusal of a request before its body arrives if the client's address is over its byte rate.
     package func bodyRefusal(
         _ network: UInt64, of host: @autoclosure () -> String, now: UInt64
     ) -> AddressRefusal? {

@@ -96,7 +96,7 @@ struct AddressLimiter: ~Copyable {
             return AddressRefusal(
                 kind: .connections, least: Limits.addressFullMilliseconds, most: 2 * Limits.addressFullMilliseconds)
         }
-        // Successive retry times are for devices. HTTP clients retry independently.
+        // Only devices get successive retry times (`slotAt`). HTTP clients retry independently.
         var noSlot: UInt64 = 0
         let refusal =
             isHTTP
@@ -112,7 +112,7 @@ struct AddressLimiter: ~Copyable {
     /// Counts the end of a connection.
     ///
     /// Has no effect for an evicted address. If an evicted address has returned, the ends of its earlier connections reduce the
-    /// new count. The address may then have as many more.
+    /// new count. The address may then exceed its limit by as many connections.
     mutating func leave(_ network: UInt64) {
         guard let entry = find(network), entry.pointee.connections > 0 else { return }
         entry.pointee.connections -= 1

@@ -34,7 +34,7 @@ final class BalancedArrival {
                 guard let context else { preconditionFailure("libevent lost the context pointer") }
                 Unmanaged<BalancedArrival>.fromOpaque(context).takeUnretainedValue().ready(what)
             }, Unmanaged.passUnretained(self).toOpaque())
-        // The protocol requires the header in one piece. Each wait for more of it has the same timeout.
+        // The protocol requires the header in one piece. If it arrives in parts, the timeout applies to each part.
         var time = timeval(
             tv_sec: Limits.proxyHeaderMilliseconds / 1_000, tv_usec: Limits.proxyHeaderMilliseconds % 1_000 * 1_000)
         guard let event, event_add(event, &time) == 0 else {

@@ -12,7 +12,8 @@ extension ByteStream {
         guard let slot, slot.pointee.flags.contains(.isPaused) else { return }
         slot.pointee.flags.remove(.isPaused)
         if slot.pointee.unconsumed != nil { slot.pointee.flags.insert(.mustRedeliver) }
-        // An edge during the pause is lost, so the socket must be read without one. If no edge occurred, the next one will.
+        // An edge during the pause was ignored, so the socket must be read now. Without such an edge, the next edge starts the
+        // read.
         guard slot.pointee.unconsumed != nil || slot.pointee.flags.contains(.hasMissedEdge) || slot.pointee.tls != nil
         else { return }
         slot.pointee.flags.remove(.hasMissedEdge)
@@ -59,7 +60,7 @@ extension ByteStream {
             delegate.foresee(slot.pointee.tag)
         }
         while !slot.pointee.flags.contains(.isPaused) {
-            // After a move, unconsumed bytes must be delivered before new ones. `readAgain` does both in order.
+            // After a move, unconsumed bytes must be delivered before new ones. `readAgain` delivers them and then reads.
             guard !slot.pointee.flags.contains(.mustRedeliver) else { return }
             let count: Int
             if let tls = slot.pointee.tls {
@@ -91,8 +92,8 @@ extension ByteStream {
                 receiveClose(slot, UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
             }
             guard isOpen else { return }
-            // A short read empties the socket, so the next byte causes an edge. An end of the peer after these bytes is the
-            // exception: its edge was this one. TLS buffers records and must be read until it returns `wantsRead`.
+            // A short read empties the socket, so the next byte causes an edge. The exception is the peer's end after these
+            // bytes, which this edge has already reported. TLS buffers records and must be read until it returns `wantsRead`.
             if count < buffer.count, slot.pointee.tls == nil, !slot.pointee.flags.contains(.hasPeerEnd) { return }
             budget -= count
             if budget <= 0 { return enqueueReadAgain() }

@@ -5,8 +5,9 @@ internal import Structures
 extension ByteStream {
     package var isWebSocket: Bool { slot?.pointee.flags.contains(.isWebSocket) ?? false }
 
-    /// Switches the stream to WebSocket frames, as the server; must be called after the last byte that is no frame, without
-    /// unconsumed bytes.
+    /// Switches the stream to WebSocket frames, as the server.
+    ///
+    /// The last byte before the first frame must be written, and no received bytes may be unconsumed.
     package func beginWebSocket() {
         guard let slot, !slot.pointee.flags.contains(.isWebSocket) else { return }
         slot.pointee.flags.insert(.isWebSocket)

@@ -6,8 +6,8 @@ internal import Platform
 extension ByteStream {
     /// Reserves `byteCount` bytes at the end of the outbox.
     ///
-    /// They must be filled and committed before any other call. Returns `nil` when the stream is closed or closing, or when the
-    /// outbox would exceed its limit. In the latter case the delegate's `outboxFilled` is called in the next turn.
+    /// The bytes must be filled and committed before any other call. Returns `nil` when the stream is closed or closing. Also
+    /// returns `nil` when the outbox would exceed its limit; the delegate's `outboxFilled` is then called in the next turn.
     func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
         var limit = slot.pointee.outboxLimit.value
@@ -31,8 +31,8 @@ extension ByteStream {
 
     /// Writes `byteCount` bytes that `fill` stores.
     ///
-    /// On a WebSocket they form a message. Returns `false` when the stream is closed or closing, or when the outbox would exceed
-    /// its limit. In the latter case the delegate's `outboxFilled` is called in the next turn.
+    /// On a WebSocket the bytes form a message. Returns `false` when the stream is closed or closing. Also returns `false` when
+    /// the outbox would exceed its limit; the delegate's `outboxFilled` is then called in the next turn.
     package func write(byteCount: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) -> Bool {
         guard let slot else { return false }
         guard slot.pointee.flags.contains(.isWebSocket) else {

@@ -147,8 +147,9 @@ public struct ByteStream {
         finish(.tlsFailed(reason))
     }
 
-    /// Closes after a rejected client certificate without a reset, which unread bytes would cause and which would discard the
-    /// alert.
+    /// Closes after a rejected client certificate, but reads on until the peer's end.
+    ///
+    /// A close with unread bytes would cause a reset, which would discard the alert.
     private func refuseCertificate(_ slot: StreamSlot.Pointer, _ reason: String) -> Bool {
         noteHandshake(slot, .tlsFailed(reason))
         slot.pointee.flags.remove(.isHandshaking)
@@ -200,7 +201,7 @@ public struct ByteStream {
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
-    /// Whether the stream has not ended or been detached; otherwise its slot may belong to another stream and must not be read.
+    /// Whether the stream is neither ended nor detached; otherwise its slot may belong to another stream and must not be read.
     package var isOpen: Bool {
         // This is called several times per message, so only debug builds check the thread.
         assert(loop.isInLoop, "a stream is used off its event loop")
@@ -222,8 +223,8 @@ public struct ByteStream {
 
     /// Sets the stream's only timeout and replaces an earlier one.
     ///
-    /// Cheap enough for a call per received frame. During a TLS handshake and while closing, the timeouts for these phases apply
-    /// instead. A WebSocket is not pinged while it has a timeout.
+    /// Cheap enough for a call per received frame. During a TLS handshake the timeout limits the handshake, and the end of the
+    /// handshake clears it. A closing stream keeps its own timeout. A WebSocket is not pinged while it has a timeout.
     package func setTimeout(afterMilliseconds milliseconds: UInt64) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
         table.pointee.setDeadline(slot, at: loop.now + milliseconds)
@@ -271,7 +272,7 @@ public struct ByteStream {
         slot.pointee.flags.remove(.isPaused)
         dropUnconsumed(slot)
         markDirty(slot)
-        // A paused stream may have missed the edge of input that is now ignored.
+        // A paused stream may have missed an edge. The remaining input is read and ignored, up to the peer's end.
         enqueueReadAgain()
         StreamTable.beginClosing(self, on: loop)
     }
@@ -427,7 +428,7 @@ public struct ByteStream {
         case .wantsRead, .wantsWrite: return false
         case .failed(let reason):
             if tls.isServing, tls.failure == .certificate { return refuseCertificate(slot, reason) }
-            // The port is closed, so the error must not mention TLS.
+            // ECONNREFUSED means that the port is closed, so the error must not mention TLS.
             let isRefused = tls.systemErrorCode == ECONNREFUSED
             finish(isRefused ? .failed(SystemError(operation: "connect", code: ECONNREFUSED)) : .tlsFailed(reason))
             return false

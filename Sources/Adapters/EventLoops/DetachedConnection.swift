@@ -60,7 +60,7 @@ package final class DetachedConnection: @unchecked Sendable {
 
     /// Sends a final message to a refused connection, as far as the socket accepts it, and closes.
     ///
-    /// Pending input is read first, since unread bytes would cause a reset that discards the message.
+    /// Pending input is read before the close, since unread bytes would cause a reset that discards the message.
     package func turnAway(with word: UnsafeRawBufferPointer) {
         let content = take()
         content.counted?.leave()

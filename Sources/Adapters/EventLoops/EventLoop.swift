@@ -81,8 +81,8 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Returns whether there is time to read another newcomer in this turn.
     ///
-    /// Called before each one is read. A newcomer without time is queued, as are all later ones. The queue itself causes no
-    /// further turn: the owner of this closure must request one. It is not called for events of sessions.
+    /// Called before each newcomer is read, but not for events of sessions. If the result is `false`, this newcomer and all later
+    /// ones are queued. The queue itself causes no further turn: the owner of this closure must request one.
     package var mayReadNewcomer: () -> Bool = { true }
 
     /// The number of queued newcomers, including those that have disconnected since.
@@ -179,8 +179,8 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Runs the loop on a new thread with the loop's name.
     ///
-    /// With a private table, `passages` are those of all such loops. The caller's copies of the loop's listening sockets are
-    /// closed as soon as the loop's table has them.
+    /// With a private table, `passages` are the passages of all loops with private tables. The caller's copies of the loop's
+    /// listening sockets are closed as soon as the loop's table has them.
     package func start(sendingThrough passages: [DescriptorPassage] = []) throws(SystemError) {
         preconditionInLoop()
         precondition(!isTornDown && !isRunning.load(ordering: .relaxed), "an event loop starts once")
@@ -237,8 +237,8 @@ package final class EventLoop: @unchecked Sendable {
         return streams.pointee.isSending()
     }
 
-    /// The maximum number of streams that wait for their peer's end after `closeAfterFlush`; above it the longest waiting is
-    /// closed.
+    /// The maximum number of streams that wait for their peer's end after `closeAfterFlush`; above it the stream with the longest
+    /// wait is closed.
     package var closingStreamLimit = Int.max
 
     var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
@@ -404,7 +404,7 @@ package final class EventLoop: @unchecked Sendable {
         wakeup.clear()
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
         // The two arrays are swapped to reuse their memory. The array is moved out of the property first, because an item may end
-        // this loop, which reads its mail again.
+        // this loop, and the end calls this function again.
         var work: [Work] = []
         swap(&work, &spareWork)
         submitted.withLock { swap(&$0, &work) }
@@ -508,7 +508,7 @@ package final class EventLoop: @unchecked Sendable {
         residents.removeAll { $0 === resident }
     }
 
-    /// The number of open streams that do not only wait for their peer's end.
+    /// The number of open streams, without those that only wait for their peer's end.
     package var servingStreamCount: Int {
         preconditionInLoop()
         return streams.pointee.openCount - streams.pointee.closingCount

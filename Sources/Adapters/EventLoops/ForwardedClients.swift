@@ -2,7 +2,8 @@ internal import Glibc
 
 /// HTTP proxies that pass on requests of other clients, and the header in which they name the client.
 ///
-/// Only one header is read. A proxy that sets one of the two passes the other one on unchanged, so a client could write it.
+/// Only the configured header is read. A proxy that sets this header passes the other one on unchanged, so a client could forge
+/// it.
 package struct ForwardedClients: Sendable, Equatable {
     package enum Header: String, Sendable, CaseIterable {
         case xForwardedFor = "x-forwarded-for"

@@ -28,9 +28,9 @@ final class HTTPConnection: StreamDelegate {
     unowned(unsafe) var after: HTTPConnection?
     let network: UInt64
     private let countedNetwork: UInt64
-    /// How the requests of an HTTP proxy name their clients; `nil` for any other peer.
+    /// The rules for reading the client's address from a proxy's requests; `nil` for any other peer.
     private let forwarding: ForwardedClients?
-    /// The client of the current request, once it was asked for; the inner value is `nil` if the proxy names none.
+    /// The client of the current request, cached at its first use; the inner value is `nil` if the proxy names no client.
     private var forwarded: SocketAddress??
     private var share = PeerBudget.Share()
     /// The address that `share` is charged to.
@@ -58,7 +58,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     deinit {
-        // An exchange may have held the request after the connection's end.
+        // An exchange may have kept the request and its reservation after the connection's end.
         server.configuration.budget?.release(&share, network: shareNetwork)
     }
 
@@ -77,7 +77,7 @@ final class HTTPConnection: StreamDelegate {
 
     var clientHost: String { client?.host ?? "" }
     var clientNetwork: UInt64 { client?.network ?? 0 }
-    /// The address under which the current request is counted; 0 for an exempt one.
+    /// The address under which the current request is counted; 0 for an exempt address.
     var countedClient: UInt64 {
         guard forwarding != nil, let client, let addresses = server.addresses else { return countedNetwork }
         return client == peer && client.isLoopback ? client.network : addresses.countedNetwork(of: client)
@@ -145,7 +145,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     private func complete() {
-        // A request received in one read also needs its reservation until the response.
+        // A large request that arrived in one read has no reservation yet, and needs one until the response.
         guard countedByteCount <= share.byteCount || reserve(countedByteCount) else { return }
         phase = .answering
         isTimed = false

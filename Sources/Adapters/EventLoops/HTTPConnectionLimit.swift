@@ -2,7 +2,7 @@ internal import Platform
 
 /// The maximum number of HTTP connections of a loop's servers.
 ///
-/// A new connection above it replaces another one. Unauthenticated clients may open connections and send nothing or half a
+/// A new connection above the limit replaces another one. Unauthenticated clients may open connections and send nothing or half a
 /// request. To keep them from blocking others, a new connection replaces the longest waiting one. Connections of the address with
 /// the most connections are replaced first, if it has more than the new connection's address. A connection with a request in
 /// progress is never replaced.
@@ -81,7 +81,8 @@ package final class HTTPConnectionLimit {
         let crowdCount = counts[crowd, default: 0]
         if let gone = over.longest(network, since: now &- min(now, Limits.farewellMilliseconds)) { return gone }
         guard crowdCount > counts[network, default: 0] else {
-            // Connections of the same network are replaced first, others only after a second.
+            // Connections of the same network are replaced first. Idle and unauthenticated connections of other networks are
+            // replaced only after a second.
             return idle.longest(network, since: now, isBound: true) ?? over.longest(network, since: now, isBound: true)
                 ?? unproven.longest(network, since: aWhileAgo, isBound: true)
                 ?? idle.longest(network, since: aWhileAgo) ?? over.longest(network, since: now)
@@ -116,10 +117,10 @@ private struct HTTPConnectionList {
         connection.after = nil
     }
 
-    /// Returns the connection that has been here longest, at least since `moment`, and can be closed without loss.
+    /// Returns the connection that has been in the list longest, at least since `moment`, and can be closed without loss.
     ///
-    /// A connection of the network is preferred among the first few, and with `isBound` it is required. With `evenUnread` unread
-    /// input does not protect a connection, unless its address is exempt.
+    /// Among the first few, a connection of `network` is preferred. With `isBound`, only connections of `network` are considered.
+    /// With `evenUnread` unread input does not protect a connection, unless its address is exempt.
     func longest(
         _ network: UInt64, since moment: UInt64, isBound: Bool = false, evenUnread: Bool = false
     ) -> HTTPConnection? {

@@ -33,7 +33,7 @@ package final class HTTPExchange {
     package var peer: SocketAddress? { connection?.socketPeer }
     /// The value of `SocketAddress.network`, or 0 if unknown.
     package var network: UInt64 { connection?.clientNetwork ?? 0 }
-    /// The address under which requests are counted, or 0 if they are not.
+    /// The address under which requests are counted, or 0 if they are not counted.
     package var countedNetwork: UInt64 { connection?.countedClient ?? 0 }
 
     /// The path and query as sent, not normalized: `//v2/x` is unchanged; it may be empty for an absolute URI.
@@ -64,7 +64,7 @@ package final class HTTPExchange {
 
     package var isAnswered: Bool { connection == nil }
 
-    /// Whether the peer has disconnected, according to the kernel; it is for long polls.
+    /// Whether the peer of a long poll has disconnected, according to the kernel.
     package var isPeerGone: Bool {
         loop.preconditionInLoop()
         return connection?.isPeerGone ?? true
@@ -101,7 +101,7 @@ package final class HTTPExchange {
 
     /// Closes the connection without a response, as a failing server does.
     ///
-    /// The handler must not call this function before it has returned.
+    /// Must not be called while the handler runs.
     package func cut() {
         loop.preconditionInLoop()
         guard let connection else { return }

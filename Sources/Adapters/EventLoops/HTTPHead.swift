@@ -3,8 +3,8 @@ internal import Glibc
 /// The validated request line and headers of a request, stored as offsets into the bytes.
 ///
 /// The parser is strict where two parsers could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2). Lines end with CRLF only,
-/// folded lines are refused, and only a name precedes a colon. A length is given once, in digits, and not together with chunks. A
-/// request names its host once.
+/// folded lines are refused, and a header's name is directly followed by the colon. A length is given once, in digits, and not
+/// together with chunks. A request names its host once.
 package struct HTTPHead {
     /// The rejection of a request; the connection ends after the response.
     package struct Refusal: Error {
@@ -307,7 +307,8 @@ package struct HTTPHead {
         if !isAbsolute, let named { host = named }
         if saidClose { keepsAlive = false }
         if codings.isGiven {
-            // The two disagree about the end of the request, and a proxy may use the other one (request smuggling).
+            // Content-Length and Transfer-Encoding may disagree about the end of the request, and a proxy may use the other
+            // header (request smuggling).
             guard length == nil else {
                 throw Refusal(status: 400, reason: "Content-Length and Transfer-Encoding are both given")
             }

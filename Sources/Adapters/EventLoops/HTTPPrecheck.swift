@@ -25,7 +25,7 @@ package struct HTTPRequestHead {
     package let method: HTTPMethod
     /// The path and query, as in `HTTPExchange.rawTarget`.
     package let target: UnsafeRawBufferPointer
-    /// The minimum size of the body: the announced length, or for chunks the received size if it exceeds the limit, otherwise 0.
+    /// The minimum size of the body: the announced length, 0 for chunks, or `Int.max` after a body exceeded the reader's limit.
     package let bodyByteCount: Int
     package let isLoopback: Bool
 

@@ -34,7 +34,7 @@ package struct HTTPReader: ~Copyable {
     private(set) var headByteCount = 0
     package private(set) var hasBegun = false
 
-    /// Creates a parser; with `hasBodyPolicy` it returns `needsPolicy` before it stores a large or later body.
+    /// Creates a parser; with `hasBodyPolicy` it returns `needsPolicy` before it stores a body that is large or incomplete.
     ///
     /// With `acceptsCodings` a body may have a content coding, which is not decoded.
     package init(

@@ -20,7 +20,7 @@ package final class HTTPServer: Resident {
         package var budget: PeerBudget?
         package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
         package var tls: TLSContext?
-        /// Whether a body may have a content coding, which the handler decodes; other servers respond with 415.
+        /// Whether a body may have a content coding, which the handler decodes; if `false`, the response to such a body is 415.
         package var acceptsCodings = false
         /// Returns the seconds since 1970 for the header `Date`.
         package var unixSeconds: @Sendable () -> UInt64 = { 0 }

@@ -20,8 +20,8 @@ package enum HandshakeEvent {
 /// before OpenSSL allocates anything, so it needs only a descriptor and a slot. If its wait would exceed
 /// `Rules.waitMilliseconds`, it is ended immediately.
 ///
-/// If too many handshakes stall, the oldest is ended after a second. It is ended immediately if its address has more than a
-/// quarter of them and more than the new one's address.
+/// While `Rules.atOnce` handshakes are in progress, a new stream ends the oldest handshake if it is at least a second old. The
+/// oldest is ended immediately if its address has more than a quarter of the places, and more than the new stream's address.
 ///
 /// Starting a handshake is cheap, because the signature is computed when the ClientHello is read. The steps per turn are
 /// therefore limited, too, and further streams continue in a later turn.
@@ -51,7 +51,7 @@ package final class HandshakeGate {
         let network: UInt64
     }
 
-    /// The handshakes started per turn, and the handshake steps per turn; they bound the delay of messages in the turn.
+    /// The maximum number of handshakes started in a turn, and of handshake steps in a turn; it bounds the delay of messages.
     private static let turnCount = 8
     /// The time for which a handshake in progress cannot be displaced: a few round trips of a mobile network.
     private static let protectedMilliseconds: UInt64 = 1_000

@@ -7,7 +7,7 @@ package enum Limits {
 
     /// The connections accepted per batch, so that a burst of connects does not delay existing connections.
     static let acceptBatchCount = 64
-    /// The connections that an HTTP server accepts per batch; accepting one costs a tenth of its request.
+    /// The connections that an HTTP server accepts per batch; accepting a connection costs a tenth of a request.
     static let httpAcceptBatchCount = 256
     /// The backoff of a listener that ran out of descriptors.
     static let acceptPauseMilliseconds: UInt64 = 100
@@ -58,7 +58,7 @@ package enum Limits {
     /// The time in which a closing stream must be flushed and receive the peer's end.
     package static let closeMilliseconds: UInt64 = 2_000
 
-    /// OpenSSL's memory per handshake in progress, above the measured 24 KiB of a stalled one.
+    /// The memory counted for a TLS handshake in progress; a stalled handshake was measured at 24 KiB.
     package static let handshakeByteCount = 32 * 1024
     /// The change of the streams' memory from which a loop reports it to the budget.
     static let budgetStepByteCount = 64 * 1024
@@ -75,13 +75,13 @@ package enum Limits {
     /// The maximum size of an unmasked WebSocket frame head.
     static let webSocketHeadByteCount = 10
 
-    /// The maximum number of headers, three times what proxies add at most.
+    /// The maximum number of headers, three times as many as proxies add at most.
     static let headerCount = 256
     /// The maximum size of a chunk-size line with its extensions, or of all trailers together.
     static let chunkLineByteCount = 4096
     /// The initial memory of a request, enough for a typical push with its head.
     static let firstRequestByteCount = 2048
-    /// The buffers of that size in a loop's free list, for the requests of one turn.
+    /// The number of buffers of `firstRequestByteCount` in a loop's free list, for the requests of one turn.
     static let keptRequestCount = 64
     /// The unsent responses of a connection above which its next request is not parsed.
     static let waitingAnswerByteCount = 64 * 1024
@@ -91,7 +91,7 @@ package enum Limits {
     static let reservedBodyByteCount = 64 * 1024
     /// The number of longest waiting connections searched for one of the new connection's network.
     static let displacementLookCount = 32
-    /// The time for which a connection with its last response cannot be displaced: a round trip of a slow network.
+    /// The time after its last response in which a connection cannot be displaced: a round trip of a slow network.
     static let farewellMilliseconds: UInt64 = 500
     /// The time for which a client with an unauthenticated request cannot be displaced.
     static let unprovenMilliseconds: UInt64 = 1_000

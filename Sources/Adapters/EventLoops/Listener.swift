@@ -11,7 +11,7 @@ package final class Listener: Resident {
 
     /// The number of balancers' connections that ended before their PROXY header was complete.
     package private(set) var refusedHeaderCount: UInt64 = 0
-    /// The balancer and reason of the last such connection.
+    /// The balancer of the last of these connections, and the reason of its end.
     package private(set) var lastRefusedHeader = ""
     package private(set) var refusedHeaderAt: UInt64 = 0
 

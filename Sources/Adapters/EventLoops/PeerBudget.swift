@@ -163,7 +163,7 @@ package final class PeerBudget: Sendable {
 
     // MARK: Streams
 
-    /// Updates a loop's streams from the last reported bytes to the current ones.
+    /// Replaces a loop's last reported stream bytes with the current ones.
     func report(_ bytes: StreamBytes, before: StreamBytes) {
         streams.add(bytes.all - before.all, ordering: .relaxed)
         strangersStreams.add(bytes.strangers - before.strangers, ordering: .relaxed)

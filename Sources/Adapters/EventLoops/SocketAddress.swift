@@ -48,7 +48,7 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
         host = text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
 
-    /// Returns a number distinct from IPv6 networks, of which none begins with these bits.
+    /// Returns a number that equals no IPv6 network, because no such network begins with these bits.
     private static func network(ofIPv4 address: UInt32) -> UInt64 { 0xFFFF << 48 | UInt64(address) }
 
     static func local(of descriptor: CInt) -> SocketAddress? {

@@ -84,7 +84,7 @@ struct StreamTable: ~Copyable {
     var handshakeCount = 0
     var strangerByteCount = 0
     var links: [ByteStream] = []
-    /// The slots with output; a slot that was reused since is not marked as dirty, or is in the list twice.
+    /// The slots with output; after a reuse, a slot may be listed twice or without output, and its flag `isDirty` decides.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
@@ -221,7 +221,8 @@ struct StreamTable: ~Copyable {
         return UInt32(truncatingIfNeeded: since / Limits.tickMilliseconds + 1)
     }
 
-    /// Sets the slot's only deadline in constant time; a later deadline changes only the number: its old bucket corrects it.
+    /// Sets the slot's only deadline in constant time; a slot with a later deadline stays in its old bucket, which moves the slot
+    /// later.
     mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64, isPing: Bool = false) {
         let new = max(tick(at: milliseconds), currentTick + 1)
         // A bucket checks its entries once per rotation and moves those with a later deadline.
@@ -301,7 +302,7 @@ struct StreamTable: ~Copyable {
         guard limit < Int.max else { return }
         table.pointee.closings.append(stream)
         while let longest = table.pointee.popClosing(beyond: limit) {
-            // Its remaining output is sent as far as the socket accepts it.
+            // The stream's remaining output is sent as far as the socket accepts it.
             longest.flush()
             longest.close()
         }
@@ -402,7 +403,7 @@ struct StreamTable: ~Copyable {
             let slot = slot(UInt32(number))
             guard slot.pointee.flags.contains(.isTaken) else { continue }
             var waiting: CInt = 0
-            // Unacknowledged bytes: a close with unread input would discard them.
+            // TIOCOUTQ counts unacknowledged bytes, which a close with unread input would discard.
             if slot.pointee.outbox.byteCount == 0 { _ = ioctl(slot.pointee.descriptor, UInt(TIOCOUTQ), &waiting) }
             if slot.pointee.outbox.byteCount > 0 || waiting > 0 {
                 lastSending = number

@@ -15,7 +15,7 @@ package final class WatchdogTick: Sendable {
 
     package init(_ loops: [EventLoop]) { beats = loops.map { Beat(loop: $0, answered: Answered()) } }
 
-    /// Returns whether every loop has run the last check and submits the next one; must be called by one thread.
+    /// Returns whether every loop has run the last check, and if so submits the next check; must be called by one thread.
     package func isBeating() -> Bool {
         let last = asked.load(ordering: .relaxed)
         guard beats.allSatisfy({ $0.answered.count.load(ordering: .acquiring) == last }) else { return false }

@@ -120,7 +120,7 @@ package struct WebSocketReader {
 
     /// Consumes input after this side's close frame and ignores protocol violations.
     ///
-    /// - Returns: whether the client's close frame was among it.
+    /// - Returns: whether the client's close frame was among the bytes.
     mutating func passOver(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) -> Bool {
         isPassingOver = true
         var offset = 0
@@ -135,7 +135,7 @@ package struct WebSocketReader {
                 case .payload, .frameEnd, .ping, .pong: continue
                 }
             } catch {
-                // A close frame with an invalid code or reason still counts.
+                // A close frame with an invalid code or reason is still the client's close frame.
                 return true
             }
         }

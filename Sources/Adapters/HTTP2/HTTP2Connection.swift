@@ -17,7 +17,7 @@ open class HTTP2Connection: HTTP2Observer {
     private var replacement: [UInt8]?
     private var isMute = false
     private var isDeaf = false
-    /// Set while the session runs its callbacks, which must neither feed nor drain it.
+    /// Whether the session runs its callbacks, which must neither pass input to the session nor take output from it.
     private var isWorking = false
 
     /// A delegate with a weak reference, which avoids a reference cycle between stream and connection.
@@ -139,7 +139,7 @@ open class HTTP2Connection: HTTP2Observer {
 
     private func closed(_ reason: String) { finish(reason) }
 
-    /// Runs once, for the first of several reasons to end.
+    /// Ends the connection for the first of several reasons; later calls have no effect.
     private func finish(_ reason: String) {
         guard let session else { return }
         self.session = nil

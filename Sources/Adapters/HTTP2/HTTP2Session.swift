@@ -280,7 +280,7 @@ extension HTTP2Session {
             HTTP2Session.from(context).received(frame)
             return 0
         }
-        // A request was still queued when the peer sent GOAWAY.
+        // Called for a request that was still queued when the peer sent GOAWAY.
         nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { _, frame, _, context in
             guard let head = frame?.pointee.hd, UInt32(head.type) == NGHTTP2_HEADERS.rawValue else { return 0 }
             HTTP2Session.from(context).streams.removeValue(forKey: head.stream_id)?.closed(HTTP2Code.refusedStream)

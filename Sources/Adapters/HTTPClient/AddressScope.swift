@@ -26,7 +26,7 @@ enum AddressScope {
         if bytes[..<15].allSatisfy({ $0 == 0 }) { return bytes[15] == 1 ? .loopback : .restricted }
         // IPv4-mapped addresses connect to the IPv4 address itself.
         if bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF { return embedded(12) }
-        // Translators (NAT64, 6to4) forward to the embedded address, but loopback of another machine is not this machine's.
+        // Translators (NAT64, 6to4) forward to the embedded address. An embedded loopback address is then not this machine's own.
         let translated: AddressScope? =
             bytes[..<12].elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
             ? embedded(12) : bytes[0] == 0x20 && bytes[1] == 0x02 ? embedded(2) : nil

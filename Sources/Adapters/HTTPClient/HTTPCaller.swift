@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// A blocking HTTP client for one call at a time; `post` needs one thread, `cancel` and `end` allow any.
+/// A blocking HTTP client for one call at a time; only one thread may call `post`, any thread may call `cancel` and `end`.
 package final class HTTPCaller: Sendable {
     /// The number of 10 ms steps for which `end` waits for an answer in flight.
     private static let endingStepCount = 50

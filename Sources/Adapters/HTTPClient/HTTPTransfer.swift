@@ -45,11 +45,11 @@ package struct HTTPCall: Sendable {
     package var isLoopbackOnly = true
     package var version = Version.any
     package var proxy: HTTPProxy?
-    /// The addresses that a connection may have; not checked through a proxy, whose own address would be seen.
+    /// The addresses that a connection may have; not checked with a proxy, because curl then connects to the proxy's address.
     package var addresses = Addresses.any
     /// The time after which the system ends a connection whose peer acknowledges no data, or 0.
     ///
-    /// Many requests share an HTTP/2 connection. Without it, requests would follow each other onto a dead one.
+    /// Many requests share an HTTP/2 connection. Without this timeout, new requests would continue to use a dead connection.
     package var unacknowledgedMilliseconds = 0
     /// The maximum size of the answer's body in bytes; a larger body ends the request.
     package var answerByteLimit = 64 << 20
@@ -195,14 +195,13 @@ package final class HTTPTransfer {
             codes.append(value.withCString { longwire_curl_set_pointer(handle, option, $0) })
         }
         set(CURLOPT_NOSIGNAL, 1)
-        // Without this option the end of a transfer waits for its resolver thread, and blocks all others of this thread.
+        // Without this option the end of a transfer waits for its resolver thread, and blocks all other transfers of this thread.
         set(CURLOPT_QUICK_EXIT, 1)
         codes.append(longwire_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, detail))
         set(CURLOPT_URL, call.url)
         set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
         set(CURLOPT_FOLLOWLOCATION, 0)
-        // Without a proxy of the call there is none, even if the environment sets one: it would see the request and bypass the
-        // loopback check.
+        // An empty value disables a proxy from the environment, which would see the request and bypass the loopback check.
         set(CURLOPT_PROXY, call.proxy?.url ?? "")
         if let proxy = call.proxy {
             set(CURLOPT_HTTPPROXYTUNNEL, 1)
@@ -278,7 +277,7 @@ package final class HTTPTransfer {
                     location: header("Location")))
         }
         let name = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
-        // A TLS error code does not identify the certificate or the cause, but the detail does.
+        // A TLS error code does not identify the certificate or the cause. The text in curl's error buffer does.
         let detail = call.isSecure ? String(cString: detail) : ""
         let text = detail.isEmpty ? name : "\(name) (\(detail))"
         if isTooLarge { return failure(.tooLarge, "the answer is too large") }

@@ -17,7 +17,9 @@ package enum BoundedWriter {
     /// The interval at which `isAbandoned` is called.
     private static let stepMilliseconds: CInt = 100
 
-    /// Writes all bytes to a descriptor within the timeout, if any, or until `isAbandoned`, called while waiting, returns `true`.
+    /// Writes all bytes to a descriptor, or stops at the timeout.
+    ///
+    /// The write also stops when `isAbandoned`, which is called during the wait, returns `true`.
     package static func write(
         _ bytes: UnsafeRawBufferPointer, to descriptor: CInt, atMostMilliseconds milliseconds: UInt64? = nil,
         isAbandoned: () -> Bool = { false }

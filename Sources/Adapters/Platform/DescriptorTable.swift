@@ -65,7 +65,7 @@ package final class DescriptorPassage: Sendable {
         longwire_send_descriptor(sending, word, descriptor) == 0
     }
 
-    /// Returns the next word and its descriptor, -1 if this thread's table was full, or `nil` if none is pending.
+    /// Returns the next word with its descriptor (-1 if this thread's table was full), or `nil` if no word is pending.
     package func receive() -> (word: UInt64, descriptor: CInt)? {
         var word: UInt64 = 0
         var descriptor: CInt = -1

@@ -104,7 +104,7 @@ func call(_ name: StaticString, _ path: String, _ body: () -> CInt) -> CInt {
     }
 }
 
-/// Runs a call that transfers up to `byteCount` bytes, again after a signal; returns their number or -1.
+/// Runs a call that transfers up to `byteCount` bytes, and repeats it after a signal; returns the number of bytes or -1.
 @inline(__always)
 func transfer(_ name: StaticString, _ path: String, _ byteCount: Int, _ body: (Int) -> Int) -> Int {
     while true {

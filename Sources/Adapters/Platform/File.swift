@@ -163,7 +163,7 @@ package struct File: ~Copyable, Sendable {
 
     /// Reserves and syncs `count` zero bytes without writing them.
     ///
-    /// It is fast, but each later sync of a range costs more than after `fillWithZeros`.
+    /// The reservation is fast, but each later sync of a range costs more than after `fillWithZeros`.
     ///
     /// - Throws: the system's error.
     /// - Returns: `false` when the file system cannot reserve blocks. The file is unchanged then.

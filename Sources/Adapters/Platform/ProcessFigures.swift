@@ -13,8 +13,8 @@ package struct ProcessFigures: Sendable, Equatable {
     /// Returns the current figures; takes some milliseconds with many descriptors, so it must not run on an event loop.
     package static func now() -> ProcessFigures {
         var figures = ProcessFigures()
-        // The fields of /proc/self/stat after the name in parentheses, which may contain any character. The state is the first
-        // (proc(5)).
+        // The fields of /proc/self/stat after the name in parentheses, which may contain any character. The first of these fields
+        // is the state (proc(5)).
         let fields = text("/proc/self/stat").split(separator: ")").last?.split(separator: " ") ?? []
         if fields.count > 21 {
             figures.threadCount = Int(fields[17]) ?? 0

@@ -9,7 +9,7 @@ package enum Limits {
     package static let commandMilliseconds = 5_000
     /// The reply timeout of a request for the slot map, after which the client tries another server.
     package static let mapMilliseconds = 500
-    /// The time for which a server that timed out is asked for the slot map after all others.
+    /// The time after a timeout in which a server is asked for the slot map only after all others.
     static let silenceMilliseconds: UInt64 = 10_000
     /// The minimum interval between requests for the slot map, since each costs a server some microseconds.
     static let mapPauseMilliseconds: UInt64 = 100

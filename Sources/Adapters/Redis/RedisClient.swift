@@ -299,7 +299,8 @@ package final class RedisClient {
             if let fault = reply.fault, fault.isPassing {
                 failure = .refused(address, fault)
                 guard let (target, isAsking) = redirect(reply, from: address), isAsking, let target else { continue }
-                // This key has already moved to the other server. The next key of the slot may not have.
+                // This key has already moved to the other server. The slot's next key may not have moved, so the map is not
+                // changed.
                 var again = [RedisCommand("ASKING"), requests[place].command]
                 if let wanted {
                     again += [RedisCommand("ASKING"), Self.touchCommand(slot: requests[place].slot)]
@@ -364,7 +365,7 @@ package final class RedisClient {
     /// - Throws: the failure of the last server asked, if none returned a map.
     package func askForMap(until deadline: UInt64 = .max) throws(RedisError) {
         guard cluster.mayAsk(now: network.monotonicMilliseconds) else {
-            // Nothing can run without a map, so this thread waits for the other one's answer.
+            // Nothing can run without a map, so this thread waits for the map that the other thread requested.
             if !cluster.isKnown { network.sleep(milliseconds: Limits.retryMilliseconds) }
             return
         }

@@ -12,7 +12,7 @@ package enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
     case refused(RedisAddress, RedisFault)
     /// No server is known for the slot.
     case noOwner(slot: Int, String)
-    /// The reply has another form than the command's.
+    /// The reply has a form that the command never returns.
     case unexpected(RedisAddress, command: String, String)
 
     package var description: String {

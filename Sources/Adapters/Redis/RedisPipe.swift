@@ -1,5 +1,5 @@
-// Asynchronous calls: one thread has several in flight, each on a separate connection, and sleeps until one can continue. They
-// need separate connections because a server runs nothing else of a connection while it is in a `WAIT`.
+// Asynchronous calls: one thread has several in flight, each on a separate connection, and sleeps until one can continue. A
+// server in a `WAIT` runs no other command of that connection, so each call needs its own connection.
 
 internal import Glibc
 package import Platform

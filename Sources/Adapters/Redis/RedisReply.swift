@@ -97,7 +97,7 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         return isOfScript ? .notAllowed : .other
     }
 
-    /// Returns `nil` for a malformed redirect; its address is `nil` if the server does not know one.
+    /// Parses a redirect, or returns `nil` if it is malformed; the address is `nil` if the server does not know it.
     private static func redirect(_ words: [Substring]) -> (slot: Int, address: RedisAddress?)? {
         guard words.count >= 3, let slot = Int(words[1]), (0..<RedisSlot.count).contains(slot),
             let address = RedisAddress(words[2])

@@ -32,7 +32,7 @@ package enum RedisRights {
             for word in words { command.append(word) }
             probes.append(Probe(right: right, command: command))
         }
-        // `missing` distinguishes the rights to keys from the rights to the same commands.
+        // The first two probes check rights to keys, the next two the rights to the same commands. `missing` distinguishes them.
         add(keys, "EXISTS", key)
         add(touchKeys, "SET", "lw:touch:0", "1", "NX", "XX")
         add("+exists", "EXISTS", key)

@@ -22,7 +22,7 @@ package enum RedisSlot {
 
     package static func of(_ key: String) -> Int { of(Array(key.utf8)) }
 
-    /// Returns a key for writes before a wait that belongs to the slot.
+    /// Returns a key of the slot for the write that precedes a wait (`RedisClient.touchCommand`).
     static func key(in slot: Int) -> String {
         if let key = known.withLock({ $0[slot] }) { return key }
         var number = 0

@@ -2,7 +2,7 @@
 final class BackgroundWork<Value: Sendable>: Sendable {
     private let result = Guarded<Value?>(nil)
 
-    /// Starts the work, and calls `wake` after it on the work's thread.
+    /// Starts the work on a new thread, which calls `wake` at the end.
     ///
     /// Returns `nil` when `Limits.backgroundThreadCount` threads still run, or the system gives no thread.
     init?(

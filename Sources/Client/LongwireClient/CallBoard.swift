@@ -1,7 +1,7 @@
-/// The route of the app's calls: to the client's thread while it runs, otherwise taps, reports and verdicts go into the store.
+/// The route of the app's calls: to the mailbox of a running client, otherwise into the state store.
 ///
-/// A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay in memory,
-/// up to `Limits.keptCallCount`.
+/// The store keeps taps, reports, verdicts and messages to the app's server. A tap before the start or after a stop therefore
+/// survives the process. Calls that the store does not accept stay in memory, up to `Limits.keptCallCount`.
 final class CallBoard: Sendable {
     private enum Phase {
         case idle
@@ -29,7 +29,7 @@ final class CallBoard: Sendable {
         }
     }
 
-    /// Returns false when a command can be neither posted nor kept.
+    /// Posts the commands, and keeps those that cannot be posted; returns false if there is no room to keep them.
     @discardableResult
     func postOrKeep(_ commands: [ClientCommand]) -> Bool {
         let rest = commands.filter { !post($0) }
@@ -52,7 +52,7 @@ final class CallBoard: Sendable {
 
     /// Reads the state for a caller that has not reserved the store.
     ///
-    /// - Returns: the state, or `nil` if none was ever stored or it belongs to another app.
+    /// - Returns: the state, or `nil` if no state was ever stored or the stored state belongs to another app.
     /// - Throws: an error if a client runs, or if the store cannot be read.
     func read() throws -> ClientState? {
         guard reserve() else {
@@ -86,7 +86,7 @@ final class CallBoard: Sendable {
     ///
     /// The caller must have reserved the store.
     ///
-    /// - Returns: false when the store could not be read or written; all calls are still kept then.
+    /// - Returns: false when the store could not be read or written. All calls then stay in memory.
     @discardableResult
     func flush() -> Bool {
         let calls = state.withValue { state in

@@ -50,7 +50,7 @@ public struct ClientConfiguration: Sendable {
     public var tokens: [VendorToken] = []
     /// The attributes of the device, or `nil` to send none.
     ///
-    /// The app's server reads them, and selects devices by them. The default is what the system knows, see
+    /// The app's server reads them, and selects devices by them. The default has the attributes that the system knows, see
     /// `DeviceAttributes.current`. The app adds the notification permission. The gateway drops an attribute that is too long or
     /// malformed.
     public var attributes: DeviceAttributes? = .current

@@ -17,11 +17,11 @@ extension ClientCore {
                 $0.applicationState = applicationState
                 $0.keepsRunning = keepsRunning
             }
-            // This update starts the suspension. Deliveries are dropped until the gateway confirms the update that ends it.
+            // From this update on, deliveries are dropped until the gateway confirms the update that ends the suspension.
             if isSuspended {
                 dropRule = .untilNextUpdate
-                // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered
-                // again.
+                // Messages that the app has not received yet would appear as new after the suspension. The client withdraws them,
+                // and the gateway delivers them again with a new offline flag.
                 if !handling.isEmpty { actions.append(.withdraw) }
             } else if wasSuspended {
                 resume(at: now)
@@ -50,7 +50,7 @@ extension ClientCore {
             state.forgetTaps(of: ids)
             isDirty = true
         case .networkChanged(let name): networkChanged(to: name, at: now)
-        // The next Hello has them.
+        // The next Hello sends the attributes.
         case .attributes(let attributes): configuration.attributes = attributes
         case .checkConnection: resume(at: now)
         case .report(let report): note(report, at: now)
@@ -134,7 +134,7 @@ extension ClientCore {
     mutating func endFetch(at now: ClientTime) {
         guard let fetch else { return }
         if !handling.isEmpty, now.monotonic < fetch.until {
-            // The gateway is silent, but the app has not returned its verdicts yet.
+            // The gateway is silent, but the app has not returned its verdicts yet, so the fetch continues.
             self.fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds
             return
         }
@@ -165,7 +165,8 @@ extension ClientConfiguration {
 }
 
 extension VendorToken {
-    /// Whether both are for the same channel, kind and activity; an empty token without an activity matches every activity.
+    /// Whether both tokens are for the same channel, kind and activity; an empty token without an activity matches every
+    /// activity.
     func isOfSameUse(as other: VendorToken) -> Bool {
         guard channel == other.channel, kind == other.kind else { return false }
         return activity == other.activity || other.token.isEmpty && other.activity.isEmpty

@@ -14,8 +14,8 @@ extension ClientCore {
             hello.opened = Array(state.unreportedOpened.prefix(Limits.openedPerHelloCount))
         } else {
             hello.registration = true
-            // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
-            // millisecond would be refused as a replay.
+            // All devices of an app prove their registration with the same secret. Without a nonce, two devices would send equal
+            // Hellos in the same millisecond, and the gateway would refuse the second as a replay.
             hello.nonce = withUnsafeBytes(of: cryptography.randomWord()) { Array($0) }
             hello.registrationToken = configuration.registrationToken
         }
@@ -63,7 +63,7 @@ extension ClientCore {
             actions.append(.report(.registered(welcome.cid)))
             names.registered(token: configuration.registrationToken)
         } else if welcome.queueEpoch != state.queueEpoch {
-            // A device without processed messages has no positions to lose.
+            // Without processed messages there are no positions to lose, so the app gets no event.
             if !state.streams.isEmpty {
                 actions.append(.report(.queueReset(from: state.queueEpoch, to: welcome.queueEpoch)))
             }
@@ -102,7 +102,8 @@ extension ClientCore {
         }
         let removed = greeted.tokens.filter { old in
             !configuration.tokens.contains {
-                // An empty token without an activity would remove the tokens of all activities.
+                // The removal of a token without an activity also removes the tokens of all activities, so one remaining token
+                // prevents it.
                 $0.channel == old.channel && $0.kind == old.kind
                     && (old.activity.isEmpty || $0.activity == old.activity)
             }

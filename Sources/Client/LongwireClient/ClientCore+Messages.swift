@@ -27,7 +27,7 @@ extension ClientCore {
     }
 
     private mutating func nextFrame() throws(FrameReader.Failure) -> IncomingFrame? {
-        // Frames after one that ended the session are not read.
+        // After a frame that ended the session, no further frame is read.
         switch phase {
         case .greeting, .ready: try reader.next()
         default: nil
@@ -66,7 +66,7 @@ extension ClientCore {
         }
         let processed = state.streams[deliver.stream] ?? ProcessedSet()
         if processed.contains(deliver.sequence) {
-            // The gateway did not receive the ack.
+            // The repeated delivery shows that the gateway did not receive the ack.
             owesAck = true
             actions.append(
                 .report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
@@ -79,7 +79,7 @@ extension ClientCore {
             return
         }
         if let rejection = state.rejections.first(where: { $0.isOf(deliver.stream, deliver.sequence) }) {
-            // The gateway did not receive the rejection.
+            // The repeated delivery shows that the gateway did not receive the rejection.
             addHole(deliver.sequence, stream: deliver.stream, at: now)
             pendingRejections.append(rejection)
             actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
@@ -110,8 +110,8 @@ extension ClientCore {
             return
         }
         guard dropRule == .none else { return addHole(revoke.sequence, stream: 0, at: now) }
-        // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway sends
-        // the revoke again.
+        // The sequence stays a hole until the app has processed the revoke. If the client crashes before it stores its state, the
+        // gateway sends the revoke again.
         addHole(revoke.sequence, stream: 0, at: now)
         guard begin(0, revoke.sequence, 0, at: now) else { return }
         actions.append(.revoke(revoke.revokedTaskID, sequence: revoke.sequence))
@@ -120,7 +120,7 @@ extension ClientCore {
     /// The registration and queue that current sequences belong to.
     private var origin: ReceivedMessage.Origin { ReceivedMessage.Origin(cid: state.cid, queueEpoch: state.queueEpoch) }
 
-    /// Returns false when the app has the message already, or the session has ended.
+    /// Records that the app gets a message; returns false if the app already has the message, or the session has ended.
     private mutating func begin(_ stream: UInt32, _ sequence: UInt64, _ byteCount: Int, at now: ClientTime) -> Bool {
         guard phase == .ready else { return false }
         let new = Handling(origin: origin, stream: stream, sequence: sequence, byteCount: byteCount)
@@ -148,7 +148,7 @@ extension ClientCore {
     package mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
         guard let index = handling.firstIndex(where: { $0.isOf(message) }) else { return }
         let place = handling.remove(at: index)
-        // The sequence belongs to an earlier registration or queue.
+        // The sequence belongs to an earlier registration or queue, so the verdict is dropped.
         guard place.origin == origin else { return }
         // The session may have ended since the delivery. Processed messages are recorded nevertheless.
         switch verdict {
@@ -162,12 +162,13 @@ extension ClientCore {
                 return
             }
         case .rejected(let reason):
-            // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it as
-            // delivered.
+            // The sequence stays a hole until the gateway confirms the rejection. An acked position beyond the sequence would
+            // report the message as delivered.
             let rejection = Rejected(message, reason)
             state.note(rejection)
             isDirty = true
-            // A gateway accepts a rejection only for messages of the same session. This message will be redelivered.
+            // A gateway accepts a rejection only in the session that delivered the message. A message of an earlier session is
+            // rejected after its redelivery.
             if !place.isOfEarlierSession { pendingRejections.append(rejection) }
             return
         }
@@ -182,7 +183,7 @@ extension ClientCore {
         (owesAck, isDirty) = (true, true)
     }
 
-    /// Removes rejections that have ended.
+    /// Removes rejections of messages that have ended at the gateway.
     ///
     /// A stream is in order, so a rejected message that was not redelivered before `sequence` has ended.
     private mutating func forgetEndedRejections(below sequence: UInt64, stream: UInt32) {

@@ -85,7 +85,7 @@ extension ClientCore {
 
     /// Resets the backoff if the session lasted at least `Limits.steadyMilliseconds`.
     ///
-    /// Returns false if it did not, or without a session.
+    /// Returns false after a shorter session, or without a session.
     @discardableResult
     private mutating func forgiveFailures(at now: ClientTime) -> Bool {
         guard phase == .ready, now.monotonic - welcomedAt >= Limits.steadyMilliseconds else { return false }
@@ -111,15 +111,17 @@ extension ClientCore {
         actions.append(.report(.retrying(afterMilliseconds: milliseconds)))
     }
 
-    /// Handles a Close of 3xx: corrects the named problem and reconnects once; a second such Close in a row stops the client.
+    /// Handles a Close of 3xx: corrects the named problem, if possible, and reconnects.
+    ///
+    /// A second such Close before a Welcome stops the client, except `clockSkew`, after which the client backs off.
     private mutating func correct(_ close: Close, _ error: LongwireClientError, at now: ClientTime) {
         switch close.code {
         case CloseCode.clockSkew.rawValue:
             if close.serverTime > 0, let serverTime = Int64(exactly: close.serverTime) {
                 state.clockOffset = serverTime.subtractingReportingOverflow(now.wall).partialValue
             }
-            // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once far
-            // ahead would be locked out until then.
+            // The gateway has not recorded the refused timestamp. If the state kept it, a device whose clock was once far ahead
+            // could not connect until that time.
             state.lastTimestamp = state.acceptedTimestamp
             isDirty = true
             skewRetryCount += 1
@@ -141,7 +143,7 @@ extension ClientCore {
         }
     }
 
-    /// Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect.
+    /// Whether the Close asks for the first correction of its kind, which the client makes even if `reconnects` is false.
     private func isCorrection(_ code: UInt32) -> Bool {
         switch code {
         case CloseCode.clockSkew.rawValue: skewRetryCount == 0

@@ -43,7 +43,8 @@ package enum ClientAction: Equatable {
     case persist(ClientState)
     /// Call the app's handler, then `finish`.
     case handle(ReceivedMessage)
-    /// Take back the messages that no loop of the app has, and finish each as `deferred`; the gateway delivers them again.
+    /// Take back the messages that no loop over `messages` has received, and finish each as `deferred`; the gateway delivers them
+    /// again.
     case withdraw
     /// Report to the app that this task is revoked, then call `finishRevoke`.
     case revoke(TaskID, sequence: UInt64)
@@ -110,7 +111,7 @@ package struct ClientCore {
     /// The name of the network that `heartbeat` belongs to.
     var network = ""
     var lastReceivedAt: Int64 = 0
-    /// Whether the Ping in flight follows a whole heartbeat without bytes from the gateway.
+    /// Whether the Ping in flight follows a silence of the gateway of at least 90 % of the heartbeat.
     var isProbing = false
     var welcomedAt: Int64 = 0
     /// The values of the last Hello, confirmed by its Welcome.
@@ -290,10 +291,10 @@ package struct ClientCore {
         }
     }
 
-    /// Handles a failed store of the state: nothing is acked, and the client reconnects later.
+    /// Handles a failure to store the state: nothing is acked, and the client reconnects later.
     ///
-    /// The state stays in memory, and the next Hello stores it first. `skipped` are the actions after the one that failed. They
-    /// are not performed.
+    /// The state stays in memory, and the next Hello stores it first. `skipped` has the actions after the failed one. They are
+    /// not performed, except the answers to requests about names.
     package mutating func persistFailed(
         _ error: LongwireClientError, skipping skipped: some Sequence<ClientAction>, at now: ClientTime
     ) {
@@ -346,7 +347,7 @@ package struct ClientCore {
         disconnected(reason: reason, at: now)
     }
 
-    /// Resets what belongs to one connection.
+    /// Resets the state of the ended connection.
     ///
     /// The holes stay until the next connection, because handlers may still have messages of this one.
     mutating func leaveSession() {

@@ -30,7 +30,7 @@ public enum ClientEvent: Equatable, Sendable {
     case droppedWhileSuspended(MessageID, sequence: UInt64)
     /// The publisher revoked the task; the app should remove what it showed of the task.
     case revoked(TaskID)
-    /// The gateway has stored this message to the app's server on disk.
+    /// The gateway has stored this message for the app's server on its disk.
     case messageTaken(OutgoingMessage)
     /// The gateway refused the message to the app's server (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
     ///

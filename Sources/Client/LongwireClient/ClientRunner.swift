@@ -21,8 +21,8 @@ final class ClientRunner {
     typealias TransportMaker =
         (Endpoint, TransportSecurity?, @escaping @Sendable () -> Void) throws(TransportFailure) -> any ClientTransport
 
-    // A handler that returns `nil` sends its verdict later, as a command. `withdraw` takes back the messages that wait for a
-    // verdict and that no loop has.
+    // A handler that returns `nil` sends its verdict later, as a command. `withdraw` takes back the messages that no loop over
+    // `messages` has received.
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
         makeTransport: @escaping TransportMaker = { (endpoint, security, wake) throws(TransportFailure) in
@@ -63,7 +63,7 @@ final class ClientRunner {
         if connection?.hasMoreToRead == true {
             timeout = 0
         } else if let deadline = [core.deadline, connection?.deadline].compactMap({ $0 }).min() {
-            // One extra millisecond, because both clocks round down and the thread would wake too early, twice.
+            // One extra millisecond: both clocks round down, so the thread could wake too early and would poll again.
             timeout = CInt(clamping: max(0, deadline - System.now().monotonic + 1))
         }
         _ = poll(&descriptors, nfds_t(descriptors.count), timeout)

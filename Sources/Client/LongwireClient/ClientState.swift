@@ -106,7 +106,7 @@ public struct ClientState: Equatable, Sendable {
     /// Removes the registration and its data.
     ///
     /// The clock offset and heartbeats belong to this machine and stay, as do messages that the app's server does not have yet.
-    /// Taps and opened messages stay too: the user must not lose a tap, and no page opens twice.
+    /// Taps and opened messages also stay, so that no tap is lost and no page opens twice.
     mutating func forgetRegistration() {
         let (offset, learnt) = (clockOffset, heartbeats)
         let (messages, last) = (outgoing, lastOutgoing)
@@ -268,7 +268,7 @@ extension ClientState {
 
 extension Rejected {
     init(_ message: ReceivedMessage, _ reason: String) {
-        // Scalars, because a character may have any number of bytes.
+        // Unicode scalars, because a Swift character may have any number of bytes.
         let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
         self.init(stream: message.stream, sequence: message.sequence, reason: text)
     }

@@ -17,7 +17,7 @@ enum ClientThread {
     /// - Parameter body: moved to the new thread.
     /// - Returns: false when the system gave no thread; `body` was not called then.
     static func start(_ body: sending @escaping () -> Void) -> Bool {
-        // The new thread releases this retain, or the code below if no thread starts.
+        // The new thread releases this retain. If no thread starts, the code below does.
         let context = Unmanaged.passRetained(Box(body))
         #if canImport(Darwin)
         var thread: pthread_t?

@@ -36,9 +36,7 @@ protocol ClientTransport: AnyObject {
 
     /// Continues to connect, and writes pending bytes.
     func serve() throws(TransportFailure)
-    /// Returns the bytes that have arrived, within a bound.
-    ///
-    /// Empty if none have.
+    /// Returns the bytes that have arrived, up to a limit; empty if there are none.
     ///
     /// - Throws: the reason why the connection ended, once all bytes before the end have been returned.
     func read() throws(TransportFailure) -> [UInt8]

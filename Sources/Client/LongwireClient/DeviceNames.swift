@@ -241,12 +241,12 @@ extension ClientCore {
         var owesTokensAlias: Bool
         /// Whether the app has bound or unbound an alias in this run; its choice then overrides the token's alias.
         var hasAppsAlias = false
-        /// The time of the next attempt at that alias.
+        /// The time of the next attempt to bind the token's alias.
         var retryAt: Int64?
 
         init(token: String) { owesTokensAlias = !token.isEmpty }
 
-        /// A retry waits for the answer in flight; its own time may have passed by then.
+        /// The next deadline; while a request is in flight, a due retry waits for its answer.
         var deadline: Int64? { answerDeadline ?? retryAt }
 
         /// Notes that a new device was registered, which has no alias yet.
@@ -283,7 +283,7 @@ extension ClientCore {
         guard phase == .ready, names.answerDeadline == nil else { return }
         if names.owesTokensAlias, names.retryAt ?? .min <= now.monotonic, names.waiting.first?.request != 0 {
             names.retryAt = nil
-            // No call has the number 0.
+            // The app's calls have numbers from 1; 0 marks the client's own request.
             var request = DeviceNames()
             (request.operation, request.token) = (.bindAlias, configuration.registrationToken)
             names.waiting.insert(request, at: 0)

@@ -44,7 +44,7 @@ public struct DisplayReceipts: Sendable {
         let first = System.now().wall
         let reply = try await send(call(reports, state, at: first, offset: state.clockOffset))
         guard let serverTime = ReceiptAnswer(reply.body).serverTime else { return try results(reply, reports.count) }
-        // As after Close(clockSkew): one correction per call.
+        // As after Close(clockSkew), a call makes one correction at most.
         let now = System.now().wall
         let again = try await send(
             call(reports, state, at: now, offset: serverTime.subtractingReportingOverflow(now).partialValue))

@@ -67,7 +67,7 @@ public final class FileStateStore: StateStore {
                     String(cString: $0)
                 }
             }
-            // `init` adds a number in base 36.
+            // The name of a draft ends in a number in base 36; see `init`.
             let rest = found.dropFirst(name.count)
             guard found.hasPrefix(name), 1...13 ~= rest.utf8.count, UInt64(rest, radix: 36) != nil else { continue }
             _ = unlink(folder + found)

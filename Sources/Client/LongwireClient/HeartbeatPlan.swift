@@ -1,8 +1,8 @@
 /// The longest silence that one network tolerates, as learnt from its connections.
 ///
-/// A router drops the state of a silent connection without a notice to either side. A Ping after a silence that gets no answer
-/// therefore halves the heartbeat, down to 30 s. Answered Pings raise it by half, in steps, up to the app's or the gateway's
-/// heartbeat. A length that failed is tried again only after 32 answers.
+/// A router drops the state of a silent connection without a notice to either side. If a Ping after a silence gets no answer, the
+/// heartbeat is halved, down to 30 s. Answered Pings raise it by half, in steps, up to the app's or the gateway's heartbeat. A
+/// length that failed is tried again only after 32 answers.
 struct HeartbeatPlan: Equatable, Sendable {
     /// The learnt heartbeat in seconds, or `nil` if the usual one works.
     private(set) var learnt: UInt32?

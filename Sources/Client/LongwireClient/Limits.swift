@@ -41,7 +41,7 @@ enum Limits {
     static let streamCount = 8
     /// Rejections in one Ack; the client sends several Acks for more.
     static let rejectedPerAckCount = 32
-    /// Rejections that no Pong has confirmed: two windows of a gateway, one of which may be in flight.
+    /// The maximum number of rejections that no Pong has confirmed: two windows of a gateway, one of them in flight.
     static let rejectionCount = 64
     /// Unicode scalars of a rejection's reason, so that its bytes fit into an Ack.
     static let reasonScalarCount = 128
@@ -49,7 +49,7 @@ enum Limits {
     static let rangeCount = 32
     /// Messages of one session that were received and not processed.
     ///
-    /// A gateway's window is far below. A peer beyond this limit is not a Longwire gateway.
+    /// A gateway's window is far smaller. A peer beyond this limit is not a Longwire gateway.
     static let holeCount = 1_024
     /// Remembered ranges of one stream: one more than the maximum number of holes.
     static let processedRangeCount = holeCount + 1
@@ -62,7 +62,7 @@ enum Limits {
     static let addressMilliseconds: Int64 = 2_500
     /// The time before a slow name lookup is replaced by the addresses of an earlier one, within `connectMilliseconds`.
     static let lookUpMilliseconds: Int64 = 2_500
-    /// Names whose last addresses are remembered: the gateway's and those of its alternates.
+    /// Host names whose last addresses are remembered: the gateway's and those of its alternates.
     static let knownNameCount = 16
     /// The timeout of a Ping; after it the connection counts as dead.
     static let pongMilliseconds: Int64 = 10_000

@@ -9,9 +9,9 @@ public import Wire
 /// delivered again; there is no other source of repeats. To exclude these repeats, store the message's id in the same
 /// transaction as the message's effect.
 ///
-/// The client reconnects with exponential backoff and full jitter, or as the gateway's Close requests. Except
-/// `waitUntilStopped` and `fetch`, methods do not wait for the network. All methods may be called from any thread, and except
-/// `waitUntilStopped` also from the handler.
+/// The client reconnects with exponential backoff and full jitter, or as the gateway's Close requests. Methods that are not
+/// `async` do not wait for the network, except `waitUntilStopped` and `applicationWillTerminate`. All methods may be called from
+/// any thread, and except these two also from the handler.
 public final class LongwireClient: Sendable {
     /// The configuration with all later changes by the app; they also apply to the next start.
     private let configuration: Guarded<ClientConfiguration>
@@ -33,7 +33,7 @@ public final class LongwireClient: Sendable {
     ///   - configuration: the settings, checked by `start`.
     ///   - store: the store of the device's state. No other client may use it.
     ///   - cryptography: the platform's own, unless a test replaces it.
-    ///   - events: receives all other events, on the client's thread.
+    ///   - events: receives all events other than messages, on the client's thread.
     ///   - handler: returns the verdict on each message. The client reads and acks nothing while it runs.
     public init(
         configuration: ClientConfiguration, store: any StateStore,
@@ -81,7 +81,7 @@ public final class LongwireClient: Sendable {
         eventContinuation.finish()
     }
 
-    /// The events other than messages, for one loop.
+    /// The events other than messages, to be read by one loop.
     ///
     /// Empty for a client with a handler. At most 256 events are buffered; older ones are dropped.
     public let events: AsyncStream<ClientEvent>
@@ -93,7 +93,7 @@ public final class LongwireClient: Sendable {
     /// window.
     public var messages: ReceivedMessages { ReceivedMessages(channel: channel) }
 
-    /// Decides on the message that the loop has, before the loop asks for the next one.
+    /// Decides on the message in a loop over `messages`, before the loop requests the next message.
     ///
     /// - Returns: false when the message was already decided.
     @discardableResult
@@ -152,7 +152,7 @@ public final class LongwireClient: Sendable {
         }
         guard isStarted else {
             channel.close()
-            // The calls are kept again. `start` releases the store.
+            // Keeps the posted calls; `start` then releases the call board, which stores them.
             calls.postOrKeep(mailbox.shut().filter(\.isKept))
             namesBoard.note(.stopped(nil))
             ended.open()
@@ -209,7 +209,7 @@ public final class LongwireClient: Sendable {
 
     /// Waits until the client has stopped, through `stop` or because the gateway refused it.
     ///
-    /// Do not call this from the handler: it would wait for itself.
+    /// Do not call this from the handler: the client cannot stop before the handler returns.
     public func waitUntilStopped() {
         calls.ended?.wait()
     }
@@ -230,13 +230,14 @@ public final class LongwireClient: Sendable {
         return ended.wait(milliseconds: parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000)
     }
 
-    // The changes below also apply to the next start, even when they return false because the client does not run.
+    // The setters below also change the configuration of the next start, even if they return false because the client does not
+    // run.
 
     /// Reports the app's state to the gateway.
     ///
     /// Call this with `background` before the system suspends the app, and with `foreground` as soon as the app runs again.
-    /// Messages read in between stay un-acked, and the gateway delivers them again with a new offline flag. The app therefore
-    /// does not present a message as new after its notification was shown.
+    /// Messages that arrive between the two calls stay un-acked, and the gateway delivers them again with a new offline flag. The
+    /// app therefore does not present a message as new after its notification was shown.
     ///
     /// - Parameters:
     ///   - state: foreground or background.
@@ -289,7 +290,7 @@ public final class LongwireClient: Sendable {
         return calls.post(.attributes(attributes))
     }
 
-    /// Sets the token of the app's server for the next start.
+    /// Sets the registration token, issued by the app's server, for the next start.
     ///
     /// An empty token removes it. On a running client, bind the alias of another user with `bindAlias(token:)`.
     public func setRegistrationToken(_ token: String) { configuration.withValue { $0.registrationToken = token } }

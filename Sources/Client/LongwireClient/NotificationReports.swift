@@ -6,7 +6,7 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// A file of message ids that a service extension has shown, shared with the app through an app group's container.
+/// A file with the ids of messages that a service extension has shown, shared with the app through an app group's container.
 ///
 /// The extension cannot hold a connection. It appends each message here, and the app's client reports them in its next session.
 /// A report may be repeated after a crash; the gateway counts each once.
@@ -35,7 +35,9 @@ public struct NotificationReports: Sendable {
         }
     }
 
-    /// Returns the ids recorded since the last call, and those of the last call, which a client may have failed to store.
+    /// Returns the ids recorded since the last call, and again those of the last call.
+    ///
+    /// A client may have failed to store the ids of the last call.
     func take() -> [MessageID] {
         let taken = path + ".taken"
         let earlier = Self.read(taken)

@@ -57,7 +57,7 @@ extension ClientCore {
         sendOutgoing(at: now)
     }
 
-    /// Sends the first kept message; only one is in flight, so that a later one cannot overtake a refused one.
+    /// Sends the first kept message, one at a time, so that no later message overtakes a message that is retried.
     mutating func sendOutgoing(at now: ClientTime) {
         guard phase == .ready, !outgoing.isSent, outgoing.retryAt ?? .min <= now.monotonic else { return }
         outgoing = Outgoing()

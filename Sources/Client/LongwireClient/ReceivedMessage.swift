@@ -31,7 +31,7 @@ public struct ReceivedMessage: Equatable, Sendable {
     /// Whether the user opened the message's notification, so that the app has shown its content already.
     public var wasOpened = false
 
-    /// The registration and queue that the sequence belongs to; another registration or queue numbers anew.
+    /// The registration and queue that the sequence belongs to; sequences restart with another registration or queue.
     struct Origin: Equatable, Sendable {
         var cid = DeviceID.none
         var queueEpoch: UInt64 = 0

@@ -27,7 +27,7 @@ public struct ReceivedMessages: AsyncSequence, Sendable {
     }
 }
 
-/// The handover of messages from the client's thread to a loop, without blocking either.
+/// The handover of messages from the client's thread to a loop, in which neither side blocks.
 ///
 /// A message is first in `queue`, then in `taken` while the loop has it, and is removed with its verdict. The gateway's window
 /// bounds the queue, and the core's limits do so if a gateway exceeds its window.
@@ -51,7 +51,7 @@ final class MessageChannel: Sendable {
             return waiter
         }
 
-        /// Returns and removes the message of this loop, which has a verdict.
+        /// Removes and returns the message that this loop has; the caller sends its verdict.
         mutating func release(_ reader: Int) -> ReceivedMessage? {
             guard let taken, taken.reader == reader else { return nil }
             self.taken = nil
@@ -81,9 +81,9 @@ final class MessageChannel: Sendable {
 
     func open() { state.withValue { $0.isClosed = false } }
 
-    /// Ends the loops and discards the queue, which the gateway delivers again.
+    /// Ends the loops and discards the queued messages, which the gateway delivers again.
     ///
-    /// A message that a loop has still waits for its verdict.
+    /// A message that a loop already has still needs its verdict.
     func close() {
         let waiter = state.withValue { state in
             state.isClosed = true
@@ -109,7 +109,7 @@ final class MessageChannel: Sendable {
         return isTaken ? nil : .deferred
     }
 
-    /// Takes back the messages that no loop has; called on the client's thread.
+    /// Takes back the queued messages, which no loop has received; called on the client's thread.
     func withdraw() -> [ReceivedMessage] {
         state.withValue { state in
             defer { state.queue = [] }
@@ -138,7 +138,7 @@ final class MessageChannel: Sendable {
         }
     }
 
-    /// Returns false when no loop has this message.
+    /// Passes a verdict to `sink`; returns false when no loop has this message.
     func decide(_ message: ReceivedMessage, _ verdict: MessageVerdict) -> Bool {
         let isDecided = state.withValue { state in
             guard let taken = state.taken, taken.message.isSame(as: message) else { return false }

@@ -216,7 +216,7 @@ package struct BodyKey: Sendable {
     static let ofSound = [BodyKey("critical", .flag), BodyKey("name", .text), BodyKey("volume", .volume)]
 }
 
-/// The members of a body that its push type depends on.
+/// The facts about a body that the rules of its push type check.
 package struct BodyFacts: Sendable, Equatable {
     package var isObject = false
     package var hasAps = false

@@ -9,11 +9,11 @@ package struct ClusterTiming: Hashable, Sendable {
     package var fastRenewalPerMember: Int64 = 2
     /// The delay before the register is read again after a failed or conflicting change.
     package var shortestRenewal: Int64 = 10
-    /// The lateness of a renewal from which a member is expired early, if its address also refuses connections.
+    /// The lateness of a renewal after which a member is removed early, if its address also refuses connections.
     package var lateness: Int64 = 150
     /// The time that a new cluster waits for further gateways before the first one takes all partitions.
     package var settling: Int64 = 500
-    /// The delay per rank before another candidate claims a partition that its first choice has not claimed.
+    /// The delay, per rank, before a candidate claims a partition in place of the node that the placement names.
     package var claimDelay: Int64 = 500
     /// The time for which a released partition is reserved for its successor.
     package var heirDelay: Int64 = 1_000
@@ -24,8 +24,9 @@ package struct ClusterTiming: Hashable, Sendable {
     /// The first and the longest delay before a failed open of a partition is retried.
     package var openRetry: Int64 = 200
     package var longestOpenRetry: Int64 = 2_000
-    /// The first and the longest retry delay for a partition with a damaged log, which an operator must repair; each try reads
-    /// the whole log again.
+    /// The first and the longest retry delay for a partition with a damaged log.
+    ///
+    /// An operator must repair the log, and each try reads the whole log again.
     package var damagedRetry: Int64 = 2_000
     package var longestDamagedRetry: Int64 = 300_000
     /// The time for which a node gains no partition after its lease expired, doubled with each further expiry, and the maximum.
@@ -33,7 +34,7 @@ package struct ClusterTiming: Hashable, Sendable {
     package var longestProbation: Int64 = 300_000
     /// The time without expiry after which a node's count of expiries is reset.
     package var lapseMemory: Int64 = 600_000
-    /// The time before a node number is assigned to another gateway.
+    /// The time since the last lease renewal under a node number before the number is assigned again.
     package var numberRest: Int64 = 86_400_000
 
     package init() {}

@@ -6,8 +6,7 @@ package struct MemberInfo: Hashable, Sendable {
     /// The address for direct connections of devices; empty if devices of this gateway's partitions are relayed.
     package var deviceAddress = ""
     package var deviceTLSAddress = ""
-    /// Marks that identify the link secrets without revealing them; the gateway uses the first secret and accepts every one of
-    /// them.
+    /// Marks that identify the link secrets without revealing them; the gateway uses the first secret and accepts all of them.
     package var secretMarks: [String] = []
     /// Whether the gateway is stopping: it hands over its partitions and takes no new ones.
     package var isLeaving = false

@@ -8,8 +8,8 @@
 /// A partition of this gateway passes through `Ownership.Phase`: opening, open, closing. The rules:
 /// - A partition is opened only under an epoch that the register assigned to this node. An epoch that is reported as taken or
 ///   lost is never used again.
-/// - An open partition is given up for three reasons: its log accepted a successor, the register shows a higher epoch, or the
-///   placement names another node (a handover). An unreachable register is not a reason.
+/// - An open partition is given up if its log accepted a successor, the register shows a higher epoch, or the placement names
+///   another node (handover). An unreachable register is not a reason.
 /// - A partition without a live owner is claimed at once by the node that the placement names. Other nodes claim it after a delay
 ///   that grows with their rank, in case the named node fails to claim it.
 package struct Membership: Sendable {
@@ -53,11 +53,11 @@ package struct Membership: Sendable {
     private var takenEpochs: [Int: UInt64] = [:]
     /// The times until which this node does not claim or open a partition.
     private var blocked: [Int: Int64] = [:]
-    /// The number of consecutive damaged opens of each partition on this node; the count is kept while another node tries.
+    /// The number of consecutive opens of each partition on this node that found a damaged log; kept while another node tries.
     private var damageCounts: [Int: Int] = [:]
     /// The last known owner of each partition, other than this node.
     private var lastOwners: [NodeID?]
-    /// The entry from which this node claimed a partition.
+    /// The entry that each partition had before this node claimed it.
     private var origins: [Int: PartEntry] = [:]
     /// Closed partitions whose release is not yet written to the register.
     private var unreleased: [Int: PartEntry] = [:]
@@ -67,7 +67,7 @@ package struct Membership: Sendable {
     private var orphans: [Int: (entry: PartEntry, since: Int64)] = [:]
     /// Partitions with a change in flight to the register.
     private var changing: Set<Int> = []
-    /// Whether a change has an unknown outcome; the next snapshot must arrive before further changes.
+    /// Whether `view` may be outdated, such as after a change with an unknown outcome; changes wait for the next snapshot.
     private var isViewStale = false
     private var wantsSnapshot = false
     private var steadySince: Int64
@@ -199,7 +199,7 @@ package struct Membership: Sendable {
 
     private mutating func epochTaken(_ part: Int, _ epoch: UInt64, _ top: UInt64, _ now: Int64) {
         guard let seat = seats[part], seat.epoch == epoch else { return }
-        // No higher epoch can be claimed above this bound.
+        // No epoch above `top` is left to claim, so the open counts as failed.
         guard top < PartEntry.highestEpoch - 1 else { return openFailed(part, epoch, now) }
         takenEpochs[part] = max(takenEpochs[part] ?? 0, top, epoch)
         seats[part] = nil
@@ -303,7 +303,9 @@ package struct Membership: Sendable {
         }
     }
 
-    /// Returns the nodes that may own partitions: all members that are not leaving or drained; only steady nodes may gain more.
+    /// Returns the nodes that may own partitions: the members that are not leaving and not drained.
+    ///
+    /// If all staying members are drained, they are the candidates. Nodes on probation may not gain partitions.
     private func candidates(_ now: Int64) -> [Placement.Candidate] {
         var all: [NodeID: MemberInfo] = view.members.mapValues(\.info)
         all[node] = info
@@ -377,7 +379,7 @@ package struct Membership: Sendable {
             actions.append(.tell(.partLost(part: part, epoch: seat.epoch)))
             return nil
         case .opening:
-            // The log rejects an opener that lost its claim. Cancelling the open would gain nothing.
+            // An open whose claim was lost is not cancelled, because the log rejects it in any case.
             guard seat.epoch > entry.epoch else { return nil }
             return PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .claimed(node)))
         case .waiting(let until):
@@ -454,7 +456,7 @@ package struct Membership: Sendable {
     ) {
         guard !isViewStale else { return }
         let isGoing = info.isLeaving || !candidates.contains { $0.node == node }
-        // Partitions without an owner have priority. A partition released to a successor does not delay a handover.
+        // No handover starts while a partition lacks an owner, unless that partition was released to a successor.
         if !isGoing {
             let isBroken = orphans.contains { if case .released(.some) = $0.value.entry.state { false } else { true } }
             if isBroken { return }

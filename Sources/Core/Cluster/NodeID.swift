@@ -1,5 +1,6 @@
-/// A gateway's number within its cluster, 1 to 1,023, assigned when the gateway joins; a number is reused after a clean stop of
-/// its gateway, otherwise one day after the last lease renewal.
+/// A gateway's number within its cluster, 1 to 1,023, assigned when the gateway joins.
+///
+/// A number is reused after a clean stop of its gateway, otherwise one day after the last lease renewal.
 package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let range: ClosedRange<UInt16> = 1...1_023
 

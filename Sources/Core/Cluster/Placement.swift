@@ -41,7 +41,7 @@ package enum Placement {
         var shares = self.shares(
             partCount: holders.count, loads: loads, pinnedCounts: pinnedCounts, mayGain: candidates.map(\.mayGain))
         if shares.reduce(0, +) < holders.count {
-            // No candidate may gain, and partitions remain. An unsteady owner is better than no owner.
+            // No candidate may gain, and partitions remain. An owner on probation is better than no owner.
             shares = self.shares(
                 partCount: holders.count, loads: loads, pinnedCounts: pinnedCounts,
                 mayGain: candidates.map { _ in true })
@@ -71,9 +71,9 @@ package enum Placement {
 
     /// Computes the number of partitions for each candidate.
     ///
-    /// Shares are equal. Nodes that have more partitions now get the remainder, so that it does not move. A candidate keeps its
-    /// pinned partitions even above its share. A candidate that may not gain gets at most its current count. The other candidates
-    /// divide the remaining partitions.
+    /// Shares are equal. The remainder goes to the nodes that have the most partitions now, so that fewer partitions move. A
+    /// candidate keeps its pinned partitions even above its share. A candidate that may not gain gets at most its current count.
+    /// The other candidates divide the remaining partitions.
     private static func shares(partCount: Int, loads: [Int], pinnedCounts: [Int], mayGain: [Bool]) -> [Int] {
         var shares = Array(repeating: 0, count: loads.count)
         var isFixed = Array(repeating: false, count: loads.count)

@@ -24,7 +24,7 @@ package struct RegisterState: Sendable {
 
     /// Assigns a number to a gateway.
     ///
-    /// `nonce` becomes the version if this call changes anything; it must never repeat.
+    /// `nonce` becomes the version if this call changes anything; a nonce must never repeat.
     package mutating func join(_ request: JoinRequest, now: Int64, nonce: UInt64) throws(RegisterError) -> JoinReply {
         tend(now, nonce)
         if let constants {

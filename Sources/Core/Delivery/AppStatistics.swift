@@ -6,7 +6,7 @@ internal import Wire
 package struct AppStatistics: Sendable {
     // Counters.
     package var accepted: UInt64 = 0
-    /// Publishes refused with `busy` because room was short and the app had exceeded its share.
+    /// Publishes refused with `busy`: the store or a command queue was nearly full, and the app exceeded its share.
     package var refusedOverShare: UInt64 = 0
     /// Messages that ended without being delivered, by final state.
     package var expired: UInt64 = 0
@@ -15,14 +15,17 @@ package struct AppStatistics: Sendable {
 
     // Gauges.
     package var connectedDevices = 0
-    /// Pending messages; without bucket 0, the value is too low by the messages accepted before yesterday.
+    /// Pending messages; the sum over all shards is exact.
+    ///
+    /// The shard of bucket 0 counts folded days for all shards (`CounterFold`), so the value of another shard may be too low.
     package var queuedMessages: Int64 = 0
-    /// The sizes of the pending messages in whole blocks, with the same limitation (`QueuedBlocks`).
+    /// The sizes of the pending messages in whole blocks (`QueuedBlocks`); one shard's value may be too low, as for
+    /// `queuedMessages`.
     package private(set) var queuedBytes: Int64 = 0
-    /// The app's bytes on disk besides its queues, with the same limitation (`RetainedBytes`).
+    /// The app's bytes on disk besides its queues (`RetainedBytes`); one shard's value may be too low, as for `queuedMessages`.
     package var retainedBytes: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
-    /// Feed items that the app's server has not acked, and the age of the oldest in milliseconds.
+    /// The items of both feeds that the app's server has not acked, and the age of each feed's oldest item in milliseconds.
     package var upstreamItems = 0
     package var eventItems = 0
     package var upstreamWait: GatewayTime = 0

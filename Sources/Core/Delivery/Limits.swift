@@ -2,17 +2,18 @@ internal import Wire
 
 /// Fixed bounds, most of them on a peer's input; `ShardLimits` holds the bounds that an operator may change.
 enum Limits {
-    /// The number of tokens that one frame may name.
+    /// The maximum number of tokens of a device, and in one frame.
     static let tokensPerDevice = Wire.Limits.tokenCount
-    /// The tokens of Live Activities among `tokensPerDevice`.
+    /// The maximum number of Live Activity tokens among `tokensPerDevice`.
     static let activityTokensPerDevice = Wire.Limits.activityTokenCount
-    /// The maximum length of a token: APNs tokens may grow from 32 bytes to 100; as hex digits with a reserve, 512 characters.
+    /// The maximum length of a token in bytes; the longest are Web Push subscriptions.
     static let tokenByteCount = Wire.Limits.tokenByteCount
-    /// The bytes of all tokens of a device; older ones are removed above it.
+    /// The maximum bytes of all tokens of a device; above it, older tokens are removed.
     static let tokenBytesPerDevice = 8_192
-    /// The number of msgIds in one Hello that were opened from notifications (Proto, `Hello.opened`).
+    /// The number of opened messages in one Hello that the shard records (Proto, `Hello.opened`).
     static let openedPerHello = 32
-    /// The number of publishes whose memory the shard prefetches before their commit; they fit into a second-level cache.
+    /// The number of publishes whose memory the gateway prefetches before their commit; that memory fits into a second-level
+    /// cache.
     static let foreseenCount = 256
     /// The aliases of one device, one per alias type.
     static let aliasesPerDevice = 8

@@ -39,7 +39,7 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case offlineFlagOnce
     /// A session whose ack is overdue still counts as reachable.
     case suspectCountsAsReachable
-    /// After a restart the shard assigns sequences of the block that was reserved before.
+    /// After a restart the shard assigns the sequences of the previously reserved block again.
     case sequenceReused
 
     // Durability.
@@ -123,7 +123,7 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     // First acks.
     /// A first ack does not end the messages of the sibling devices.
     case siblingStays
-    /// A sibling's message that arrives after the siblings ended is accepted.
+    /// After a first ack, a late message for a sibling device is accepted.
     case siblingLetIn
 
     // Feeds.

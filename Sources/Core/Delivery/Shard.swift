@@ -1,18 +1,19 @@
-// The decisions about all devices of one loop. Commands are the input, effects the output. The shard passes rows to the store
-// immediately. An effect that depends on a write is released when the write is durable. The shard does no I/O and has no clock,
-// lock or thread.
+// The decisions about all devices of one partition. Commands are the input, effects the output. The shard passes rows to the
+// store immediately. An effect that depends on a write is released when the write is durable. The shard does no I/O and has no
+// clock, lock or thread.
 //
 // - A *device slot* holds the device's record when it is loaded. Commands queue in order while the slot is not loaded
 //   (Shard+Loading), or while a step that may wait for the disk holds it (Shard+WhileBusy).
-// - A *message* is in memory while its row is young or it was sent in the current session. All other messages are rows. The shard
-//   pages them in from the cursor (Shard+Sessions), or the store reports their alarms (Shard+Timers).
+// - A *message* is in memory while its row is young or it was sent in the current session. All other messages exist only as rows.
+//   The shard reads these rows page by page from the cursor (Shard+Sessions), or when the store reports their alarms
+//   (Shard+Timers).
 // - A *job* is in memory while it is due or leased, while its row is young, or while its message is in memory.
 // - Every change is one batch for one device (Shard+Batches) and gets a ticket. Effects wait in `outbox` in ticket order.
 
 internal import Structures
 package import Wire
 
-/// All devices of one loop.
+/// The rules and the state of all devices of one partition.
 package struct Shard: ~Copyable {
     /// The fields shared by all components; `Shard+Core` has accessors for them.
     var core: ShardCore
@@ -39,9 +40,9 @@ package struct Shard: ~Copyable {
     var aliases = AliasTable()
     /// A filter of the devices that each task has reached; see `isFirstOfTask`.
     var acceptances: AcceptanceFilter
-    /// The end of the loop's last long standstill; the shard ignores silence of sessions before it.
+    /// The end of the loop's last long standstill; a session's silence before that time is ignored.
     var standstillEndedAt: GatewayTime = 0
-    /// The shard's start; a device's absence before the start does not count toward the device's removal.
+    /// The shard's start; unused devices have at least an hour from then to reconnect before their removal (`forgetsAt`).
     let startedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
@@ -51,7 +52,7 @@ package struct Shard: ~Copyable {
 
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
-    /// Creates the shard of one loop.
+    /// Creates the shard of one partition.
     ///
     /// `counters` are the counters rows of this shard's buckets: single rows for today and yesterday, sums for earlier days.
     /// `queueEpoch` identifies the store since its creation. A device's row gets it at registration (docs/Semantics.md,
@@ -85,7 +86,7 @@ package struct Shard: ~Copyable {
         restore(start)
     }
 
-    /// Creates the shard of one loop from unfolded counters rows.
+    /// Creates the shard of one partition from unfolded counters rows.
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         encoder: any BroadcastEncoder, queueEpoch: UInt64, history: StoreHistory = StoreHistory(ofNewStore: 1),
@@ -108,7 +109,7 @@ package struct Shard: ~Copyable {
         broadcasts.step = history.broadcastStep
     }
 
-    /// Exchanges the collected effects for an emptied array; the gateway performs them in order before the next call.
+    /// Moves the collected effects into `taken`; the gateway performs them in order before the next call.
     package mutating func takeEffects(into taken: inout [Effect]) {
         outbox.take(into: &taken)
     }
@@ -165,7 +166,7 @@ package struct Shard: ~Copyable {
         }
     }
 
-    /// Adds what apps hold according to the counters of days that this shard counts from now on.
+    /// Adds the apps' pending messages, blocks and devices of days that this shard counts from now on.
     mutating func addHoldings(_ sums: [AppKey: CountedHoldings]) {
         for sum in sums.values { numbers.pending += sum.messages }
         apps.add(sums)
@@ -196,7 +197,7 @@ package struct Shard: ~Copyable {
             }
         }
         for place in orders.indices where apps[place].vendorOrder != orders[place] { placeJobs(ofApp: place) }
-        // Long polls of senders may lease the jobs of an app that has become known.
+        // Notifies the senders' long polls: the jobs of an app that has become known may now be leased.
         for place in leasable.indices where !leasable[place] && apps[place].mayLease {
             for channel in VendorChannel.allCases where jobs.dueCount(of: place, channel) > 0 {
                 outbox.send(.jobsAvailable(channel))
@@ -205,7 +206,7 @@ package struct Shard: ~Copyable {
         feeds.watchedApps = 0
     }
 
-    /// Replaces the limits; messages and jobs above the new limits are removed at their next turn.
+    /// Replaces the limits; jobs and device records above the new limits leave memory gradually.
     package mutating func setLimits(_ limits: ShardLimits) { self.limits = limits }
 
     /// Records that all batches up to `ticket` are on disk, and releases the effects that waited for them.

@@ -3,20 +3,20 @@ internal import Wire
 
 /// The shared fields of a shard: time, limits, apps, store, effects, figures and open reads.
 ///
-/// Components that need nothing else are separate values in `Shard`, such as feeds and alias rows. Their operations get the core
-/// as a parameter.
+/// Components that need only these fields, such as feeds and alias rows, are separate values in `Shard`. Their operations get the
+/// core as a parameter.
 struct ShardCore: ~Copyable {
     var now: GatewayTime
     var limits: ShardLimits
     var apps: AppTable
     let store: any ShardStore
-    /// The store's current history; numbers that devices and consumers hold count only under this history.
+    /// The store's current history; positions and cursors of another history settle nothing.
     var history: StoreHistory
     var counters: CounterTable
     var outbox: Outbox
     var batch = OpenBatch()
     var numbers = ShardStatistics()
-    /// The number of commands that wait for devices and aliases.
+    /// The number of commands that wait for device records or alias rows.
     var waitingCount = 0
     var slices: [Shard.Slice] = []
     var continuations: [ReadToken: Shard.Continuation] = [:]
@@ -27,8 +27,8 @@ struct ShardCore: ~Copyable {
     var isAbandoned = false
     /// Makes the compiler pass the core and the shard by address.
     ///
-    /// A type with a field of unknown size has no loadable form. Without it, each call of a non-mutating function copied the whole
-    /// shard, 4,400 bytes, to the stack.
+    /// A type with a field of unknown size has no loadable form. Without this field, each call of a non-mutating function copied
+    /// the whole shard, 4,400 bytes, to the stack.
     private let pin: Any = ()
 
     /// Begins a call; bytes lent by earlier calls become invalid.

@@ -8,7 +8,7 @@ package struct ShardStatistics: Sendable {
     package var accepted: UInt64 = 0
     /// The number of ended messages by `FinalState`, at the index `rawValue` − 1.
     package var finals = InlineArray<9, UInt64>(repeating: 0)
-    /// Publishes refused with `busy` because room was short and their app had exceeded its share.
+    /// Publishes refused with `busy`: the store or a command queue was nearly full, and their app exceeded its share.
     package var refusedOverShare: UInt64 = 0
     package var repeatedRequests: UInt64 = 0
     /// Upstream messages of devices, accepted and refused.
@@ -16,19 +16,19 @@ package struct ShardStatistics: Sendable {
     package var upstreamRefused: UInt64 = 0
     /// Events that were appended to a feed.
     package var eventsTaken: UInt64 = 0
-    /// Events without a row because too many other events had one.
+    /// Events that were not stored: too many others waited for the app's feed, or the app's settings were unknown.
     package var eventsLost: UInt64 = 0
     /// Items that a feed removed before its consumer acked them.
     package var feedItemsMissed: UInt64 = 0
-    /// The items that wait for an ack, and the age of the oldest in milliseconds.
+    /// The feed items that no consumer has acked, and the age of the oldest in milliseconds.
     package var feedItems = 0
     package var longestFeedWait: GatewayTime = 0
     package var deliversSent: UInt64 = 0
     package var deliversResent: UInt64 = 0
     /// Deliver frames of broadcasts; they also count in `deliversSent`.
     ///
-    /// `broadcastMessages` counts the messages that broadcasts became. `broadcastEnumerated` counts those of them that the
-    /// enumerator made. `broadcastPassed` counts devices that a broadcast skipped because of tags, blacklist or absence.
+    /// `broadcastMessages` counts the messages of single devices that broadcasts created, and `broadcastEnumerated` those created
+    /// by the enumerator. `broadcastPassed` counts devices that a broadcast skipped because of tags, blacklist or long absence.
     package var broadcastDelivers: UInt64 = 0
     package var broadcastMessages: UInt64 = 0
     package var broadcastEnumerated: UInt64 = 0
@@ -48,7 +48,7 @@ package struct ShardStatistics: Sendable {
     package var damagedRows: UInt64 = 0
 
     // Gauges.
-    /// The accepted messages minus the ended ones, by the counters rows that the shard knows.
+    /// The accepted minus the ended messages, from the counters rows that this shard counts.
     package var pending: Int64 = 0
     package var sessions = 0
     package var reachable = 0

@@ -1,4 +1,4 @@
-// Slots of the shard's tables. Each table has its own slot type, so that mixing them up does not compile.
+// Slots of the shard's tables. Each table has its own slot type, so a slot of another table does not compile.
 
 internal import Structures
 

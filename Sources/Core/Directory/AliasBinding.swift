@@ -3,7 +3,7 @@ internal import Wire
 
 /// The steps that bind an alias to a device (reserve, set, release the previous alias) or unbind it (clear, release).
 ///
-/// The alias's row never misses a device, whatever the order of steps, and after a crash between two steps
+/// The alias's row lists every device that has the alias, in every order of steps and after a crash between two steps
 /// (docs/build/Directory.md).
 struct AliasBinding: Sendable {
     private enum Phase {
@@ -83,7 +83,7 @@ struct AliasBinding: Sendable {
         case (.setting, .aliasSet(let previous, let stamp)):
             guard let previous else { return end(.done) }
             return release(previous, stamp: stamp, .done)
-        // Later operations have already completed, so this one counts as the first.
+        // Later operations on the alias have completed, so this one counts as done before them.
         case (.setting, .overtaken): return end(.done)
         case (.setting(let stamp), .unknown):
             return release(item.name, stamp: stamp, .unknown)

@@ -21,8 +21,9 @@ package struct FailureClass: Hashable, Comparable, Sendable {
         return left.code < right.code
     }
 
-    /// Counts the expired, overflowed and failed messages of a task by class; collapsed, revoked and stopped messages are not
-    /// failures, because they were no longer wanted.
+    /// Counts the expired, overflowed and failed messages of a task by class.
+    ///
+    /// Collapsed, revoked and stopped messages are not failures, because they were no longer wanted.
     package static func sort(_ totals: TaskTotals) -> [FailureClass: Int] {
         var sorted: [FailureClass: Int] = [:]
         func add(_ stage: Stage, isVendor: Bool, _ code: Int, _ count: Int) {

@@ -13,8 +13,9 @@ package struct ListTarget: Sendable, Equatable {
     }
 }
 
-/// One loop's part of a list: the shared content, and the devices of that loop; it is immutable, so that it can be passed to
-/// another loop without copying anything per device.
+/// One loop's part of a list: the shared content, and the devices of that loop.
+///
+/// It is immutable, so that it can be passed to another loop without copying anything per device.
 package final class Fanout: Sendable {
     package let task: TaskID
     package let app: AppKey

@@ -85,8 +85,9 @@ package struct FanoutQueue {
         return true
     }
 
-    /// Returns the next portion of the first app that `mayTake` accepts; the app then moves to the end of the queue, and its
-    /// partly published list moves behind its other lists.
+    /// Returns the next portion of the first app that `mayTake` accepts.
+    ///
+    /// The app then moves to the end of the queue. Its partly published list moves behind its other lists.
     package mutating func popPortion(where mayTake: (AppKey) -> Bool = { _ in true }) -> Portion? {
         guard let place = queues.firstIndex(where: { mayTake($0.app) }) else { return nil }
         var queue = queues.remove(at: place)

@@ -127,9 +127,9 @@ package struct QuotaHolding: Sendable, Equatable {
 /// **Amounts** come from the partitions, which report them every 50 ms. A gateway can exceed such a quota by what all partitions
 /// accept in that time. A device is checked at its Hello, and again before its Welcome, after earlier Hellos are settled.
 ///
-/// In a cluster each gateway grants an even share. The share of devices is slightly larger, because a device belongs to one
-/// partition. Queued amounts of all gateways are exchanged several times a second (`QueueLedger`). That quota can be exceeded by
-/// what all gateways accept in between.
+/// In a cluster each gateway grants an even share. The share of devices is slightly larger, because devices are not spread evenly
+/// over the partitions. Queued amounts of all gateways are exchanged several times a second (`QueueLedger`). Quotas of queued
+/// amounts can be exceeded by the amounts that all gateways accept in between.
 package struct QuotaAccounting: Sendable {
     /// The use of one app; it is modified in place, because each publish of the app updates it.
     private struct Use: Sendable {
@@ -223,7 +223,7 @@ package struct QuotaAccounting: Sendable {
     private var heardAt: Int64 = 0
     /// Partitions whose loops report to this gateway.
     private var partsHere: Set<Int> = []
-    /// The number of replies to wait for until one is valid; after a move a partition may be counted by two gateways or by none.
+    /// The number of replies still needed until one is valid; after a move, two gateways or none may count a partition.
     private var awaitedAnswers = 0
 
     package init() {}
@@ -233,7 +233,7 @@ package struct QuotaAccounting: Sendable {
         let limit = quotas[quota]
         guard gatewayCount > 1, !quota.isOfStore else { return limit }
         let share = (limit + gatewayCount - 1) / gatewayCount
-        // Devices are bound to their partitions, so no gateway can accept a device of another one.
+        // Devices are bound to partitions, and one gateway's partitions may have more devices than an even share.
         return quota == .devices ? min(limit, share + max(4, share / 4)) : share
     }
 
@@ -242,13 +242,13 @@ package struct QuotaAccounting: Sendable {
     }
 
     private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
-    /// The holdings on this gateway; negative if its partitions ended messages that other partitions count.
+    /// Returns the holdings on this gateway; negative if its partitions ended messages that other partitions count.
     private func here(_ app: AppKey) -> AppQueue {
         let holding = totals[app] ?? .none
         return AppQueue(
             app: app, count: holding.queued, bytes: holding.queuedBytes, retainedBytes: holding.retainedBytes)
     }
-    /// The other gateways' holdings; zero without other gateways, `nil` if unknown.
+    /// Returns the other gateways' holdings; zero without other gateways, `nil` if unknown.
     private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
         guard gatewayCount > 1 else { return AppQueue(app: app, count: 0) }
         guard awaitedAnswers == 0 else { return nil }
@@ -285,7 +285,7 @@ package struct QuotaAccounting: Sendable {
         awaitedAnswers = max(0, awaitedAnswers - 1)
     }
 
-    /// Removes all other apps, so that an app created again under an old name starts at zero.
+    /// Removes apps that `isKnown` rejects, so that an app created again under an old name starts at zero.
     package mutating func keep(where isKnown: (AppKey) -> Bool) {
         uses = uses.filter { isKnown($0.key) }
         totals = totals.filter { isKnown($0.key) || $0.value != .none }
@@ -347,7 +347,7 @@ package struct QuotaAccounting: Sendable {
         remove(part)
     }
 
-    /// The first reply may still include the previous owner's last report; the second one does not.
+    /// The number of replies needed after a move: only the second is sure not to include the previous owner's last report.
     private static let answersAfterMove = 2
 
     private mutating func remove(_ part: Int) {
@@ -371,8 +371,9 @@ package struct QuotaAccounting: Sendable {
         return false
     }
 
-    /// Returns whether a partition's device exceeds the quota because other devices were admitted while its Hello was pending;
-    /// the surplus device is no longer counted, so that another partition's device may take its place.
+    /// Returns whether a device exceeds the quota because other devices were admitted while its Hello was pending.
+    ///
+    /// The surplus device is no longer counted, so that another partition's device may take its place.
     package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return false }
         note(part: part, app: app, connected: connected)

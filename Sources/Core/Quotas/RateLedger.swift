@@ -50,8 +50,8 @@ package struct RateTotal: Sendable, Equatable, Codable {
 /// The counter: the uses of all gateways, as they reported them.
 ///
 /// The owner of partition 0 is the counter. Uses of the day are stored as rows; uses of the minute are not. A new counter
-/// restores them from the reports, each of which contains the previous counter's last reply. No acknowledged use is lost, and
-/// unacknowledged uses are sent again. If a reply is lost, its report is counted twice.
+/// restores the minute's uses from the reports, each of which contains the previous counter's last reply. No acknowledged use is
+/// lost, and unacknowledged uses are sent again. If a reply is lost, its report is counted twice.
 package struct RateLedger: Sendable {
     private struct Use: Sendable {
         var minute = RateCount(span: 0, used: 0)
@@ -76,8 +76,9 @@ package struct RateLedger: Sendable {
         }
     }
 
-    /// Adds uses of the current minute or day by the counter's clock; uses of another one, from a gateway with a different clock,
-    /// are ignored.
+    /// Adds uses of the current minute or day by the counter's clock.
+    ///
+    /// Uses of another minute or day, from a gateway with a different clock, are ignored.
     private static func add(_ count: Int, to use: inout RateCount, known: RateCount, _ now: Int64) {
         if now > use.span { use = RateCount(span: now, used: 0) }
         guard known.span == use.span else { return }

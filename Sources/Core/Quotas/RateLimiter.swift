@@ -85,8 +85,8 @@ extension RateLimits {
 /// A single gateway counts exactly. In a cluster, each gateway counts its own uses and reports them to the *counter*
 /// (`RateLedger`, on the owner of partition 0). The counter replies with the uses of all gateways. Between two exchanges a
 /// gateway grants at most its share of the remaining uses. No call waits for the counter. All gateways together can exceed a
-/// limit by the shares outstanding when it was reached. An exchange is due after half a share, or at a use one second after the
-/// last exchange.
+/// limit by the shares outstanding when it was reached. An exchange is due after half a share, or at the first use a second after
+/// the last exchange.
 package struct RateLimiter: Sendable {
     package enum Verdict: Sendable, Equatable { case granted, minuteExceeded, dayExceeded }
 
@@ -102,7 +102,7 @@ package struct RateLimiter: Sendable {
         var number: Int64 = 0
         /// The uses of all gateways, by the counter's last reply.
         var told = 0
-        /// The uses of this gateway since then; `sent` of them are in flight to the counter.
+        /// The uses of this gateway since that reply; `sent` of them are in flight to the counter.
         var own = 0
         var sent = 0
 
@@ -152,7 +152,7 @@ package struct RateLimiter: Sendable {
         use.day.own += 1
         if gatewayCount > 1, !isCutOff, !isExchangeDue { isExchangeDue = isDue(use, bound, now) }
         uses[key] = use
-        // Count the use also under its own kind, for reports. Only the other kind has a limit.
+        // The use also counts under the kind itself, for reports. Only `kind.counted` has a limit.
         if kind != kind.counted {
             let part = RateKey(app: app, kind: kind)
             var use = uses[part] ?? Use()
@@ -265,7 +265,7 @@ package struct RateLimiter: Sendable {
 
     private func verdict(_ use: Use, _ bound: RateBound) -> Verdict {
         if bound.perDay > 0, use.day.own >= share(of: use.day, bound.perDay) {
-            // Other gateways have not used their shares yet. A retry after a minute may get a new share.
+            // Below the limit in total, other gateways still have unused shares. A retry after a minute may then get a new share.
             return use.day.used >= bound.perDay ? .dayExceeded : .minuteExceeded
         }
         if bound.perMinute > 0, use.minute.own >= share(of: use.minute, bound.perMinute) { return .minuteExceeded }

@@ -1,7 +1,7 @@
 /// Storage for short byte strings, each with its length.
 ///
-/// Short ones share cells of one size, which saves an allocator header each. A longer one has an allocation with the length in
-/// front.
+/// Short strings share cells of one size, which saves an allocator header for each. A longer string has a separate allocation,
+/// with the length in front.
 public struct ByteCells: ~Copyable {
     /// The address of a stored byte string, valid until it is freed.
     @safe public struct Place {
@@ -42,7 +42,7 @@ public struct ByteCells: ~Copyable {
         if isCell { free.append(place.pointer) } else { place.pointer.deallocate() }
     }
 
-    /// Frees an allocated byte string when the cells are freed with it.
+    /// Frees a byte string that is not in a cell; cells are freed with their `ByteCells`.
     public static func freeLong(_ place: Place) { place.pointer.deallocate() }
 
     /// Returns the bytes, valid until they are freed.

@@ -4,8 +4,8 @@
 /// move and are freed only with the table. A slab verifies that a slot is occupied before it returns a place.
 ///
 /// A place whose value was removed holds stale bytes or another value of the same type. The read gives a wrong result but touches
-/// no foreign memory. Such a read is unsafe only for values with references, so `Slab.remove` overwrites them in a debug build
-/// and the simulation crashes at the first such read.
+/// no foreign memory. Such a read is unsafe only for values with references. `Slab.remove` therefore overwrites them in a debug
+/// build, so that the simulation crashes at the first such read.
 ///
 /// `value` is a property, not `@dynamicMemberLookup`: key paths reach no mutating method and cost a call in a debug build.
 @safe public struct Place<Element: ~Copyable>: BitwiseCopyable {

@@ -74,7 +74,7 @@ package struct ArgumentReader<Failure: Error> {
         return value
     }
 
-    /// Throws if the current option has a value that was not taken; it is for a program that stops reading there.
+    /// Throws if the current option has a value that was not taken; called by a program that stops before the last word.
     package func endOption() throws(Failure) {
         guard attached == nil else { throw failure(.takesNoValue(option: option)) }
     }

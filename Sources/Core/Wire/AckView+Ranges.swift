@@ -1,4 +1,4 @@
-// The gateway alone needs this. `InlineArray` requires newer Apple systems than the client supports.
+// Only the gateway uses `AckView`. Apple's systems that the client supports may lack `InlineArray`.
 #if !canImport(Darwin)
 extension AckView {
     @unsafe public func withRanges<Result>(_ body: (UnsafeBufferPointer<SequenceRange>) -> Result) -> Result {

@@ -1,4 +1,4 @@
-// The gateway alone needs this. `InlineArray` requires newer Apple systems than the client supports.
+// Only the gateway uses `AckView`. Apple's systems that the client supports may lack `InlineArray`.
 #if !canImport(Darwin)
 /// An Ack decoded for the hot path.
 ///
@@ -10,7 +10,7 @@ public struct AckView: Sendable {
     /// Stream 0: the processed ranges above `sequence`, of which only the first `rangeCount` are used.
     public private(set) var ranges = InlineArray<32, SequenceRange>(repeating: SequenceRange())
     public private(set) var rangeCount = 0
-    /// Stream 1: as `sequence` and `ranges`; ranges are rare: they occur when a handler defers one broadcast.
+    /// Stream 1: like `sequence` and `ranges`; ranges are rare here, because they occur only when a handler defers one broadcast.
     public private(set) var broadcastSequence: UInt64 = 0
     public private(set) var broadcastRanges: [SequenceRange] = []
     /// Whether the Ack has a position for stream 1.
@@ -42,7 +42,7 @@ public struct AckView: Sendable {
     private mutating func readPosition(
         _ body: RawSpan, at range: Range<Int>, seen: inout (direct: Bool, broadcast: Bool)
     ) throws(WireError) {
-        // The numbers are read first: they may follow the ranges, which depend on them.
+        // The stream and the sequence are read first, because they may follow the ranges, whose checks need them.
         var stream: UInt32 = 0
         var cumulative: UInt64 = 0
         var cursor = Cursor(range)

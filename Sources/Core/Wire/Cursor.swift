@@ -180,7 +180,8 @@ extension RawSpan {
     /// Returns eight bytes in network order as a number.
     @inline(__always)
     func word(at offset: Int) -> UInt64 {
-        // Safe for the same reasons. The load is unaligned because a field may start anywhere.
+        // Safe: the load checks its bounds, and every bit pattern is a UInt64. It is unaligned because a field may start
+        // anywhere.
         unsafe UInt64(bigEndian: unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 

@@ -32,14 +32,15 @@ public enum Limits {
     public static let rejectedCount = 32
     /// The opened msgIds in a Hello; further ones are sent as Feedback.
     public static let openedCount = 32
-    /// The vendor tokens of a device, a Hello or a DeviceUpdate: eight of activities, three other kinds in two environments, and
-    /// two of other channels or topics.
+    /// The maximum number of vendor tokens of a device, a Hello or a DeviceUpdate.
+    ///
+    /// Eight may be of Live Activities, six of three other kinds in two environments, and two of other channels or topics.
     public static let tokenCount = 16
-    /// The Live Activity tokens among them: a system allows about five activities, and a few may have ended recently.
+    /// The maximum number of Live Activity tokens: a system allows about five activities, and a few may have ended recently.
     public static let activityTokenCount = 8
     /// The custom actions in Feedback, numbered as in Getui.
     public static let actions: ClosedRange<UInt32> = 90_001...90_999
-    /// The reasons in Welcome's `dropped`; nine final states exist.
+    /// The number of reasons in Welcome's `dropped`; nine final states exist.
     public static let droppedCount = 16
 
     /// An alias, an alias type or a tag has at most 64 characters of up to four bytes.

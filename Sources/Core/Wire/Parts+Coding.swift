@@ -56,7 +56,7 @@ extension VendorToken {
 }
 
 extension Cursor {
-    /// Reads a token's channel; `nil` for one of a later version, and for a follow-up channel, which has no tokens.
+    /// Reads a token's channel; `nil` for a channel of a later version, and for a follow-up channel, which has no tokens.
     fileprivate mutating func vendor(in bytes: RawSpan) throws(WireError) -> VendorChannel? {
         let channel = try value(VendorChannel.self, in: bytes)
         return channel?.isFollowUp == true ? nil : channel
@@ -138,7 +138,7 @@ extension StreamPosition: MessageBody {
             case .ranges: try cursor.element(of: &ranges, field, limit: Limits.rangeCount, in: bytes)
             }
         }
-        // Checked at the end because the fields may arrive in any order.
+        // The ranges are checked at the end because the fields may arrive in any order.
         var floor = sequence
         for range in ranges { try range.check(beyond: &floor) }
     }

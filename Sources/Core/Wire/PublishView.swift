@@ -27,7 +27,7 @@ public struct PublishView: Equatable, Sendable {
     public private(set) var cid = DeviceID.none
     public private(set) var payload = BodyRange.empty
     public private(set) var timeToLive: Int64 = 0
-    /// Whether a TTL was given: the TTL field is present, or an older sender set `has_ttl` for a TTL of 0 that it did not encode.
+    /// Whether a TTL was given: by the TTL field, or by `has_ttl` of an older sender, which does not encode a TTL of 0.
     public private(set) var hasTimeToLive = false
     public private(set) var strategy: UInt32 = 0
     public private(set) var collapseKey = BodyRange.empty

@@ -10,7 +10,7 @@ public enum TokenFault: Error, Equatable, Sendable, Codable {
     case kind
     /// A Web Push token is not a subscription in the form `ENDPOINT#P256DH.AUTH`.
     case subscription
-    /// The channel sends without a token of the device.
+    /// The channel is a follow-up channel, which uses no tokens of devices.
     case followUp
 
     public var reason: StaticString {
@@ -39,7 +39,7 @@ package struct RefusedTokens: Equatable, Sendable, Codable {
 }
 
 extension VendorToken {
-    /// Returns the token without spaces, line ends and the angle brackets of a copied description.
+    /// Returns the token without spaces, line ends and angle brackets, which apps may copy from a description of the bytes.
     ///
     /// The token becomes part of a request to the vendor and must not break a line or a path there. An empty token, which removes
     /// other tokens, stays empty. A token of spaces alone is a fault and removes nothing.

@@ -9,7 +9,7 @@ public enum VendorPlatform: UInt8, Sendable, CaseIterable, Codable {
 
 /// The documented limits of a vendor's notifications; docs/use/Vendors.md has the sources.
 public struct VendorLimits: Sendable, Equatable {
-    /// The largest lengths in UTF-16 code units; 0 if only `contentByteCount` limits the text.
+    /// The largest lengths of title and body in UTF-16 code units; 0 if only `contentByteCount` limits the text.
     public var titleLength = 0
     public var bodyLength = 0
     /// The largest content in bytes, measured as the vendor's documentation says.

@@ -4,8 +4,9 @@ package protocol MessageBody: Equatable, Sendable {
 
     init()
 
-    /// Decodes the fields in `range`: replaces scalars, appends repeated fields, merges embedded messages. Discard it after an
-    /// error.
+    /// Decodes the fields in `range`: replaces scalars, appends repeated fields, merges embedded messages.
+    ///
+    /// The caller discards the message after an error.
     mutating func merge(_ bytes: RawSpan, at range: Range<Int>) throws(WireError)
 
     func write(to sink: inout some ByteSink)

@@ -1,6 +1,7 @@
 extension ConfigurationObject {
-    /// Returns the `clientNames` of a `tls`: the allowed names of a client's certificate; empty allows any that
-    /// `clientAuthorities` signed.
+    /// Returns the `clientNames` of a `tls` object: the names allowed in a client's certificate.
+    ///
+    /// An empty result allows every certificate that `clientAuthorities` signed.
     package func clientNames() -> [String] {
         let names = strings("clientNames", limit: ConfigurationLimits.clientNameCount) ?? []
         for name in names where !(1...253 ~= name.utf8.count) || name.utf8.contains(0) || name.hasPrefix(".") {

@@ -18,7 +18,7 @@ package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertibl
 
 /// An unusable configuration, with all its problems; the process exits with code 78.
 package struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The file's name; `nil` if the problem is in the embedded defaults, such as a data folder that cannot be created.
+    /// The file's name; `nil` without a file, for example if the default data folder cannot be created.
     package var file: String?
     package var problems: [ConfigurationProblem]
 

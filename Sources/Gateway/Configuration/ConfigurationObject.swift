@@ -137,7 +137,7 @@ package final class ConfigurationObject {
         return value
     }
 
-    /// Returns a text as `string` does, for a mandatory key.
+    /// Returns a text as `string` does, and reports an absent key.
     package func required(_ key: String, _ allowed: String, where check: (String) -> Bool) -> String? {
         if !has(key) { report(key, "missing; \(allowed)") }
         return string(key, allowed: allowed, where: check)

@@ -17,7 +17,7 @@ package enum FileText {
 
     package struct Contents {
         package var bytes: [UInt8]
-        /// Whether users other than the owner, root and this process's group can read the file.
+        /// Whether users other than the owner can read the file, apart from the exception in `isReadableByOthers(_:)`.
         package var isReadableByOthers: Bool
     }
 
@@ -46,8 +46,9 @@ package enum FileText {
         return Contents(bytes: bytes, isReadableByOthers: isReadableByOthers(status))
     }
 
-    /// Returns whether other users can read the file; a file of root's for the service's group does not count, because
-    /// administrators provide secrets in this way.
+    /// Returns whether users other than the owner can read the file.
+    ///
+    /// A file that root owns may be readable by the service's group, because administrators provide secrets in this way.
     private static func isReadableByOthers(_ status: stat) -> Bool {
         if status.st_mode & 0o007 != 0 { return true }
         return status.st_mode & 0o070 != 0 && !(status.st_uid == 0 && (status.st_gid == getegid() || geteuid() == 0))

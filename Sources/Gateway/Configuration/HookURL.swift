@@ -1,7 +1,7 @@
 /// The URL of the hook: HTTPS to any host, or HTTP to this machine.
 package struct HookURL: Hashable, Sendable, CustomStringConvertible {
     package let text: String
-    /// `false` for HTTP, which each connection restricts to loopback addresses.
+    /// Whether the scheme is HTTPS; with HTTP, each connection is restricted to loopback addresses.
     package let isSecure: Bool
 
     package enum Refusal: Error, Equatable {

@@ -2,7 +2,7 @@ internal import TextForms
 
 /// The address of another server: a name or an IP address, and a port.
 ///
-/// Unlike a `ListenAddress` it may be a name, which is resolved when a connection is made.
+/// Unlike in a `ListenAddress`, the host may be a name, which is resolved when a connection is made.
 package struct HostPort: Hashable, Sendable, CustomStringConvertible {
     /// A name, or a numeric address without brackets.
     package let host: String

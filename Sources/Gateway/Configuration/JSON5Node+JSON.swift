@@ -21,8 +21,9 @@ extension JSON5Node {
         }
     }
 
-    /// Returns this value with a merge patch (RFC 7396) applied: null removes a key, an object is merged, and any other value
-    /// replaces the old one.
+    /// Returns this value with a merge patch (RFC 7396) applied.
+    ///
+    /// In the patch, null removes a key, an object is merged, and any other value replaces the old one.
     package func merged(with patch: JSON5Node) -> JSON5Node {
         guard case .object(let changes) = patch.value else { return patch }
         var members: [JSON5Member] = []

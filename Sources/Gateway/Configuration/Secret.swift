@@ -1,6 +1,6 @@
 /// A text that must not appear in a log, an error or a debugger; all its descriptions are the same fixed word.
 package struct Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The secret itself; comment each use with the destination of the secret.
+    /// The secret itself; a comment at each use must state where the secret goes.
     package let exposed: String
 
     package init(_ text: String) { exposed = text }

@@ -1,4 +1,6 @@
-/// Reads secrets, inline under `key` or from files under `keyFile`; several may be given, so that they overlap during a rotation.
+/// Reads secrets given inline under a key, such as `token`, or in files under the key with the suffix `File`.
+///
+/// Several values may be given, so that an old and a new secret overlap during a rotation.
 package struct SecretReader {
     let folder: String
     let problems: ConfigurationProblems
@@ -7,7 +9,7 @@ package struct SecretReader {
 
     package init(folder: String, problems: ConfigurationProblems) { (self.folder, self.problems) = (folder, problems) }
 
-    /// Returns the secrets under `key` or `keyFile`, newest first; `nil` if there is none, or one is invalid (reported).
+    /// Returns the secrets, newest first; `nil` if there is none or one is invalid (both are reported).
     ///
     /// `check` tests additional requirements for this kind of secret.
     package mutating func read(

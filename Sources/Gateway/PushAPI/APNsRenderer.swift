@@ -15,7 +15,7 @@ struct APNsContent {
     /// The alert's texts for the live channel, so that a foreground app can show the alert.
     var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
     var alertBody = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The part of the message that the body omits; `nil` if it is complete.
+    /// The part of the message that the body omits; `nil` if the body is complete.
     var omission: VendorOmission?
 }
 
@@ -32,7 +32,7 @@ struct APNsRenderer {
     private static let keys: [StaticString] = [
         "type", "aps", "auto_badge", "payload", "multimedia", "apns-collapse-id", "laId",
     ]
-    /// The keys beside `aps` that only the gateway writes.
+    /// The top-level keys that a publisher's members must not replace.
     private static let reservedKeys: [StaticString] = ["aps", "_gmid_", "longwire_media"]
 
     /// The destination of a member of `push_channel.ios`.
@@ -89,7 +89,7 @@ struct APNsRenderer {
             content.shape.badgeOffset = Self.endAPS(badge, isMutable: media != nil || isMutable, &writer)
         }
         if kind == .alert, !written.isNoticed {
-            // APNs could neither show anything nor wake the app.
+            // Without `content-available`, the push would neither show anything nor wake the app.
             guard written.isContentAvailable else {
                 throw .invalid("aps", "it needs an alert, a sound, a badge or content-available 1")
             }
@@ -105,7 +105,7 @@ struct APNsRenderer {
             writer.key("longwire_media")
             writer.value(media)
         }
-        // A Live Activity receives only its state. Its app cannot read keys beside `aps`.
+        // The body for a Live Activity carries no transmission, because the app cannot read keys beside `aps` in it.
         let isActivity = content.shape.pushType == .liveActivity
         if isActivity {
             content.omission = .liveActivity
@@ -130,7 +130,7 @@ struct APNsRenderer {
 
     /// Renders a notification by the template into the emptied `writer`; the title and the body must not both be empty.
     ///
-    /// Only those keys of `ios` are used that stand beside `aps`.
+    /// Only the collapse id of `ios` and the members that are copied beside `aps` are used.
     func render(
         alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, beside ios: JSONValue?,
         into writer: inout JSONWriter
@@ -167,7 +167,9 @@ struct APNsRenderer {
         return content
     }
 
-    /// Renders a silent push, which makes the app fetch its messages, into the emptied `writer`; `ios` is used as above.
+    /// Renders a silent push, which makes the app fetch its messages, into the emptied `writer`.
+    ///
+    /// Of `ios`, the same members are used as for a notification.
     func renderWakeUp(beside ios: JSONValue?, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, .none)

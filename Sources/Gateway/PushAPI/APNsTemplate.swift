@@ -6,11 +6,11 @@ package import Delivery
 package struct APNsTemplate: Sendable, Equatable {
     /// The form in which a body carries the publisher's `transmission`, if it fits and the publisher gives no `payload`.
     package enum Transmission: String, Sendable, CaseIterable {
-        /// The text of the top-level key `payload`.
+        /// As text under the top-level key `payload`.
         case payload
-        /// The members of a JSON object beside `aps`; any other text as `payload`.
+        /// As members beside `aps` if the text is a JSON object; any other text as `payload`.
         case members
-        /// Not in the body, which then has only the ids.
+        /// Not at all; the body then has only the ids.
         case none
     }
 
@@ -23,10 +23,10 @@ package struct APNsTemplate: Sendable, Equatable {
     package var wakesApp = false
 
     // Defaults for an alert without `aps`, which has only a title and a body.
-    /// Empty for a silent alert.
+    /// The sound; empty for an alert without sound.
     package var sound = "default"
     package var badge = VendorContent.Badge.none
-    /// Empty to omit the key; the same applies to `threadID`.
+    /// The category; empty to omit the key, which also applies to `threadID`.
     package var category = ""
     package var threadID = ""
     package var interruptionLevel: InterruptionLevel?

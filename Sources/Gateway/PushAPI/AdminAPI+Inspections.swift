@@ -19,7 +19,8 @@ package enum InspectionRequest: Sendable {
     case change(DeviceAddress, DeviceChange, by: String)
 }
 
-/// A request id with all keys under which it may be stored, because the request does not name the endpoint.
+/// A request id with all keys under which it may be stored, because the operator does not name the endpoint that it was used
+/// with.
 package struct RequestName: Sendable {
     package var text: String
     package var app: AppKey

@@ -49,7 +49,7 @@ package enum AdminAnswer {
                 + fallback(status, isDisabled: isDisabled))
     }
 
-    /// Returns whether a vendor could deliver an alert to the device now, and the result of the last one.
+    /// Returns whether a vendor could deliver an alert to the device now, and the vendor's last failure.
     private static func fallback(_ status: DeviceStatus, isDisabled: Bool) -> JSONObject {
         let suitable = status.tokens.filter {
             $0.kind == .alert && ($0.channel != .apns || status.appHasTopic || !$0.topic.isEmpty)

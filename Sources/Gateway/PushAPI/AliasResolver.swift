@@ -1,7 +1,7 @@
 package import Delivery
 package import Wire
 
-/// The devices of an alias: up to ten, in no particular order, or none.
+/// The devices of an alias, in no particular order: none, or up to `limits.devicesPerAlias`.
 package struct ResolvedAlias: Sendable, Equatable {
     package var alias: String
     package var devices: [DeviceID]

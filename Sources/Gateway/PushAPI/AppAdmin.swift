@@ -49,7 +49,7 @@ package struct AppPage: Sendable {
     package var settings: String
     package var createdAt: Int64
     package var changedAt: Int64
-    /// This gateway's knowledge of the app's use of its quotas.
+    /// The use of the app's quotas, as far as this gateway knows it.
     package var quotas: [QuotaUse] = []
 
     package init(

@@ -12,7 +12,7 @@ package struct App: Sendable {
     package var appSecrets: [String]
     /// The secrets that prove a sender: the newest first, then older ones that are still valid.
     package var masterSecrets: [String]
-    /// The topic of tokens that name none.
+    /// The APNs topic of device tokens that name none.
     package var apnsTopic: String
     package var apnsTemplate = APNsTemplate()
     /// The TTL of a push that names none, in milliseconds.
@@ -24,7 +24,7 @@ package struct App: Sendable {
     package var quotas = AppQuotas()
     /// The largest delay of a scheduled push, in milliseconds.
     package var scheduleHorizon = ScheduleRules.horizon
-    /// The largest accepted difference of a signature's timestamp, in milliseconds.
+    /// The largest accepted difference between a signature's timestamp and the gateway's clock, in milliseconds.
     package var timestampTolerance = Limits.timestampTolerance
     package var transmissionCharacterCount = Limits.transmissionCharacterCount
     /// `false` for a disabled app: it is not served, but its data is kept.
@@ -34,9 +34,9 @@ package struct App: Sendable {
     /// Whether the app has the upstream feed.
     package var takesUpstream = false
     package var hasEvents = false
-    /// Whether the appSecret registers devices.
+    /// Whether devices can register with the appSecret.
     ///
-    /// If not, devices need a token of the app's server.
+    /// Otherwise they need a token of the app's server.
     package var registersBySecret = true
     /// The public keys for RS256 tokens.
     package var tokenKeys: [RSAPublicKey] = []
@@ -72,7 +72,7 @@ package struct AppRegistry: Sendable {
 
     /// Creates a registry.
     ///
-    /// Of several apps with one id the last is used; the configuration rejects such a file.
+    /// Of several apps with the same id, the last is used; the configuration's reader rejects such a file.
     package init(_ apps: [App] = [], isComplete: Bool = true) {
         self.isComplete = isComplete
         byID = Dictionary(apps.map { ($0.appID, $0) }, uniquingKeysWith: { $1 })

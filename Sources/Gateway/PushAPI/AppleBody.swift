@@ -40,7 +40,7 @@ struct APSWriter {
             if name.equals("alert"), !hasAlert { continue }
             if name.equals("badge"), hasBadge { continue }
             if name.equals("mutable-content") {
-                // Attachments need the key, so the gateway writes it. Otherwise the publisher's value is used.
+                // Attachments need `mutable-content`, so the gateway writes it. Otherwise the publisher's value is used.
                 if hasMedia { continue }
                 namesMutable = !value.isEmpty
             }
@@ -70,7 +70,7 @@ struct APSWriter {
         writer.value(value)
     }
 
-    /// Writes a member in its key's form.
+    /// Writes a member in the form that Apple accepts for its key.
     ///
     /// - Returns: The written value; `nil` if it was omitted.
     private static func write(

@@ -10,7 +10,7 @@ package struct BackupStatus: Sendable, Equatable {
     package var folder = ""
     package var fileCount = 0
     package var byteCount = 0
-    /// The time for which the backup stopped moves out of the journal; publishes continued.
+    /// The time for which the backup paused the moves of rows from the journal to the ordered store; publishes continued.
     package var heldMicroseconds: UInt64 = 0
     package var error: String?
     package init() {}

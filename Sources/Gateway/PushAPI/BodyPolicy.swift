@@ -12,7 +12,7 @@ package enum BodyPolicy: Equatable {
 extension PublicAPI {
     /// Decides about a request's body.
     ///
-    /// `bodyByteCount` is the announced size; 0 for a chunked body, or its received size once it is too large.
+    /// `bodyByteCount` is the announced size. For a chunked body it is 0, or the received size once that is too large.
     package func judge(_ request: APIRequest, bodyByteCount: Int, now: GatewayTime) -> BodyPolicy {
         do throws(GetuiFault) {
             let path = RequestPath(request.target)
@@ -25,7 +25,7 @@ extension PublicAPI {
                     do throws(GetuiFault) {
                         _ = try identified(request, path, now: now)
                     } catch {
-                        // A gateway of this cluster issued the token. The app is looked up once the body is here.
+                        // A gateway of this cluster issued the token. The app is looked up after the body has arrived.
                         guard mayMissApps, error.isOfUnlistedApp, isOwnToken(request, appID: path.text(1)) else {
                             throw error
                         }

@@ -62,9 +62,9 @@ package struct NewTask: Sendable {
     /// The key of the request id, or `.none`.
     package var requestKey: CallKey
     package var requestDigest: UInt64
-    /// The bucket and owner of its group's rows, if it has a group.
+    /// The bucket and owner of the rows of the task's group, if it has one.
     package var group: GroupPlace?
-    /// The reason why no device of the task has a fallback; `.applies` if each device decides.
+    /// The reason why no device of the task has a fallback; `.applies` if the fallback depends on the device.
     package var fallback: PublishOutcome.FallbackReason
     package var notes = RequestNotes()
 }
@@ -108,7 +108,7 @@ package struct RefusedTarget: Sendable {
         name = String((value?.lenientText ?? "").prefix(64))
     }
 
-    /// Returns the refusal of a call without valid members: the first one's, with its index and text.
+    /// Returns the refusal of a call whose audience has no valid member: the first member's refusal, with its index and text.
     static func all(_ refused: [RefusedTarget]) -> GetuiFault {
         guard let first = refused.first else { return .targetUser }
         var fault = first.fault
@@ -129,7 +129,7 @@ package struct AliasPush: Sendable {
     package var digest: UInt64
     package var itemIndex: Int
 
-    /// Whether a push with the same request id was to another alias, which makes this one a separate request.
+    /// Whether `task`, which has the same request id, was a push to another alias; this push is then a separate request.
     package func isApart(from task: TaskID) -> Bool { task.marked(with: alias) != task }
 }
 
@@ -177,7 +177,7 @@ package struct TaskReportQuery: Sendable {
     package var unknownActions: [String] = []
     package var notes = RequestNotes()
 
-    /// Returns whether the action is requested; all are without a list.
+    /// Returns whether the action is requested; without a list, every action is.
     func asks(for action: UInt32) -> Bool {
         actions.contains(action) || actions.isEmpty && unknownActions.isEmpty
     }

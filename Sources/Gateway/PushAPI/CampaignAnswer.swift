@@ -35,7 +35,7 @@ package enum CampaignAnswer {
         }
     }
 
-    /// Returns the reason why a stored task accepts no targets; `nil` if it does.
+    /// Returns the reason why a stored task accepts no targets; `nil` if it accepts targets.
     package static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
         switch record.state {
         case .stopping, .stopped, .ending, .ended: return GetuiFault.invalid("taskid", "the task was stopped").response
@@ -87,9 +87,10 @@ package enum CampaignAnswer {
 
     /// Returns the answer to a list call for a scheduled task.
     ///
-    /// `cids` are stored until the task's time; `unknown` do not exist.
+    /// `cids` are stored until the task's time; `unknown` are cids without a device.
     ///
-    /// Getui has no status for this. `successed_offline` is what its SDKs can parse as "accepted, not sent yet".
+    /// Getui has no status for a device that waits for a schedule. `successed_offline` is the closest one that its SDKs can
+    /// parse.
     package static func parked(
         _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
     ) -> APIResponse {
@@ -176,7 +177,7 @@ package enum CampaignAnswer {
             }
         }
         let reasons = noFallback.sorted { $0.key.rawValue < $1.key.rawValue }.map { reason, cids in
-            // If all devices have the same reason, the devices are not listed.
+            // If all devices have the same reason and are more than 16, they are not listed.
             let isAll = cids.count == live + queued + ended && cids.count > 16
             let named: any JSONWritable = isAll ? "all" : cids.map(\.description)
             return ("\(reason.name)", named)

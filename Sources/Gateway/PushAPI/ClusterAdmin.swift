@@ -2,10 +2,10 @@
 internal import JSON
 
 package enum ClusterRequest: Sendable, Equatable {
-    /// Makes the gateway release all its partitions and claim none; `nil` for the called gateway.
+    /// Makes the gateway release all its partitions and claim none; for `nil`, the gateway that gets the request.
     case drain(node: Int?)
     case undrain(node: Int?)
-    /// Moves the partition to the gateway, where it stays while the gateway is up; `nil` restores the default owner.
+    /// Moves the partition to the gateway, where it stays while the gateway is up; for `nil`, the default owner gets it.
     case move(part: Int, to: Int?)
 }
 

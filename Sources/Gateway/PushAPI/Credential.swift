@@ -27,7 +27,7 @@ package struct Credential: Sendable {
 
 package struct CredentialSet: Sendable {
     private let credentials: [Credential]
-    /// Whether no credential is configured and the only one was generated at start; only loopback peers are served then.
+    /// Whether no credential is configured and the only one was generated at start; then only loopback peers are served.
     package let isLoopbackOnly: Bool
 
     package init(_ credentials: [Credential], isLoopbackOnly: Bool = false) {

@@ -4,7 +4,7 @@ package import Wire
 
 /// A device's request about its own aliases and tags, with valid names.
 package enum DeviceNamesRequest: Sendable, Equatable {
-    /// A query of the device's tags and its alias of a type, which the digest identifies.
+    /// A query of the device's tags and of its alias of one type, given as the type's digest.
     case query(aliasType: UInt64)
     case bind(AliasName)
     case unbind(AliasName)

@@ -15,7 +15,7 @@ package struct DrainStatus: Sendable, Equatable {
     package var pace = 0
     package var alternate = ""
     package var connections = 0
-    /// The number of closed sessions.
+    /// The number of sessions and relays that the drain has closed.
     package var toldCount = 0
     package var secondsLeft = 0
     package init() {}

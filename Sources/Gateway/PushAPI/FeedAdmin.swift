@@ -147,7 +147,7 @@ package enum FeedAnswers {
             if !item.task.isNone { writer.member("taskId", item.task.text) }
             if item.kind == .upstream {
                 writer.member("request", item.request)
-                // Valid UTF-8 is written as text, so that it is readable. The other key marks Base64.
+                // Valid UTF-8 is written as text, so that it is readable. Other bytes are written as Base64 under another key.
                 if let text = String(validating: item.payload, as: UTF8.self) {
                     writer.member("payload", text)
                 } else {

@@ -27,17 +27,17 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     /// The tag operation failed for every device of the call.
     case tagFailed = 23001
     case tagTooLong = 30005
-    /// The daily limit on broadcasts to one tag, and of those to all or to conditions.
+    /// The daily limits: on broadcasts to one tag, and on broadcasts to all devices.
     case fastTagDayQuota = 30006
     case broadcastDayQuota = 30007
     /// The daily limit on list calls.
     case listDayQuota = 30008
     /// The daily limit on broadcasts to conditions, which share the quota of broadcasts to all.
     case tagBroadcastDayQuota = 30010
-    /// The limits on tag changes: per device and day, and per app and minute.
+    /// The limits on tag changes: per day, of a device or an app, and per minute, of an app.
     case tagCallsPerDay = 30011
     case tagCallsPerMinute = 30012
-    /// The limits per minute on broadcasts to one tag, and on all others.
+    /// The limits per minute: on broadcasts to one tag, and on all other broadcasts.
     case fastTagRate = 30013
     case broadcastRate = 30014
     /// The limit per minute on list calls.
@@ -85,7 +85,7 @@ struct GetuiFault: Error, Equatable {
     var code: GetuiCode
     var message: String
     var allow: String?
-    /// Whether the app is unknown here; another gateway may have created it just before.
+    /// Whether the app is unknown here; another gateway may have just created it.
     var isOfUnlistedApp = false
 
     init(code: GetuiCode, message: String, allow: String? = nil) {

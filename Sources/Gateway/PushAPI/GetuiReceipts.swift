@@ -3,12 +3,12 @@ package import Delivery
 internal import JSON
 internal import Wire
 
-/// Pages of an app's events in the format of Getui's receipts, for servers that have a handler for them.
+/// Pages of an app's events in the format of Getui's receipts, for servers with a handler for such receipts.
 ///
 /// The body is text: one JSON object a line. Fields, `code` and `sign` are those of docs.getui.com/getui/server/receipt, whose
 /// example also has `actionId` and `recvtime`. The numbers of `actionId` are from comments in public handlers of such receipts (a
-/// `GetuiCallBackVO` and a `PushMessageController` on GitHub). docs/use/GetuiCompatibility.md, "Receipts", has the table of events,
-/// and lists what was not confirmed.
+/// `GetuiCallBackVO` and a `PushMessageController` on GitHub). docs/use/GetuiCompatibility.md, "Receipts", has the table of
+/// events, and lists what was not confirmed.
 package enum GetuiReceipts {
     enum Code: Int {
         case success = 200
@@ -23,18 +23,18 @@ package enum GetuiReceipts {
 
     /// Returns the receipt of an event; `nil` if Getui has none.
     ///
-    /// Its codes 401 and 402 are about targets that the push call itself refuses here, and 500 is about Getui's own failures.
+    /// Getui's codes 401 and 402 are about targets that the push call itself refuses here, and 500 is about Getui's own failures.
     static func receipt(of item: FeedItem) -> Receipt? {
         switch item.kind {
         case .delivered, .deliveredOffline: Receipt(code: .success, action: 0)
-        // The number of a vendor means its report from the phone, which is `shown` here.
+        // Getui's vendor numbers mean that the phone reported the alert as shown. Here, that is the event `shown`.
         case .alerted: Receipt(code: .success, action: nil)
         case .shown: Receipt(code: .success, action: shownAction(alertChannel(item)))
         case .clicked: Receipt(code: .success, action: clickedAction(alertChannel(item)))
         case .action:
             if case .action(let number) = item.detail { Receipt(code: .success, action: number) } else { nil }
         case .failed, .tokenQuarantined: Receipt(code: .vendorFailed, action: nil)
-        // An event `clicked` or `alerted` precedes these.
+        // An event `clicked` precedes `opened`, and an event `alerted` precedes `handedOff`.
         case .opened, .handedOff: nil
         case .expired, .collapsed, .revoked, .overflowed, .online, .offline, .upstream: nil
         }

@@ -19,7 +19,7 @@ extension Bucket {
         self.init(prefix: Array(appID.utf8) + [0], cid: cid)
     }
 
-    /// `prefix` is appId ‖ 0, as stored in `App`.
+    /// Creates the bucket from `prefix`, which is appId ‖ 0 as stored in `App`.
     init(prefix: [UInt8], cid: DeviceID) {
         let word = withUnsafeTemporaryAllocation(byteCount: prefix.count + 32, alignment: 8) { input in
             input.copyBytes(from: prefix)
@@ -58,7 +58,7 @@ func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferP
     }
 }
 
-/// Returns the key of a broadcast's request; its task and request are one batch, so the key is in the app's bucket, too.
+/// Returns the key of a broadcast's request, in the app's home bucket, because one batch writes the rows of task and request.
 func broadcastRequestKey(
     app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer
 ) -> (UInt64, UInt64) {
@@ -75,8 +75,8 @@ extension UnsafeMutableRawBufferPointer.SubSequence {
 extension AliasName {
     /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text); with a type, of text ‖ 0 ‖ type.
     ///
-    /// Neither contains a zero character. The type's digest is the first eight bytes of SHA-256(app key ‖ "aliasType" ‖ 0 ‖
-    /// type). It is never 0, which means no type.
+    /// Neither text nor type contains a zero character. The type's digest is the first eight bytes of SHA-256(app key ‖
+    /// "aliasType" ‖ 0 ‖ type). It is never 0, which means no type.
     package init(app: AppKey, text: String, type: String = "") {
         let words = nameDigest(app, "alias", type.isEmpty ? text : "\(text)\0\(type)")
         let digest = type.isEmpty ? 0 : max(1, nameDigest(app, "aliasType", type).0)
@@ -85,8 +85,9 @@ extension AliasName {
 }
 
 extension AliasName {
-    /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token), with
-    /// decimal numbers and a token of APNs in lowercase.
+    /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token).
+    ///
+    /// Channel and kind are decimal numbers. A token of APNs is in lowercase.
     package init(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) {
         let token = channel == .apns ? token.lowercased() : token
         let words = nameDigest(app, "token", "\(channel.rawValue)\0\(kind.rawValue)\0\(token)")
@@ -146,7 +147,8 @@ func dateTime(_ time: GatewayTime) -> String {
 /// Random words drawn in blocks, because a call of the generator is expensive; confined to one event loop.
 package final class RandomWords {
     private let draw: (inout [UInt64]) -> Void
-    /// Behind a pointer, because Swift checks each access to a class's stored variable, here four times a message.
+    /// The drawn words, behind a pointer, because Swift checks each access to a class's stored variable: here, four times a
+    /// message.
     private let words: UnsafeMutablePointer<[UInt64]>
 
     package convenience init() {

@@ -41,20 +41,20 @@ package enum Limits {
     package static let testDevicePageCount = 1_000
     /// Getui: characters of a transmission (Unicode scalars here).
     package static let transmissionCharacterCount = 3_072
-    /// A message's payload, which is kept verbatim.
+    /// The size of a message's payload, which is kept verbatim.
     package static let payloadByteCount = MessageBounds.payloadByteCount
-    /// A collapse key, which is part of every queued row.
+    /// The size of a collapse key, which is part of every queued row.
     package static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
-    /// A custom callback, which each event of the message repeats.
+    /// The size of a custom callback, which each event of the message repeats.
     package static let customCallbackByteCount = MessageBounds.customCallbackByteCount
     /// Apple's limit for apns-collapse-id.
     package static let apnsCollapseIDByteCount = Bounds.collapseIDByteCount
     /// Apple's limits for a notification's body.
     package static let apnsBodyByteCount = Bounds.bodyByteCount
     package static let apnsVoIPBodyByteCount = Bounds.voipBodyByteCount
-    /// The title and body of an alert together: as much as APNs accepts, even if the APNs body has other texts.
+    /// The size of an alert's title and body together: as much as APNs accepts, even if the APNs body has other texts.
     package static let alertByteCount = MessageBounds.alertByteCount
-    /// A frame's `apns` object, which may render to a full body despite escapes and white space.
+    /// The size of a frame's `apns` object: room for a full APNs body, even with escapes and white space.
     package static let nativeAPNsByteCount = 32 << 10
     /// A badge is a non-negative 32-bit number, so it has at most ten digits; the size check counts all ten.
     package static let badgeDigitCount = 10
@@ -63,7 +63,7 @@ package enum Limits {
     static let notedKeyByteCount = 64
     /// Getui's bound for `ups.transmission`.
     static let upsTransmissionCharacterCount = 3_072
-    /// The options of one vendor, and the bytes of a JSON pointer; the sender has the same limits.
+    /// The most options of one vendor, whose JSON pointers `optionPointerByteCount` limits; the sender has both limits, too.
     static let optionCount = 64
     /// The delay of a follow-up in seconds, at most three days.
     static let followUpSeconds: ClosedRange<Int64> = 0...259_200
@@ -75,7 +75,9 @@ package enum Limits {
     package static let timeToLive: Int64 = 259_200_000
     /// Getui's current default: two hours.
     package static let defaultTimeToLive: Int64 = 7_200_000
-    /// Getui documents none; ten minutes tolerate an inaccurate clock and limit the replay of a signature.
+    /// The tolerance of a signature's timestamp; ten minutes tolerate an inaccurate clock and limit the replay of a signature.
+    ///
+    /// Getui documents no tolerance.
     package static let timestampTolerance: Int64 = 600_000
     /// Clock offsets up to this many milliseconds are noise, which schedules ignore.
     static let clockNoise: Int64 = 10_000
@@ -88,21 +90,21 @@ package enum Limits {
     /// The path segments of the longest route, with some reserve.
     package static let pathSegmentCount = 12
 
-    /// An app's id (docs/use/Operations.md, "Configuration").
+    /// The size of an app's id (docs/use/Operations.md, "Configuration").
     package static let appIDByteCount = 64
-    /// The settings of an app; with three secrets of each kind and all texts they take about 4 KB.
+    /// The size of an app's settings; with three secrets of each kind and all texts they take about 4 KB.
     package static let appBodyByteCount = 16 << 10
-    /// The largest pace of a drain in devices a second: the largest gateway in one second.
+    /// The largest pace of a drain, in devices per second, which empties the largest gateway in one second.
     static let drainPace = 1_000_000
-    /// A host name of 253 bytes, brackets, and a port: the limit of clients.
+    /// The size of an alternate address: a host name of 253 bytes, brackets, and a port, as clients limit it.
     static let alternateByteCount = Wire.Limits.alternateByteCount
     /// The length of a folder's name.
     static let backupNameByteCount = 64
-    /// 500 results with long reasons take about 200 KB.
+    /// The size limit of a body on the admin listener; 500 results with long reasons take about 200 KB.
     package static let adminBodyByteCount = 1 << 20
     package static let waitSeconds: ClosedRange<Int64> = 0...30
     /// The length of the vendor's reason, which is stored in the trace row.
     package static let vendorReasonByteCount = 64
-    /// The hook's answer: 500 outcomes of 400 bytes.
+    /// The size limit of the hook's answer; 500 outcomes of 400 bytes take about 200 KB.
     package static let hookAnswerByteCount = 1 << 20
 }

@@ -31,8 +31,8 @@ struct MessageParser {
 
     /// Parses the common body of a push to one device.
     ///
-    /// `requestDigest` covers what must be equal in a repeated request. Request ids are separate per `endpoint`. The task id is
-    /// derived from the request id.
+    /// `requestDigest` covers everything that a repeated request must not change. Request ids are separate per `endpoint`. The
+    /// task id is derived from the request id.
     mutating func parse(
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> ParsedPush {
@@ -52,7 +52,7 @@ struct MessageParser {
 
     /// Parses a message's content, independent of its audience; it is rendered once, with the task's id.
     ///
-    /// `itemIndex` is its index in `msg_list`, for the notes.
+    /// `itemIndex` is the message's index in `msg_list`, for the notes.
     mutating func content(
         _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0,
         isBroadcast: Bool = false

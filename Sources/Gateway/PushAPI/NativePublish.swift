@@ -9,7 +9,7 @@ package import Wire
 
 /// The values of PublishResult.code.
 ///
-/// The numbers are stable. Those below 32 are `PublishOutcome.Code`'s.
+/// The numbers are stable. Numbers below 32 are those of `PublishOutcome.Code`.
 package enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case accepted = 0
     case unknownDevice = 1
@@ -102,7 +102,8 @@ package struct NativePublish {
 
 /// A sender's own copy of its app's fields.
 ///
-/// All loops share the app. Reference counting it for each message would cause cache contention between them.
+/// All loops share an app's strings and arrays. Counting references to them for each message would cause cache contention between
+/// the loops.
 package final class NativeSender {
     package let appKey: AppKey
     let defaultTimeToLive: Int64
@@ -130,7 +131,7 @@ package final class NativePublisher {
 
     /// Checks a frame and calls `body` with its command, whose pointers are valid only during the call.
     ///
-    /// A frame without an alert and `apns` causes no JSON work and no allocation, unless the template wakes the app for each
+    /// A frame with neither an alert nor `apns` causes no JSON work and no allocation, unless the template wakes the app for each
     /// push. `body` must not call this publisher, because the rendered bytes are in its only buffer. `isIDsOnly` means that the
     /// APNs body has only the ids, because the payload is too large or is not text.
     package func withCommand<Result>(
@@ -143,7 +144,7 @@ package final class NativePublisher {
         do throws(GetuiFault) {
             content = try render(publish, task: task, template: sender.template)
             let timeToLive = publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive
-            // A body without an alert intentionally shows no text, so no strategy refuses it.
+            // A silent body intentionally shows no text. It is therefore checked before unshown texts count as an omission.
             let isSilent = content?.alertTitle.isEmpty == true && content?.alertBody.isEmpty == true
             if isSilent { try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive) }
             if let shown = content, shown.omission == nil, !shows(shown, publish) { content?.omission = .notification }
@@ -184,7 +185,7 @@ package final class NativePublisher {
         }
     }
 
-    /// Whether the alert shows the texts of the live channel.
+    /// Whether the APNs alert shows the frame's alert texts, if there are any.
     private func shows(_ content: APNsContent, _ publish: NativePublish) -> Bool {
         let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
         return !hasAlert

@@ -1,5 +1,5 @@
-// Getui's rules for `push_message.notification`. iOS does not show this object. It is validated as Getui does, and its JSON is
-// the message's payload.
+// Getui's rules for `push_message.notification`. iOS does not show this object. It is validated as Getui validates it, and its
+// JSON is the message's payload.
 
 internal import JSON
 internal import TextForms
@@ -13,7 +13,7 @@ enum NotificationRules {
 
     static let harmonyClickTypes = clickTypes + ["want"]
 
-    /// The largest change of a badge that each vendor takes.
+    /// The changes of a badge that every vendor accepts.
     static let vendorBadges: ClosedRange<Int64> = 1...99
 
     static func check(
@@ -44,7 +44,7 @@ enum NotificationRules {
         try check("badge_add_num", in: badges, notification["badge_add_num"])
     }
 
-    /// Checks what the vendors' requests need besides Getui's rules.
+    /// Checks the members that the vendors' requests need beyond Getui's rules.
     static func checkForVendors(_ notification: JSONValue) throws(GetuiFault) {
         for (clickType, needed) in neededByClick where notification["click_type"]?.equals(clickType) == true {
             guard let text = notification[needed]?.given else { throw .null("\(needed)") }
@@ -72,17 +72,18 @@ enum NotificationRules {
         "CUSTOMER_SERVICE", "OTHER_TYPES",
     ]
 
-    /// The member that each click type opens.
+    /// The member that a notification of each click type must have.
     private static let neededByClick: [(clickType: StaticString, member: StaticString)] = [
         ("intent", "intent"), ("url", "url"), ("payload", "payload"), ("payload_custom", "payload"), ("want", "want"),
     ]
 
-    /// Whether a member is a text; SDKs without types send numbers for some.
+    /// Whether a member must be a text; SDKs of untyped languages send numbers for some.
     static func isText(_ name: JSONValue) -> Bool {
         textLimits.contains { name.equals($0.name) } || name.equals("category")
     }
 
-    /// The keys, besides title and body, that control an Android notification's appearance.
+    /// The keys that an alert need not show: title and body are compared, and the others control an Android notification's
+    /// appearance.
     private static let presentation: [StaticString] = [
         "title", "body", "click_type", "logo", "logo_url", "channel_id", "channel_name", "channel_level", "ring_name",
         "badge_add_num", "notify_id", "thread_id", "category", "redisplay_freq", "redisplay_duration", "want",

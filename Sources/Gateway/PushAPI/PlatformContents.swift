@@ -1,6 +1,6 @@
-// The contents of a push for Android and HarmonyOS: Getui's `push_channel.android.ups` and `push_channel.harmony`. The gateway checks
-// the fields and stores them; the sender renders them for the vendor of the device's token. The content for a follow-up channel is
-// passed on unchanged.
+// The contents of a push for Android and HarmonyOS: Getui's `push_channel.android.ups` and `push_channel.harmony`. The gateway
+// checks the fields and stores them; the sender renders them for the vendor of the device's token. The content for a follow-up
+// channel is passed on unchanged.
 
 internal import Delivery
 internal import JSON
@@ -21,7 +21,7 @@ struct PlatformContent {
 
     /// Returns the vendors of the platform that would refuse the content, each with the limit that it exceeds.
     ///
-    /// The sizes of requests are known only to the sender, which checks them, too.
+    /// The sender also checks the sizes of the rendered requests, which only it knows.
     var refusals: [(vendor: VendorChannel, reason: String)] {
         func length(_ text: UnsafeRawBufferPointer) -> Int { String(decoding: text, as: UTF8.self).utf16.count }
         return VendorChannel.allCases.filter { $0.platform == shape.channel.platform }.compactMap { vendor in
@@ -65,7 +65,7 @@ struct PlatformContents {
         return try content(of: harmony, "harmony", channel: .harmony, clickTypes: NotificationRules.harmonyClickTypes) {
             (custom, writer) throws(GetuiFault) in
             guard custom.kind == .object else { throw .type("harmony.custom") }
-            // Getui's SDK for Java names the vendor, and the data a payload.
+            // Getui's SDK for Java puts the fields under the vendor's name `HW`, and names the data `payload`.
             let named = try Self.object(custom["HW"], "harmony.custom.HW")
             let (fields, path) = (named ?? custom, named == nil ? "harmony.custom" : "harmony.custom.HW")
             guard let type = fields["type"]?.given else { throw .null("\(path).type") }
@@ -172,7 +172,7 @@ struct PlatformContents {
         return content
     }
 
-    /// Writes an object, or the object in a text.
+    /// Writes `data`: an object, or a text that contains one.
     private func write(data: JSONValue, _ name: String, to writer: inout JSONWriter) throws(GetuiFault) {
         if data.kind == .object { return writer.value(data) }
         guard let text = data.stringBytes else { throw .type(name) }
@@ -189,7 +189,7 @@ struct PlatformContents {
         return value
     }
 
-    /// Writes an object without its empty values, and the numbers of the members in `texts` as texts.
+    /// Writes an object without its empty values; numbers of the members that `texts` selects are written as texts.
     ///
     /// The first of several equal keys is used, as in the checks.
     private func write(
@@ -214,7 +214,7 @@ struct PlatformContents {
         writer.endObject()
     }
 
-    /// Getui's names of the vendors in capitals, and the official name beside HOSHW.
+    /// Getui's vendor names in capitals, and `HARMONY`, a second name of `HOSHW`.
     private static let optionNames = Set(
         VendorChannel.vendors.filter { $0.platform != .apple }.map { "\($0.getuiName)".uppercased() } + ["HARMONY"])
 

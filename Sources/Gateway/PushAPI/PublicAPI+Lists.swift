@@ -90,7 +90,7 @@ extension PublicAPI {
                     call.unknown.append(String(decoding: text.prefix(64), as: UTF8.self))
                     continue
                 }
-                // Getui's own demo names a cid twice.
+                // Repeated cids are dropped; Getui's own demo names a cid twice.
                 if seen.insert(cid).inserted { targets.append(app.target(cid, of: task)) }
             }
             guard !targets.isEmpty else {
@@ -148,7 +148,8 @@ extension PublicAPI {
         guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40 else {
             throw .invalid("alias", "fewer than 40 characters")
         }
-        // As for binding: a zero character would produce the name of an alias with a type.
+        // The rule for binding applies. Without it, a zero character could produce the digest of an alias with a type
+        // (`AliasName`).
         guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
         return text
     }
@@ -203,7 +204,7 @@ extension PublicAPI {
             app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
         let settings = try PushSettings(
             body?["settings"], app: app, scope: .alias, now: now, callerOffset: callerOffset)
-        // The alias may have ten devices, each reached once, so the task is a list.
+        // The alias may have several devices, and each is to be reached once, so the task is a list.
         let task = TaskID(kind: .list, now: now, random: random).marked(with: alias)
         let content = try messages.content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)
         let key = requestKey(app: app.key, endpoint: endpoint, requestID: requestID)

@@ -13,7 +13,7 @@ extension PublicAPI {
         return .push([push], PushForm(kind: .single, notes: messages.notes))
     }
 
-    /// Parses the same body for an operator whose permission was checked.
+    /// Parses the body of `POST /push/single/cid` for an operator, whose permission was already checked.
     package func push(_ request: APIRequest, app: App, now: GatewayTime) -> PublicAction {
         messages.begin()
         do throws(GetuiFault) {

@@ -1,4 +1,4 @@
-// Getui's calls about test devices, and the call that binds device tokens of other vendors.
+// Getui's calls about test devices, and the call for binding the vendors' device tokens.
 
 internal import Delivery
 internal import Directory
@@ -75,7 +75,7 @@ extension PublicAPI {
                 devices.append(item)
             }
         }
-        // If all items are invalid, the answer is the same as for a single device.
+        // If no item is valid, the first fault refuses the call.
         if devices.isEmpty, let fault { throw fault }
         return TestDeviceRequest(app: app.key, work: .add(devices), notCIDs: notCIDs)
     }
@@ -143,8 +143,8 @@ extension PublicAPI {
 
     /// Answers `POST /user/bind_dt/{type}`.
     ///
-    /// Longwire has only the live channel and APNs, whose tokens come from the devices. No token is bound, and each item is
-    /// reported as failed in the format of this call.
+    /// Devices register their vendor tokens themselves, so the call binds no token. Each item with a token is reported as failed,
+    /// in the format of this call.
     func bindDeviceTokens(
         _ request: APIRequest, _ type: ArraySlice<UInt8>, app: App
     ) throws(GetuiFault) -> APIResponse {
@@ -162,7 +162,7 @@ extension PublicAPI {
             do throws(GetuiFault) {
                 let (cid, token) = try deviceToken(element)
                 readCount += 1
-                // An empty token unbinds, which has already succeeded if no token is bound.
+                // An empty token means unbinding. Nothing is ever bound here, so that always succeeds.
                 if !token.isEmpty { failed.append((cid, token)) }
             } catch {
                 fault = fault ?? error

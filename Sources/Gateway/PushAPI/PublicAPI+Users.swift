@@ -106,7 +106,7 @@ extension PublicAPI {
         var textCount = 0
         for (index, element) in value.elements.enumerated() {
             if element.kind == .string { textCount += 1 }
-            // A member that is not a text is named by its digits or its index.
+            // The answer names a member that is not a text by its digits or its index.
             try list.add(Array((element.lenientText ?? "cid[\(index)]").utf8)[...])
         }
         guard textCount > 0 || value.isEmptyContainer else { throw .type("cid") }

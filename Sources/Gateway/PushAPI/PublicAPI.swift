@@ -53,10 +53,12 @@ package final class PublicAPI {
     let random: RandomWords
     let parser = JSONParser()
     var messages: MessageParser
-    /// The machine's clock minus gateway time, in milliseconds; a business server signs with its own clock, because no answer
-    /// contains gateway time.
+    /// The machine's clock minus gateway time, in milliseconds.
+    ///
+    /// Signatures are checked by the machine's clock. A business server signs by its own clock, because no answer contains
+    /// gateway time.
     package var clockOffset: Int64 = 0 { didSet { messages.callerOffset = callerOffset } }
-    /// Whether the machine's clock is too far ahead to be trusted; signatures with either time are then accepted.
+    /// Whether the machine's clock is too far ahead to be trusted; signatures by either clock are then accepted.
     package var isClockDoubted = false { didSet { messages.callerOffset = callerOffset } }
     /// The estimated offset of callers' clocks from gateway time, in milliseconds; it is taken from the machine's clock.
     ///
@@ -176,7 +178,7 @@ package final class PublicAPI {
         return app
     }
 
-    /// Returns the app in the request's path, and whether its token is valid, without handling the request.
+    /// Returns the app in the request's path, and whether the request's token is valid, without handling the request.
     package func caller(of request: APIRequest, now: GatewayTime) -> (app: AppKey?, isProven: Bool) {
         let path = RequestPath(request.target)
         guard path.count > 1 else { return (nil, false) }
@@ -211,7 +213,7 @@ package final class PublicAPI {
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
         case .receipt: throw .receiptsSpent
-        // Limited by the operator's settings after the request was validated (`UserAnswer.refused`).
+        // The operator's limits on these calls apply later, after the request was validated (`UserAnswer.refused`).
         case .tagChange, .tagQuery: return
         case .broadcast, .tagBroadcast:
             throw verdict == .minuteExceeded
@@ -290,7 +292,7 @@ extension PublicAPI {
         let expiresAt = now + Limits.tokenLifetime
         let data: JSONObject = [
             "token": tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()),
-            // Never later than the token's expiry by the machine's clock.
+            // By the machine's clock, which callers' clocks resemble, this time is never after the token's expiry.
             "expire_time": String(expiresAt + min(0, clockOffset)),
         ]
         return .success(data, longwire: messages.notes.members)

@@ -24,7 +24,7 @@ package enum PushAnswer {
     /// order.
     package static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
-        // A request id that was used with another body fails, even if the alias has got a new device since.
+        // If the request id was used with another body, the push fails, even if the alias has got a new device since.
         if form.kind == .alias, let clash = outcomes.first(where: { $0.code == .requestConflict }),
             let fault = fault(of: clash)
         {
@@ -87,7 +87,7 @@ package enum PushAnswer {
     private static func refusals(
         _ outcomes: [PublishOutcome], parsedOutside: [PushForm.Refused]
     ) -> [PushForm.Refused] {
-        // Outcomes have the order of the accepted items. An outcome's item is therefore the next one not refused in parsing.
+        // The outcomes are in the order of the items that were parsed without a refusal, so each belongs to the next such item.
         let taken = Set(parsedOutside.map(\.itemIndex))
         var itemIndex = 0
         var refused: [PushForm.Refused] = []

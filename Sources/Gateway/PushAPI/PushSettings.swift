@@ -11,7 +11,7 @@ struct PushSettings {
 
     var timeToLive: Int64
     var strategy = Strategy.standard
-    /// The strategies of single vendors, without those that a message of Apple's contents alone needs.
+    /// The strategies of single vendors; empty after `settleOnApple`.
     var vendorStrategies = VendorStrategies()
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The text that the message's events repeat; empty without one.
@@ -71,7 +71,7 @@ struct PushSettings {
         }
     }
 
-    /// Uses Apple's strategy for all devices of a message without content for another platform.
+    /// Applies the APNs strategy to the whole message; called for a message without content for other platforms.
     mutating func settleOnApple() {
         if let own = vendorStrategies[.apns] { strategy = own }
         vendorStrategies = VendorStrategies()
@@ -94,7 +94,8 @@ struct PushSettings {
         case .atOnce: break
         case .later(let time):
             guard scope == .list else { throw .invalid("schedule_time", "a push to one target goes out at once") }
-            // Until then, gateway time recovers a twentieth of the elapsed time. Only the remaining offset is subtracted.
+            // Until the scheduled time, gateway time slews towards the clock by a twentieth of the interval. Only the offset that
+            // remains then is subtracted.
             let left = max(0, abs(callerOffset) - (time - now) / 20)
             scheduleAt = time + callerOffset - callerOffset.signum() * left
         case .outOfRange:

@@ -78,7 +78,7 @@ extension PublicAPI {
             throw GetuiFault(
                 code: .badProof, message: "the header X-Longwire-Proof is missing, or is not 64 hex digits")
         }
-        // The size is unchecked if the body arrived together with the head.
+        // The HTTP server does not ask `judge` about a small body that arrives with the head, so the size is checked here, too.
         guard request.body.count <= Limits.openBodyByteCount else {
             throw .size("body", "at most \(Limits.openBodyByteCount) bytes")
         }

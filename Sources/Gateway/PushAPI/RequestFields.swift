@@ -14,7 +14,7 @@ package enum FieldUse: Sendable {
     case refused(StaticString)
     /// An object whose fields have a table.
     case object(FieldTable)
-    /// An array of such objects.
+    /// An array of objects whose fields have a table.
     case list(FieldTable)
 }
 
@@ -104,7 +104,7 @@ extension FieldTable {
             ("network_type", .ignored), ("duration", .ignored),
         ])
 
-    /// Other keys are copied beside `aps`; `RequestNotes` lists them.
+    /// Keys that are not in the table are copied beside `aps`; `RequestNotes` lists them.
     private static let ios = FieldTable(
         "push_channel.ios.",
         [
@@ -233,7 +233,7 @@ extension FieldTable {
 extension RequestNotes {
     /// Checks an object against its table: refuses fields that must not be ignored, and notes ignored ones.
     ///
-    /// If `hasUnreadable`, a used value that cannot be read is refused by name.
+    /// With `hasUnreadable`, the call is refused if it uses a value that cannot be read; the error names the value.
     mutating func check(_ object: JSONValue?, _ table: FieldTable, hasUnreadable: Bool) throws(GetuiFault) {
         guard let object, object.kind == .object else { return }
         var seen: UInt64 = 0

@@ -62,7 +62,7 @@ package struct RevocationLimits: Sendable {
     /// Reverts `take` after a failed revocation.
     package mutating func giveBack(_ token: TokenID, of app: AppKey) {
         let hour = token.expiresAt / 3_600_000
-        // The app may have been deleted, or its hour may have expired.
+        // The app may have been deleted, or the token's hour may have expired.
         guard let count = hours[app]?[hour], count > 0 else { return }
         hours[app]?[hour] = count - 1
     }

@@ -32,7 +32,7 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
     private var text: [UInt8] = []
     /// The ends of the segments in `text`; a parameter has no bytes.
     private var ends: [Int] = []
-    /// The first segment of each route, and a final end index.
+    /// The index in `ends` of each route's first segment, and at last the number of all segments.
     private var starts: [Int] = [0]
 
     init(_ routes: [Route]) {

@@ -50,7 +50,7 @@ struct StrictObject {
     }
 
     func lease() throws(AdminFault) -> (UInt64, UInt64) {
-        // 32 hex digits make two words, which `MessageID` can parse.
+        // A lease id has the form of a msgId, 32 hex digits, so `MessageID` can parse it.
         guard let bytes = object["leaseId"]?.stringBytes, let words = MessageID(hex: bytes) else {
             throw .invalid("\(place)leaseId is 32 lower-case hex digits, as leased")
         }

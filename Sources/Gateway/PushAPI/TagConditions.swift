@@ -5,8 +5,9 @@ internal import Wire
 
 /// Parses Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, into a tag expression.
 ///
-/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is the platform of the device's attributes. A device
-/// without a platform counts as iOS. `region` and `portrait` are unknown for all devices, so conditions on them are refused.
+/// Conditions are ANDed; `opt_type` combines the values of one condition. `phone_type` is compared with the platform in the
+/// device's attributes. A device without a platform counts as iOS. `region` and `portrait` are unknown for all devices, so
+/// conditions on them are refused.
 struct TagConditions {
     let app: App
     let limits: UserLimits

@@ -109,7 +109,7 @@ package enum TestDeviceChange: Sendable, Equatable {
 }
 
 package struct TestDeviceResult: Sendable, Equatable, Codable {
-    /// Devices that do not belong to the app or are not on its list.
+    /// Devices that do not belong to the app, are not on its list, or would exceed the limit.
     var failed: [DeviceID] = []
     /// Whether some devices exceeded the limit.
     var isFull = false
@@ -143,7 +143,7 @@ package struct TestDeviceRequest: Sendable, Codable {
     let work: Work
     /// Texts in the request that are not a cid.
     var notCIDs: [String] = []
-    /// Notes for the answer, which the receiving gateway renders.
+    /// Notes for the answer; the gateway that received the request renders it, so the notes are not encoded.
     var notes = RequestNotes()
 
     private enum CodingKeys: CodingKey { case app, work, notCIDs }

@@ -3,7 +3,7 @@ internal import JSON
 internal import Wire
 
 package enum TestDeviceAnswer {
-    /// The existence of a device could not be read.
+    /// The answer if the existence of a device could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
 

@@ -22,7 +22,7 @@ package enum UserAnswer {
         do throws(GetuiFault) { return try answer.response() } catch { return error.response }
     }
 
-    /// An alias could not be read.
+    /// The answer if an alias could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
 }
@@ -184,7 +184,7 @@ private struct Answer {
     }
 
     private static func brand(_ detail: DeviceDetail) -> String? {
-        // Getui's answer for an Apple device, whatever its client reports.
+        // Getui answers `apple` for every Apple device, whatever brand the client reports.
         if phoneType(detail) == 2 { return "apple" }
         return detail.attributes.flatMap { $0.brand.isEmpty ? nil : $0.brand }
     }

@@ -17,7 +17,8 @@ enum VendorOmission {
     /// The alert does not show the notification's title and body, or the notification has more fields.
     case notification
 
-    /// Whether the body has only the ids although the template includes the transmission; an answer lists it in `idsOnly`.
+    /// Whether the body has only the ids although the template includes the transmission; the answer then lists the message in
+    /// `idsOnly`.
     var isIDsOnly: Bool {
         switch self {
         case .tooLarge, .noText: true
@@ -25,9 +26,9 @@ enum VendorOmission {
         }
     }
 
-    /// Whether the omission loses information that a strategy may not drop.
+    /// Whether the omission makes the message incomplete for a device that only the vendor channel reaches.
     ///
-    /// A Live Activity's body may have only the activity's state, so its omission is not a loss.
+    /// The body for a Live Activity is meant to have only the activity's state, so that omission is no loss.
     var isLoss: Bool { self != .liveActivity }
 
     var explanation: String {
@@ -45,7 +46,7 @@ enum VendorOmission {
 }
 
 extension VendorOmission {
-    /// Refuses a message with an omission if its strategy uses only the vendor channel.
+    /// Refuses a message with an omission if, by its strategy, only the vendor channel would carry it.
     static func check(
         _ omission: VendorOmission?, _ strategy: Strategy, timeToLive: Int64
     ) throws(GetuiFault) {

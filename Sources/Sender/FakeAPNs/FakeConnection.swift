@@ -3,10 +3,10 @@ internal import HTTP2
 final class FakeConnection: HTTP2Connection {
     unowned let fake: FakeAPNs
     let number: Int
-    /// Whether the connection came to the channel management address.
+    /// Whether the sender connected to the address of channel management.
     let isManaged: Bool
     var requestCount = 0
-    /// The last accepted stream; a GOAWAY refused all later ones.
+    /// The highest stream id that is handled; a GOAWAY lowers it.
     private(set) var lastTaken = Int32.max
     private var refusal: [UInt8]?
 
@@ -56,7 +56,7 @@ final class FakeExchange: HTTP2Stream {
     }
 
     override func received(body bytes: UnsafeBufferPointer<UInt8>) {
-        // Slightly more than Apple's limit, so that the answer can report the excess.
+        // A body of this size exceeds Apple's limits already, so further bytes are dropped.
         if request.body.count <= 16 << 10 { request.body += bytes }
     }
 

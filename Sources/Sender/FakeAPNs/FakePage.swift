@@ -4,7 +4,7 @@ package import EventLoops
 package import FakeVendors
 package import Platform
 
-/// The fakes' web page: the phones of all makers with their notifications, and a button to tap Apple's.
+/// The fakes' web page: the phones of all makers with their notifications, and buttons to tap Apple's notifications.
 package final class FakePage {
     private let fakes: [Environment: FakeAPNs]
     private let vendors: FakeVendors?
@@ -22,8 +22,8 @@ package final class FakePage {
 
     /// Whether a request comes from this page or from a program, and not from another site in a browser.
     ///
-    /// A site whose name resolves to this machine shows its own name in the header `Host`. Browsers add the header `Origin` to
-    /// every request that may change something.
+    /// The check of `Host` prevents DNS rebinding: a site whose name resolves to this machine has its own name there. Browsers
+    /// add the header `Origin` to every request that may change something.
     static func isOwn(host: String?, origin: String?, isOpen: Bool) -> Bool {
         guard let host else { return origin == nil }
         if let origin, origin.lowercased() != "http://" + host.lowercased() { return false }

@@ -18,7 +18,7 @@ package struct FakeScript: Sendable, Equatable {
         case silence
         /// Accepts the notification and closes the connection.
         case cutTaken
-        /// Sends a GOAWAY whose last stream is below this one, so that the request is unprocessed.
+        /// Sends a GOAWAY whose last stream is below the request's stream, so that the request is unprocessed.
         case goodbyeBelow
         /// Answers, then sends a GOAWAY.
         case goodbyeAfter

@@ -163,7 +163,7 @@ struct FakeValidator {
             (try? parser.parse(bytes)).map { BodyFacts($0, isActivity: type == .liveactivity) }
         }
         guard let facts = found, facts.isObject else { return (400, "PayloadEmpty") }
-        // The token's kind follows from the push.
+        // The kind of the device token follows from the push type and the event.
         let kind: TokenKind
         switch type {
         case .alert, .background: kind = .alert
@@ -180,7 +180,9 @@ struct FakeValidator {
         return topic
     }
 
-    /// Returns the app of a channel path, or `nil` for any other path, including one of the other service.
+    /// Returns the app in the path of a channel request, or `nil` for any other path.
+    ///
+    /// Management connections have the paths of channels, and other connections the path of broadcasts.
     static func channelTopic(of request: FakeRequest, isManaged: Bool) -> String? {
         let parts = request.path.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         if isManaged {

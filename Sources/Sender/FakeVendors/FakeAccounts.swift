@@ -34,7 +34,7 @@ package struct FakeAccounts: Sendable {
         self.service = try RSASigningKey(pem: service, name: "the service accounts' key")
         self.vapid = try SigningKey(pem: vapid, name: "the VAPID key")
         guard let point = self.vapid.publicPoint, let key = AgreementKey(pem: browser) else {
-            // `SigningKey` checks the browsers' key, too, so that the error names the fault.
+            // `SigningKey` reads the same text and throws an error that names the fault.
             _ = try SigningKey(pem: browser, name: "the browsers' key")
             throw TLSFailure("out of memory")
         }
@@ -45,7 +45,7 @@ package struct FakeAccounts: Sendable {
     var base: String { "https://localhost:\(port)" }
     package var pushOrigin: String { "https://\(Self.pushHost):\(port)" }
 
-    /// Returns the device token of a simulated browser; the id follows the naming rule of all device tokens.
+    /// Returns the device token of a simulated browser; the id may begin with a fault prefix such as `dead`, as in all fakes.
     package func pushToken(_ id: String) -> String {
         "\(pushOrigin)/push/\(id)#\(Base64.encode(browser.publicPoint, .url)).\(Base64.encode(browserSecret, .url))"
     }

@@ -1,4 +1,4 @@
-// The push services of Android vendors, HarmonyOS and browsers, played for tests and trials.
+// Fakes of the push services of Android vendors, HarmonyOS and browsers, for tests and trials.
 //
 // The checks follow the pages that docs/use/Vendors.md cites. They share no rule with the module Vendors, so that an error of the
 // sender is detected here.
@@ -30,7 +30,7 @@ package struct VendorScript: Sendable, Equatable {
         package var isForAccessTokens = false
         package var deed = Deed.answer
         package var status = 200
-        /// The vendor's code in the answer, or `nil` for an answer without a code, or for success with status 200.
+        /// The vendor's code in the answer; without a code and a `body`, status 200 means success.
         package var code: String?
         /// The answer's whole body, instead of the vendor's form.
         package var body: String?

@@ -72,7 +72,7 @@ extension FakeVendorService {
         return body.bytes
     }
 
-    /// Checks the proof of a message's sender; `form` is the body of vendors with forms.
+    /// Checks the credential of a message's sender; `form` is the decoded body of vendors that use forms.
     func authorize(
         _ call: FakeCall, _ vendor: FakeVendor, _ name: String, _ form: JSON5Node, now: Int64
     ) throws(Refusal) {
@@ -104,7 +104,7 @@ extension FakeVendorService {
             try need(["0", "1", "2", "6", "7", "10"].contains(call.headers["push-type"]), .field, "push-type")
         case .xiaomi:
             try need(authorization == "key=" + FakeAccounts.secret, .access, "Authorization")
-            // The trial's app may have any package, so another app's package is recognised by its name.
+            // Any package is accepted, so that a trial can use its own app. The prefix `wrong.` stands for another app's package.
             let package = form.at("restricted_package_name")?.text ?? ""
             try need(!package.hasPrefix("wrong."), .app, "restricted_package_name")
         case .oppo: try checkAccess(vendor, form.at("auth_token")?.text ?? call.headers["auth_token"], now: now)
@@ -141,7 +141,7 @@ extension FakeVendorService {
         guard authorization.lowercased().hasPrefix("vapid "), let token = FakeJWT(fields["t"] ?? "") else {
             throw Self.refusal(.webPush, .access, "no VAPID token")
         }
-        // A subscription belongs to the key that it was made with.
+        // A subscription belongs to the VAPID key that it was made with.
         let key = fields["k"].flatMap { Base64.decode($0.utf8, .url) }
         try need(key == accounts.vapidPoint, .app, "another VAPID key")
         try need(
@@ -159,7 +159,7 @@ extension FakeVendorService {
         try need(isTopic, .field, "Topic")
         try need(call.headers["content-encoding"] == "aes128gcm", .field, "Content-Encoding")
         try need(call.body.count <= 4_096, .tooLarge, "\(call.body.count) bytes")
-        // A real service accepts this, and the browser drops the message.
+        // A real service accepts an undecryptable body, and the browser drops the message.
         guard let text = FakeBrowser.open(call.body, key: accounts.browser, secret: accounts.browserSecret) else {
             throw Self.refusal(.webPush, .field, "undecryptable body")
         }

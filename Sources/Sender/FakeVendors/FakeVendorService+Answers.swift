@@ -10,7 +10,7 @@ extension FakeVendorService {
         guard let vendor = answer.vendor else { return }
         if [429, 503].contains(refusal.status) { answer.headers["Retry-After"] = "1" }
         let (code, reason) = (refusal.code, refusal.reason)
-        // Statuses without a code come from a vendor's front server.
+        // A refusal without a code comes from the vendor's HTTP front end, which answers with HTML.
         guard !code.isEmpty else {
             answer.contentType = "text/html"
             answer.body = Array("<html><body>\(refusal.status)</body></html>".utf8)
@@ -34,7 +34,7 @@ extension FakeVendorService {
                     ]
                 case .oppo: ["code": number(code), "message": reason, "data": [:] as JSONObject]
                 case .vivo:
-                    // vivo reports a device that unsubscribed beside the result of success.
+                    // vivo answers with the code of success and names the unsubscribed device in `invalidUser`.
                     [
                         "result": number(code), "desc": code == "0" ? "请求成功" : reason,
                         "invalidUser": code == "0"
@@ -47,7 +47,7 @@ extension FakeVendorService {
         answer.body = body.bytes
     }
 
-    /// Huawei's explanation of refused device tokens is JSON in a text.
+    /// Returns Huawei's explanation of refused device tokens, which is JSON in a string.
     private func tokenDetail(_ refusal: Refusal, _ tokens: [String]) -> String {
         guard ["tokenFormatError", "noRight"].contains(refusal.reason) else { return refusal.reason }
         let illegal = JSONObject([(refusal.reason, tokens)])

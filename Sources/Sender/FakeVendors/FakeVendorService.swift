@@ -160,7 +160,7 @@ package struct FakeVendorService {
         return Message(content: content, tokens: tokens, isDry: content.at("validate_only")?.scalar == "true")
     }
 
-    /// Xiaomi's payload is percent-encoded once more than the form.
+    /// Returns a field's size in bytes; Xiaomi's payload is percent-encoded within the form and is decoded first.
     private static func size(_ node: JSON5Node?, _ vendor: FakeVendor) -> Int {
         guard vendor == .xiaomi else { return node?.textByteCount ?? 0 }
         return (node?.text ?? "").utf8.percentDecoded()?.count ?? 0
@@ -171,7 +171,7 @@ package struct FakeVendorService {
     ) throws(Refusal) {
         let rule = rule(vendor, message.tokens.first ?? "")
         let isScripted = obey(rule, &answer)
-        // The naming rules do not apply to tokens of a script's rule.
+        // A rule of the script replaces the faults that token prefixes stand for.
         let faults = message.tokens.map { rule == nil ? Self.fault(of: $0) : nil }
         if rule == nil { try Self.checkStatus(of: message.tokens.first ?? "", vendor) }
         let isKept = answer.deed == .cut || isScripted && answer.deed == .answer
@@ -191,7 +191,7 @@ package struct FakeVendorService {
         if !isScripted { succeed(vendor, message, faults, id, &answer) }
     }
 
-    /// The naming rules of device tokens, as those of the fake Apple.
+    /// Returns the fault that a device token's prefix stands for, with the prefixes of the fake Apple.
     private static func fault(of token: String) -> Fault? {
         // The token of `longwire-sender doctor`.
         if token == "longwire-doctor" { return .malformed }

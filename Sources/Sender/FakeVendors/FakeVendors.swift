@@ -29,7 +29,7 @@ package final class FakeVendors {
         var configuration = HTTPServer.Configuration()
         configuration.tls = tls
         configuration.bodyByteLimit = 1 << 20
-        // The coding of Web Push is the encryption.
+        // Web Push declares its encryption as a content coding, `aes128gcm`.
         configuration.acceptsCodings = true
         configuration.unixSeconds = { SystemClock.wallMilliseconds / 1_000 }
         server = try HTTPServer(on: loop, socket: socket, configuration: configuration) { [unowned self] in handle($0) }

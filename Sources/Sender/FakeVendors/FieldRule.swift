@@ -33,7 +33,7 @@ struct FieldRule {
     let code: String
     /// The code for an absent field, or `nil` for an optional field.
     let missing: String?
-    /// A field and the text that it must have, so that the rule applies.
+    /// The condition of the rule, or `nil`: a field and the text that it must have.
     let condition: (path: String, text: String)?
 
     init(_ path: String, _ form: Form, _ code: String, missing: String? = nil, when: (String, String)? = nil) {

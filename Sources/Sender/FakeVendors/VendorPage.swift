@@ -17,7 +17,7 @@ struct VendorPage {
     var titles: [String]
     var texts: [String]
     var data: [String]
-    /// The maximum size and the place of the measured object; empty for the request without its device tokens.
+    /// The maximum size and the paths of the measured parts; without paths, the whole request without its device tokens.
     var limit: (byteCount: Int, path: [String])?
     var rules: [FieldRule]
     /// The HTTP status and the code of each fault.
@@ -28,7 +28,7 @@ struct VendorPage {
         .meizu: meizu, .webPush: webPush,
     ]
 
-    /// The greatest number of a field with 31 bits.
+    /// The maximum of an integer field with 31 bits.
     private static let maximum = Int64(Int32.max)
     private static let categories =
         "IM VOIP MISS_CALL SUBSCRIPTION TRAVEL HEALTH WORK ACCOUNT EXPRESS FINANCE DEVICE_REMINDER MAIL PLAY_VOICE MARKETING"
@@ -87,7 +87,7 @@ struct VendorPage {
         .malformed: (200, "80300007"), .foreign: (200, "80300007"),
     ]
 
-    /// The rules that HMS and Honor share; `badge` has the members that add to, set and name a badge.
+    /// The rules that HMS and Honor share; `badge` has the names of its members for an increment, a number and a class.
     private static func clickRules(_ shown: String, _ click: String, _ badge: (String, String, String)) -> [FieldRule] {
         let bad = "80100003"
         return [

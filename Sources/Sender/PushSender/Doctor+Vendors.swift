@@ -36,7 +36,7 @@ extension Doctor {
         good(what, "the vendor accepts the credential")
     }
 
-    /// An origin whose signed token shows that the key works.
+    /// An example origin; signing a token for it shows that the key works.
     private static let exampleOrigin = "https://push.example.com"
 
     private mutating func answer(

@@ -64,7 +64,7 @@ struct Doctor {
         tell("PROBLEM  \(what): \(TerminalText.plain(text))")
     }
 
-    /// Extends an empty list of leases: it changes nothing and needs the same permission as a lease.
+    /// Tests the gateway with an empty `extend` call, which changes nothing and needs the same permission as a lease.
     private mutating func gateway() {
         let url = configuration.link.url
         do throws(HTTPCallFailure) {

@@ -81,7 +81,8 @@ final class FakeProgram {
         page = try FakePage(of: fakes, vendors: vendors, on: loop, socket: socket, isOpen: arguments.isOpen)
         addresses.append(("certificate", certificate))
         addresses.append(("key", keyFile))
-        // Written before the turn's answers are sent, so that a sender with an answer finds its request in the file.
+        // Record lines are written before the turn's answers are sent, so that a sender with an answer finds its request in the
+        // file.
         loop.onTurnEnd { [unowned self] in writeLines() }
     }
 

@@ -20,7 +20,7 @@ final class GatewayLink: Sendable {
         var waitSeconds = 20
         /// The maximum number of held jobs, including unreported results.
         ///
-        /// As many again are held for destinations that do not answer.
+        /// The same number may be held in addition for destinations that do not answer.
         var jobs = 2_000
         var callMilliseconds = 15_000
         var pause: ClosedRange<Int> = 200...15_000
@@ -42,7 +42,8 @@ final class GatewayLink: Sendable {
         var reportFailures: UInt64 = 0
         /// Verdicts other than `recorded`, by name.
         var verdicts: [String: UInt64] = [:]
-        /// Results dropped because the gateway called them malformed, or because the process ended without the gateway.
+        /// Results dropped because the gateway called them malformed, or because the process stopped before the gateway took
+        /// them.
         var outcomesDropped: UInt64 = 0
         /// The error of the last call, or `nil` after a success.
         var problem: String?
@@ -57,7 +58,7 @@ final class GatewayLink: Sendable {
         var reporting: [JobOutcome] = []
         /// Results that the gateway could not store, by job, with the time of their next report in monotonic milliseconds.
         var kept: [String: (outcome: JobOutcome, at: UInt64)] = [:]
-        /// Whether the last report failed; no jobs are leased then, because jobs with expired leases would be leased again.
+        /// Whether the last report failed; leasing then stops, because jobs with unreported results would be leased again.
         var reportsFail = false
         /// The number of jobs of environments that do not answer; they take no room from others.
         var setAside = 0
@@ -70,8 +71,8 @@ final class GatewayLink: Sendable {
 
         /// Returns the number of further jobs to lease.
         ///
-        /// The first `jobs` set-aside jobs and the first `jobs` kept results take no room, so that a failed environment or
-        /// partition does not stop the others. Beyond these they do, which bounds the memory.
+        /// The first `jobs` set-aside jobs and the first `jobs` kept results take no room. A failed environment or partition
+        /// therefore does not stop the others. Further jobs and results take room, which bounds the memory.
         func room(_ jobs: Int) -> Int {
             reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs) + min(kept.count, jobs))
         }
@@ -243,7 +244,7 @@ final class GatewayLink: Sendable {
                     milliseconds: settings.callMilliseconds + settings.waitSeconds * 1_000)
                 if reply.status == 200 {
                     failures = 0
-                    // Room is reserved before the answer is read, so that jobs of the hook cannot exceed the limit in between.
+                    // Room is reserved before the answer is read, so that hook calls in between cannot exceed the limit.
                     state.withLock { state in
                         state.figures.leases += 1
                         state.figures.hasLeased = true
@@ -323,8 +324,8 @@ final class GatewayLink: Sendable {
 
     /// Reports a batch, with retries until the gateway takes it or the process is abandoned.
     ///
-    /// There is no timeout: the vendor has accepted these notifications, and a lost result would send them twice. No jobs are leased
-    /// while the reports fail.
+    /// There is no timeout: the vendor has accepted these notifications, and a lost result would send them twice. No jobs are
+    /// leased while the reports fail.
     ///
     /// - Returns: the results that the gateway could not store or did not mention.
     private func report(_ batch: [JobOutcome]) -> [JobOutcome] {
@@ -352,7 +353,7 @@ final class GatewayLink: Sendable {
             failures += 1
             note(problem, failures) { $0.reportFailures += 1 }
             state.withLock { $0.reportsFail = true }
-            // A stopping process waits for this, so the delay is short.
+            // A stopping process waits for this thread, so the delay is short.
             let isStopping = state.withLock { !$0.isReporting }
             wait(isStopping ? min(500, pause(failures)) : pause(failures)) { _ in true }
         }

@@ -12,7 +12,7 @@ class HandoffJob {
         var appID: String
         /// The number of leases of this job, including this one.
         var attempt: Int
-        /// The end of its first lease here, in milliseconds of the gateway's clock.
+        /// The end of the job's first lease at this sender, in milliseconds of the gateway's clock.
         var leasedUntil: Int64
         /// The time when the job became due, in milliseconds of the gateway's clock, or 0.
         var dueAt: Int64

@@ -109,7 +109,7 @@ final class HookIntake {
             return refuse(exchange, 401, "the signature does not fit")
         }
         let now = intake.register.loop.now
-        // The gateway did not receive the answer. The jobs are here, or their results are in flight.
+        // The gateway repeats a call whose answer it did not receive. The jobs are already held, or their results are in flight.
         if taken.recognise(id, now: now) {
             intake.repeatedCalls += 1
             return exchange.respond(status: 202)
@@ -124,8 +124,8 @@ final class HookIntake {
         guard !intake.register.isStopping, intake.hasRoom(for: reader), taken.hasRoom else {
             return refuse(exchange, 503, "no room, retry")
         }
-        // The signature's time is the gateway's, as the leases' times are. The delay in transit is measured with this
-        // machine's clock.
+        // `leasedUntil` and the signature's time are both of the gateway's clock, so their difference is the lease's length. The
+        // delay in transit is measured with this machine's clock.
         let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
         let delay = max(0, intake.register.wallMilliseconds - signedAt)
         _ = intake.take(reader, leasedBy: nil) {

@@ -10,7 +10,7 @@ struct JobOutcome: Sendable, Equatable {
     var kind: Kind
     var reason = ""
     var vendorID = ""
-    /// Apple's time of an invalid token, in milliseconds, or 0.
+    /// The time since which the token is invalid for Apple, in milliseconds, or 0.
     var timestamp: Int64 = 0
     var retryAfterSeconds: Int64?
     /// The number of reports that failed because the gateway could not read its store.

@@ -20,7 +20,7 @@ struct JobQueue<Job: HandoffJob>: ~Copyable {
     /// Whether a request that starts now ends within the job's lease, by its answer or its timeout.
     func isInTime(_ job: Job, _ now: UInt64) -> Bool { job.deadline >= now + neededMilliseconds }
 
-    /// Removes the jobs that can no longer be sent within their leases; works once a second.
+    /// Removes the jobs that can no longer be sent within their leases; scans the queue at most once a second.
     mutating func takeLate(_ now: UInt64) -> [Job] {
         guard now >= looksForLateAt else { return [] }
         looksForLateAt = now + 1_000

@@ -22,7 +22,7 @@ protocol ChannelSender: AnyObject {
     func abandon()
 }
 
-/// The jobs in hand of one channel, and their outcomes.
+/// The held jobs of one channel, and their outcomes.
 ///
 /// All lanes of the channel end their jobs here. Confined to the sender's loop.
 final class JobRegister {
@@ -75,7 +75,7 @@ final class JobRegister {
         _ jobs: [HandoffJob], unreadable: [UnreadableJob] = [], lease: (HandoffJob) -> JobLease,
         begin: (HandoffJob) -> Void
     ) -> Int {
-        // Only a job with an earlier lease can have an outcome here. Most jobs have none.
+        // Only a job that was leased before can have an outcome here, so most calls need no lookup.
         let known = jobs.contains { $0.attempt > 1 } ? unreported() : [:]
         for job in unreadable {
             metrics.jobsUnreadable += 1
@@ -90,7 +90,7 @@ final class JobRegister {
             job.deadline = loop.now + UInt64(min(max(0, lease.left), 3_600_000))
             job.noteWait(lease: lease.length)
             if let held = inHand[job.id] {
-                // A repeated hook call, or a new lease after one that expired with a request in flight.
+                // A repeated hook call, or a new lease of a job whose earlier lease expired while a request was in flight.
                 (held.leaseID, held.deadline) = (job.leaseID, job.deadline)
                 continue
             }
@@ -127,7 +127,7 @@ final class JobRegister {
         finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
     }
 
-    /// Returns a job without a credential, and logs the app's lack once a minute.
+    /// Returns a job without a credential, and logs the missing credential at most once a minute.
     func giveBackWithoutCredential(_ job: HandoffJob, _ name: String) {
         giveBack(job, "noCredential", retryAfter: 300)
         guard loop.now >= missingCredentials[name] ?? 0 else { return }
@@ -142,7 +142,7 @@ final class JobRegister {
     ) -> Int64? {
         switch kind {
         case .accepted, .rejected, .badToken: return nil
-        // Another sender, or the next process, may continue at once.
+        // After `senderStops`, another sender or the next process may take the job at once.
         case .unsent: return max(1, given ?? (reason == "senderStops" ? 1 : 5))
         case .retry:
             // The gateway gives up after a few leases. These steps keep a vendor's outage from using them up.

@@ -60,7 +60,7 @@ public enum LongwireSenderMain {
         let opened = try configuration.openCredentials()
         let certificates = configuration.certificates(opened, try configuration.openListeners())
         let found = configuration.findings(of: certificates, ownEnds: true)
-        // A start accepts these with warnings; see docs/use/Operations.md, "TLS".
+        // Only `--check` fails on these; a start logs them as warnings (docs/use/Operations.md, "TLS").
         guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 65) }
         let warnings = configuration.warnings + found.unwise
         return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
@@ -113,7 +113,7 @@ public enum LongwireSenderMain {
             if program.pulse.isBeating() { manager.tellAlive() }
         }
         log.write("stopping", "no more jobs are taken")
-        // The three waits of a stop, and the time until its threads end.
+        // The time that `stop` may take: `stopMilliseconds`, its fixed waits, and the end of its threads.
         manager.tellStopping(withinMilliseconds: configuration.stopMilliseconds + 14_000)
         program.stop()
         log.write("stopped", "clean")

@@ -125,7 +125,7 @@ struct SenderArguments: Equatable {
         }
         guard configurationFile != nil else { throw words.usage("--config FILE is missing") }
         topic = words.text("topic")
-        // `doctor` needs it only for credentials of Apple.
+        // `doctor` needs the topic only for credentials of Apple.
         guard topic != nil || command == .run || command == .doctor else {
             throw words.usage("--topic is missing, the bundle id of the app")
         }

@@ -30,7 +30,7 @@ extension SenderConfigurationReader {
         }
     }
 
-    /// Reads one field of a credential: a text, or for a secret also the contents of the file under its name and `File`.
+    /// Reads one field of a credential: a text; a secret may instead be in the file that the setting `<name>File` names.
     private mutating func read(_ field: CredentialField, _ object: ConfigurationObject) -> [UInt8]? {
         let fileKey = field.name + "File"
         let form = "1 to \(VendorCredential.valueByteCount) bytes"

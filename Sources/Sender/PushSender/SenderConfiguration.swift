@@ -119,7 +119,7 @@ struct SenderConfigurationReader {
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
         let ownProxy = root.object("proxy").flatMap { readProxy($0) }
-        // The variables are read only if a vendor uses them, so an unsupported one is no error beside the keys.
+        // HTTPS_PROXY is read only if a vendor needs it. A wrong value is therefore no error if `proxy` keys are given instead.
         var variableChoice: ProxyChoice??
         func proxy() -> ProxyChoice? {
             if root.has("proxy") { return ownProxy }
@@ -138,7 +138,7 @@ struct SenderConfigurationReader {
                 if let account = readAccount(object, vendor) { accounts.append(account) }
             case .apns: if let credential = readCredential(object) { credentials.append(credential) }
             case nil:
-                // Without the field it is Apple's. With an unknown vendor its fields are unknown, too.
+                // A credential without `vendor` is Apple's. The fields of an unknown vendor cannot be read.
                 if !object.has("vendor"), let credential = readCredential(object) { credentials.append(credential) }
             }
         }

@@ -237,13 +237,16 @@ enum SenderPages {
         }
     }
 
-    /// A shorter failure does not make the sender unready: the next connection may succeed.
+    /// The duration of a failure, in milliseconds, from which the sender counts as unready.
+    ///
+    /// A shorter failure may end with the next connection.
     private static let failingMilliseconds: UInt64 = 10_000
 
     /// Returns whether the sender is ready, and the reasons if not.
     ///
-    /// A sender is ready if the gateway is reachable and at least one channel can send. Apple's channel can send without a
-    /// failing credential, and another channel if one of its lanes does not fail or none exists yet.
+    /// A sender is ready if the gateway is reachable and at least one channel can send. A lane has a problem while it backs off,
+    /// or after ten seconds of failures. Apple's channel can send if no lane has a problem. Another channel can send if at least
+    /// one lane has no problem, or no lane exists yet.
     static func readiness(
         _ senders: SenderProgram.Senders, leases: Bool, now: UInt64
     ) -> (isReady: Bool, text: String) {
@@ -310,7 +313,7 @@ enum SenderPages {
 }
 
 extension VendorLane {
-    /// The labels of the lane's metrics; the service is that of a browser's vendor.
+    /// The labels of the lane's metrics; `service` is the origin of a push service of Web Push.
     fileprivate var labels: [(String, String)] {
         [("channel", account.vendor.rawValue), ("credential", account.name)]
             + (scope.isEmpty ? [] : [("service", scope)])

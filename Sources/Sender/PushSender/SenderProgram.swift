@@ -27,7 +27,7 @@ final class SenderProgram {
     /// The watchdog of the loop, for the service manager.
     let pulse: WatchdogTick
 
-    /// The objects of the loop.
+    /// The objects that are confined to the loop.
     struct Senders {
         let apple: AppleSender
         let channels: ChannelCalls
@@ -44,7 +44,7 @@ final class SenderProgram {
         }
     }
 
-    /// Opens credentials and listeners without starting any thread but those of names and vendors' requests.
+    /// Opens credentials and listeners; starts only the threads of the resolver and of the vendors' transports.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
         self.configuration = configuration
         self.log = log
@@ -128,8 +128,8 @@ final class SenderProgram {
 
     /// Creates the senders of all vendors but Apple, and their transports: one for HTTP/2 and one for HTTP/1.1.
     ///
-    /// libcurl's bound of connections per host applies to a whole transport. HTTP/2 needs a small one, and a lane's concurrent
-    /// requests bound HTTP/1.1.
+    /// libcurl limits the connections per host for a whole transport. The HTTP/2 transport gets the largest `connections`
+    /// setting. The HTTP/1.1 transport has no limit, because each lane limits its concurrent requests.
     private static func vendors(
         _ configuration: SenderConfiguration, _ links: [Channel: GatewayLink], on loop: EventLoop, _ log: SenderLog
     ) throws -> ([VendorSender], [VendorTransport]) {
@@ -217,7 +217,7 @@ final class SenderProgram {
 
     /// Logs the warnings of a configuration that takes effect.
     ///
-    /// `tend` logs expiring certificates, one line for each.
+    /// Expiring certificates are left out, because `tend` logs them.
     private static func warn(
         _ configuration: SenderConfiguration, _ shown: [ShownCertificate], _ ends: borrowing Lock<CertificateEnds>,
         _ log: SenderLog

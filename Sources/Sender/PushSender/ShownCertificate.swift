@@ -3,7 +3,7 @@ internal import Cryptography
 /// A certificate in use, and its users.
 struct ShownCertificate {
     struct Use {
-        /// The name of the listener or credential: `admin`, `hook`, or `credential` and its name.
+        /// The name of the listener or credential: `admin`, `hook`, `receipts`, or `credential` and its name.
         let name: String
         let tls: TLSContext
         let isServer: Bool

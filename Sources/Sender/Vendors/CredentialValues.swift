@@ -27,7 +27,7 @@ struct CredentialValues {
         }
     }
 
-    /// The failure of a setting, with its requirement but without its value.
+    /// Returns a failure that names the setting and its requirement, but not its value.
     func bad(_ name: String, _ requirement: String) -> CredentialFailure {
         let hint = VendorCredential.fields(of: vendor).first { $0.name == name }?.hint ?? ""
         return CredentialFailure("\(vendor.rawValue): \(name) must be \(requirement); its source: \(hint)")

@@ -54,7 +54,7 @@ struct FCM: VendorAPI {
         return send(body, bearer)
     }
 
-    /// FCM refuses values that are no texts, and reserves some names.
+    /// Checks the data: FCM refuses values other than texts, and reserves some names.
     private func checkData(_ data: JSONTree?, _ checks: MessageChecks) throws(VendorRefusal) {
         guard case .object(let members)? = data else {
             throw checks.refusal("BadData", "message.data must be an object")

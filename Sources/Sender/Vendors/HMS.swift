@@ -29,7 +29,7 @@ struct HMS: VendorAPI {
             message.content.options, to: &body,
             protected: [
                 ["message", "token"], ["message", "topic"], ["message", "condition"], ["validate_only"],
-                // Receipts are attributed by these members.
+                // Receipts are attributed by these members, so options must not change them.
                 ["message", "android", "bi_tag"], ["message", "android", "receipt_id"],
             ])
         let bytes = body.bytes

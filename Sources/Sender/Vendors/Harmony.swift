@@ -88,7 +88,7 @@ struct Harmony: VendorAPI {
                 if case .object(let members)? = want["parameters"] {
                     for member in members { data.set(member.name, member.value) }
                 }
-                // The publisher's parameters must not replace the id.
+                // Set last, because the publisher's parameters must not replace the message id.
                 data.set(VendorMessage.reportKey, .string(message.reportID))
             } else {
                 click =

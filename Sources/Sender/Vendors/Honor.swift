@@ -2,7 +2,8 @@ internal import JSON
 
 /// Honor's push service.
 ///
-/// Sources: https://developer.honor.com/cn/docs/11002/reference/downlink-message (address and fields, as public clients use them).
+/// Sources: https://developer.honor.com/cn/docs/11002/reference/downlink-message (address and fields, as public clients use
+/// them).
 struct Honor: VendorAPI {
     let vendor = Vendor.honor
     let appID: String

@@ -70,7 +70,7 @@ struct Meizu: VendorAPI {
                 return Self.outcome(code)
                     ?? ReplyReading.outcomeOfUnknownCode(code, reply, vendor: vendor, now: now)
             }
-            // `value` has only the refused tokens: by code, or by token with its code.
+            // `value` lists only refused tokens: codes with their tokens, or tokens with their codes.
             guard let list = value["value"] else { return .accepted(vendorID: "") }
             for (key, refused) in list.members {
                 let name = key.string ?? ""

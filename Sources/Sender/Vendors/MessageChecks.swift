@@ -12,7 +12,7 @@ struct MessageChecks {
 
     func refusal(_ reason: String, _ advice: String) -> VendorRefusal { VendorRefusal(vendor, reason, advice) }
 
-    /// A token travels in JSON or a form field; separators would address several devices.
+    /// Checks a device token; separators in a form field would address several devices.
     func token(_ token: String) throws(VendorRefusal) {
         guard (1...facts.tokenByteCount).contains(token.utf8.count),
             token.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: ",") && $0 != UInt8(ascii: ";") })
@@ -24,7 +24,7 @@ struct MessageChecks {
         }
     }
 
-    /// A comma would name several packages.
+    /// Checks a package name; a comma would name several packages.
     func packageName(_ name: String) throws(VendorRefusal) {
         guard name.utf8.count <= 255, name.isPlain(with: "._-") else {
             throw refusal("BadPackageName", "the package name must have at most 255 letters, digits, ., _ or -")
@@ -58,7 +58,7 @@ struct MessageChecks {
         throw refusal("MessageTooLarge", "\(field) has \(count) bytes; the limit is \(limit)")
     }
 
-    /// A web address that a tap opens.
+    /// Checks a web address that a tap opens.
     func url(_ text: String, limit: Int = 2_048) throws(VendorRefusal) {
         let lower = text.prefix(8).lowercased()
         guard text.utf8.count <= limit, lower.hasPrefix("https://") || lower.hasPrefix("http://"),

@@ -4,8 +4,8 @@ internal import Wire
 
 /// OPPO PUSH, also for realme and OnePlus.
 ///
-/// Sources: https://open.oppomobile.com/new/developmentDoc/info?id=11234 (authentication), id=11236 (fields), the page of addresses
-/// and codes (public copy; 33 is the daily limit and -2 flow control), and the page of receipts.
+/// Sources: https://open.oppomobile.com/new/developmentDoc/info?id=11234 (authentication), id=11236 (fields), the page of
+/// addresses and codes (public copy; 33 is the daily limit and -2 flow control), and the page of receipts.
 struct OPPO: VendorAPI {
     let vendor = Vendor.oppo
     let appKey: String

@@ -4,7 +4,7 @@ package import JSON
 package struct PushContent: Sendable, Equatable {
     package enum Kind: Sendable, Equatable {
         case notification(Notice)
-        /// Data for the app, which nothing shows.
+        /// Data for the app, without a visible notification.
         case transmission(String)
         /// A HarmonyOS message of another type: `subscribe`, `form_update`, `live_view`, `voip_call`, …
         case custom(type: String, data: JSONTree)
@@ -58,7 +58,7 @@ package struct PushContent: Sendable, Equatable {
         package var description: String { "\(field): \(advice)" }
     }
 
-    /// The gateway's limits count characters, of at most four bytes.
+    /// The maximum size of a text: the gateway's limits count characters, which have at most four bytes.
     package static let textByteCount = 16_384
     package static let nameByteCount = 256
     package static let optionCount = 64

@@ -105,7 +105,7 @@ enum OPPOReceipts {
 }
 
 private enum ReceiptText {
-    /// Returns a message id of ours: 32 lower-case hexadecimal digits.
+    /// Returns a message id of the gateway in lower case, or `nil` unless the text has 32 hexadecimal digits.
     static func messageID(_ text: String?) -> String? {
         guard let text, text.utf8.count == 32, text.utf8.allSatisfy(\.isHexDigit) else { return nil }
         return text.lowercased()

@@ -9,7 +9,7 @@ struct ServiceAddress: Sendable, Equatable {
     /// The address of a constant that is known to be valid.
     init(_ text: StaticString) { self.text = "\(text)" }
 
-    /// Reads HTTPS to any host, or HTTP to this machine.
+    /// Reads an `https` address of any host, or an `http` address of this machine.
     init?(setting: String) {
         var text = setting
         while text.hasSuffix("/") { text.removeLast() }

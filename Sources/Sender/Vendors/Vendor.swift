@@ -2,8 +2,8 @@ package import Wire
 
 // Renders messages for the push services of Android vendors, HarmonyOS and browsers, and interprets their answers.
 //
-// The module is pure: the caller sends the requests, passes the time and keeps the access tokens. docs/use/Vendors.md has the sources
-// of the vendors' rules.
+// The module is pure: the caller sends the requests, passes the time and keeps the access tokens. docs/use/Vendors.md has the
+// sources of the vendors' rules.
 
 package enum Vendor: String, Sendable, CaseIterable {
     case fcm, hms, harmony, honor, xiaomi, oppo, vivo, meizu, webPush
@@ -80,12 +80,12 @@ extension Vendor {
 }
 
 extension Vendor {
-    /// The next full hour `hour` of the day in Beijing after `now`, both in Unix seconds.
+    /// Returns the next time after `now` at which it is `hour` o'clock in Beijing, in Unix seconds.
     package static func nextBeijingHour(_ hour: Int64, after now: Int64) -> Int64 {
         nextBeijingMidnight(after: min(max(now, 0), 1 << 48) - hour * 3_600) + hour * 3_600
     }
 
-    /// The first midnight in Beijing after `now`, both in Unix seconds; China has had no daylight saving time since 1991.
+    /// Returns the first midnight in Beijing after `now`, both in Unix seconds; China has no daylight saving time.
     package static func nextBeijingMidnight(after now: Int64) -> Int64 {
         let day: Int64 = 86_400
         let offset: Int64 = 8 * 3_600

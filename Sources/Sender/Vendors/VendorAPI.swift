@@ -13,7 +13,7 @@ package protocol VendorAPI: Sendable {
     /// Returns the scope of a signed token: messages with the same scope share a token. Only Web Push has more than one scope.
     func tokenScope(of message: VendorMessage) -> String
 
-    /// Signs a token; `nil` unless the vendor's `tokenKind` is `signed`, and if OpenSSL has no memory.
+    /// Signs a token; `nil` if the vendor's `tokenKind` is not `signed`, or if OpenSSL has no memory.
     func signToken(scope: String, now: Int64) -> AccessToken?
 
     /// Returns the request that sends `message`, or throws the first rule that the message violates.

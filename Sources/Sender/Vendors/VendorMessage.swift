@@ -82,7 +82,7 @@ package struct VendorReply: Sendable, Equatable {
     package var retryAfter: String
     /// The value of `Location`, or empty.
     package var location: String
-    /// The first `bodyByteCount` bytes suffice; longer bodies are treated as unreadable.
+    /// The body; the caller may cut it after `bodyByteCount` bytes, because a longer body is treated as unreadable.
     package var body: [UInt8]
 
     package init(status: Int, retryAfter: String = "", location: String = "", body: [UInt8] = []) {

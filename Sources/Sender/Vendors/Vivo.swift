@@ -4,7 +4,8 @@ internal import JSON
 /// vivo's push service.
 ///
 /// Sources: https://dev.vivo.com.cn/documentCenter/doc/362 (fields), and copies of vivo's API document 2.9.2:
-/// https://www.yimenapp.com/kb-yimen/12123/ (token of a day, 10070, callback lengths), http://www.qro.cn/post/302611.html (lengths).
+/// https://www.yimenapp.com/kb-yimen/12123/ (token of a day, 10070, callback lengths), http://www.qro.cn/post/302611.html
+/// (lengths).
 struct Vivo: VendorAPI {
     let vendor = Vendor.vivo
     let appID: Int64
@@ -121,7 +122,7 @@ struct Vivo: VendorAPI {
                 reason: reason, advice: "copy app id, app key and app secret from vivo's console; check the clock")
         case "10043", "10045", "10096", "10097": return .rejected(reason: reason)
         case "10302": return .badToken(reason: reason)
-        // From memory of vivo's document, not confirmed: see docs.
+        // From memory of vivo's document; not confirmed.
         case "10040", "10102": return .retry(afterSeconds: nil, reason: reason)
         case "10050", "10054", "10055", "10056", "10057", "10058", "10066", "10067", "10101", "10103", "10104":
             return .rejected(reason: reason)

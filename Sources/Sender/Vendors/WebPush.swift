@@ -18,7 +18,7 @@ struct WebPush: VendorAPI {
     private static let lifetime: Int64 = 12 * 3_600
 
     func tokenScope(of message: VendorMessage) -> String {
-        // Without the keys, which only the request needs.
+        // The scope needs only the endpoint, not the subscription's keys after `#`.
         let endpoint = message.token.utf8.prefix { $0 != UInt8(ascii: "#") }
         return (try? WebPushEndpoint(Substring(endpoint), allowed: allowed))?.origin ?? ""
     }

@@ -50,7 +50,7 @@ struct WebPushEndpoint: Sendable, Equatable {
     init(_ text: String, allowed: [WebPushHost]) throws(Refusal) { self = try Self(text[...], allowed: allowed) }
 
     init(_ text: Substring, allowed: [WebPushHost]) throws(Refusal) {
-        // The bytes are read, because the search for characters takes many times longer.
+        // Parses the UTF-8 bytes, because a search by `Character` takes many times longer.
         let bytes = text.utf8
         guard bytes.count <= Self.byteCount, bytes.allSatisfy({ Self.isPermitted($0) }) else { throw .malformed }
         guard bytes.prefix(8).elementsEqual("https://".utf8, by: { $0 | 0x20 == $1 || $0 == $1 }) else {
@@ -72,7 +72,7 @@ struct WebPushEndpoint: Sendable, Equatable {
             port = number
         }
         guard allowed.contains(where: { $0.permits(host, port) }) else { throw .hostNotAllowed }
-        // The path is kept, and the authority is written anew, so that no other reader can find another host in it.
+        // The path is kept, and the authority is rebuilt, so that no other URL parser can find another host in it.
         origin = "https://" + host + (port == 443 ? "" : ":\(port)")
         url = origin + String(Substring(rest.dropFirst(authority.count)))
     }

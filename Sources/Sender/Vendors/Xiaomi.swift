@@ -17,7 +17,7 @@ struct Xiaomi: VendorAPI {
         "registration_id", "restricted_package_name", "alias", "user_account", "topic", "extra.callback",
         "extra.callback.param", "extra.callback.type",
     ]
-    /// The publisher's own extras are limited; Xiaomi's are documented fields.
+    /// Xiaomi's documented extras, which do not count against the limit of the publisher's own extras.
     private static let ownExtras: Set<String> = [
         "extra.channel_id", "extra.notify_effect", "extra.intent_uri", "extra.web_uri", "extra.notify_foreground",
         "extra.callback", "extra.callback.param", "extra.callback.type", "extra.jobkey", "extra.only_send_once",
@@ -29,7 +29,7 @@ struct Xiaomi: VendorAPI {
         let checks = MessageChecks(vendor)
         try checks.token(message.token)
         try checks.packageName(message.packageName)
-        // Xiaomi would refuse the app secret.
+        // For another package, Xiaomi would refuse the app secret.
         guard message.packageName.isEmpty || message.packageName == packageName else {
             throw checks.refusal("BadPackageName", "the token's topic is not the credential's packageName")
         }

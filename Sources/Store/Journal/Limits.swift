@@ -1,9 +1,11 @@
 package enum Limits {
-    /// The default segment size: one to two seconds of the heaviest load, and quick to fill with zeros in advance.
+    /// The default segment size.
+    ///
+    /// A segment lasts one to two seconds at the heaviest load, and is quickly filled with zeros in advance.
     package static let segmentByteCount = 64 << 20
     /// The smallest segment size; a batch of a few rows must fit.
     package static let smallestSegmentByteCount = 4096
-    /// The alignment of records and segments, in bytes; it keeps the search for records behind a damaged one short.
+    /// The alignment of records and segments, in bytes; a search for records behind a damaged one tests only aligned offsets.
     package static let alignment = 8
     /// The batch count below which a busy process pauses after a group, so that the next group gathers.
     ///

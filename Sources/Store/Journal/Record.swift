@@ -94,7 +94,7 @@ package struct Operation {
         case add = 3
     }
 
-    /// The writer's knowledge of the row before the operation.
+    /// The place of an earlier row with the same key, as far as the writer knew.
     package enum Prior: UInt8 {
         /// No row in the journal or on the disk.
         case nothing = 0

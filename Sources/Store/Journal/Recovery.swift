@@ -5,7 +5,7 @@
 // is left by a machine that crashed during a write; no batch in it was acknowledged. A start silently cuts off a torn tail. A
 // start refuses damage, because continuing would silently lose acknowledged messages. Each of these conditions is damage:
 //
-// - A later record of the segment states that its group began behind the mismatch, after everything before was synced.
+// - A later record's group start is behind the mismatch. Everything before a group start was synced.
 // - A later segment states another end offset for this segment.
 // - A file is shorter than its header states.
 // - A segment between two others is missing.
@@ -28,7 +28,7 @@ package struct Recovery {
     package private(set) var segments: [Segment] = []
     /// The position of a torn write behind the last record, if any.
     package private(set) var tornTail: (generation: UInt64, offset: Int)?
-    /// Segments behind an allowed loss; their records are not replayed.
+    /// Segments after a gap that durability `os` allows; their records are not replayed.
     package private(set) var discarded: [UInt64] = []
     /// The number of bytes written behind the journal's end, up to the last record header that is still readable.
     package private(set) var cutByteCount = 0

@@ -63,10 +63,10 @@ package struct SegmentFolder: Sendable {
 
     /// Creates a synced file of zeros under the name `free-GENERATION`.
     ///
-    /// An awaited spare blocks the committer and every publish. Its blocks are therefore only reserved: the creation is fast, but
-    /// later syncs are slower. Other spares are written with throttling (`isGentle`).
+    /// With `isAwaited`, the committer and every publish wait for the file. Its blocks are then only reserved: the creation is
+    /// fast, but later syncs are slower. Other spares are written with throttling (`isGentle`).
     func makeSpare(_ generation: UInt64, isAwaited: Bool) throws(JournalError) {
-        // The committer and the spiller may each create a spare at the same time.
+        // The name contains the generation, because the committer and the spiller may create spares at the same time.
         let draft = path + "/" + Self.name("new", generation)
         do throws(SystemError) {
             do {
@@ -96,8 +96,8 @@ package struct SegmentFolder: Sendable {
 
     /// Renames a segment to a spare.
     ///
-    /// Its records will not be replayed again. Segments are recycled oldest first, each rename synced before the next. Otherwise
-    /// a delete could vanish before the row that it deletes.
+    /// Its records will not be replayed again. Segments are recycled oldest first, and each rename is synced before the next.
+    /// Otherwise a crash could keep a row and lose the later record of its deletion.
     package func recycle(_ generation: UInt64) throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.rename(segmentPath(generation), to: freePath(generation))

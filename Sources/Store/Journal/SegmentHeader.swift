@@ -13,7 +13,7 @@ package struct SegmentHeader: Equatable {
     var generation: UInt64
     /// The number of the process run, which is also the first generation of that run.
     var run: UInt64
-    /// The size of the whole file; a crash cannot change the size: the file is filled and synced before its first use.
+    /// The size of the whole file; the file is filled and synced before its first use, so a crash cannot change the size.
     var segmentByteCount: Int
     /// The generation of the previous segment of the same process run; 0 for the first segment of the run.
     var previousGeneration: UInt64

@@ -1,5 +1,5 @@
-// The segments of this process run and their owners. The committer takes spares and seals segments. The spiller recycles sealed
-// segments and prepares a spare in advance, so that the committer does not wait for zeros to be written.
+// The segments of this process run, shared by two threads. The committer takes spares and seals segments. The spiller recycles
+// sealed segments and prepares a spare in advance, so that the committer does not wait for zeros to be written.
 
 internal import Platform
 internal import Synchronization

@@ -55,7 +55,8 @@ struct AbsenceFilter: ~Copyable {
     }
 
     private var entries: [Entry] = []
-    /// The newest period with unrecorded ids, because the memory bound was reached; earlier periods are incomplete, too.
+    /// The newest period that the filters do not cover, because they reached their memory bound; they cover no earlier period,
+    /// either.
     private var incompleteUpTo = Int64.min
 
     init() {}

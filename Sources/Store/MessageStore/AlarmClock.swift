@@ -1,6 +1,6 @@
 // A shard's state of cold alarms. For each bucket it has a cursor (the last reported alarm) and a watermark (the time of the next
-// alarm). A row may become cold with an alarm behind the cursor. Such late alarms are stored individually. They are rare, because
-// Delivery handles young alarms in a timer wheel.
+// alarm). A row may become cold with an alarm that sorts before the cursor. Such late alarms are stored individually. They are
+// rare, because Delivery handles young alarms in a timer wheel.
 //
 // At a start the watermarks are unknown. Each bucket counts as overdue until a reader has looked up its first alarm, some buckets
 // at a time. Alarms are then taken from the most overdue bucket first.
@@ -50,7 +50,7 @@ struct AlarmClock: ~Copyable {
 
     private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
 
-    /// Returns a reported alarm to its group; it will be reported again with the group.
+    /// Adds an alarm to a group of jobs without room in memory; the alarm is read again with its group.
     mutating func leave(_ alarm: Alarm, in group: AlarmGroup, until: Int64) {
         groups.add(alarm, to: group, place: place(of: alarm.key), until: until)
     }
@@ -93,8 +93,9 @@ struct AlarmClock: ~Copyable {
         return work
     }
 
-    /// Applies a reader's results, including the partial results of a failed read; a bucket that could not be read is retried
-    /// later, so that other buckets get their turn.
+    /// Applies a reader's results, including the partial results of a failed read.
+    ///
+    /// A bucket that could not be read is retried later, so that other buckets get their turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
         if let group = work.request.group {
             groups.finish(work, group)

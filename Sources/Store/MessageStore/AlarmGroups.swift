@@ -1,5 +1,6 @@
-// Overdue alarms that were not reported. Each group and bucket stores only its first alarm, so memory grows with apps and buckets
-// rather than with rows. A later scan reads the bucket from there to its cursor and skips all other rows in between.
+// Overdue alarms of jobs that their app has no room for (`AlarmGroup`). Each group and bucket stores only its first alarm, so
+// memory grows with apps and buckets rather than with rows. A later scan reads the bucket from that alarm to the bucket's cursor
+// and skips the rows of other groups.
 
 internal import Delivery
 internal import Wire
@@ -7,11 +8,11 @@ internal import Wire
 struct AlarmGroups: ~Copyable {
     private struct Entry {
         var first: Alarm
-        /// The time before which the alarms are only read eagerly.
+        /// The time from which a scan reads the alarms; an eager request (`AlarmRequest.isEager`) reads them earlier.
         var until: Int64
         var isBeingRead = false
         var isRecalled = false
-        /// Alarms returned behind the scan's current position, for the next scan.
+        /// The first of the alarms that the scan from `first` may miss, for the scan after it.
         var next: (first: Alarm, until: Int64)?
 
         /// The time of the next scan; a scan that finds nothing replaces the entry with `next`.

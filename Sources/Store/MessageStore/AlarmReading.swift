@@ -66,7 +66,7 @@ struct AlarmReading {
         }
     }
 
-    /// Takes a row with a due alarm, or leaves it to its group.
+    /// Reports a row with a due alarm, or leaves the alarm to its group, as `AlarmRequest.judge` decides.
     private func take(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
@@ -78,7 +78,8 @@ struct AlarmReading {
         }
     }
 
-    /// Reports a row with a due alarm, unless a successor took over the alarm; the row's index entry is then permanently stale.
+    /// Reports a row with a due alarm, unless a job's row (the successor) took over the alarm; the alarm's index entry is then
+    /// stale.
     private func report(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
@@ -98,8 +99,9 @@ struct AlarmReading {
 
     /// Reads a group's alarms of one bucket again.
     ///
-    /// The alarms are in the order of their due times, which can differ from the order of their times to be read again. Only
-    /// alarms of strategy 4 have the same order for both, so reading can stop at the first one that is left.
+    /// The index sorts alarms by due time. An alarm that is left to its group also has a time to be read again (`until`). Only
+    /// for strategy 4 (`vendorTimeout`) both times have the same order. Reading such a group stops at the first alarm that is
+    /// left.
     private func readAlarmGroup(
         _ work: inout ReadOperation.AlarmWork, _ index: Int, _ operation: ReadOperation
     ) throws(StoreError) {

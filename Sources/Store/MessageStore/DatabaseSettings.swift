@@ -93,7 +93,7 @@ final class DatabaseSettings {
         rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
         rocksdb_block_based_options_set_block_size(table, 8 << 10)
         rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10))
-        // Filters also cover partition prefixes: a scan of a partition without rows reads no block.
+        // Filters also cover the prefix of bucket, table and owner: a scan for an owner without rows reads no block.
         rocksdb_options_set_prefix_extractor(
             options, rocksdb_slicetransform_create_fixed_prefix(KeyCoding.partitionByteCount))
         rocksdb_options_set_block_based_table_factory(options, table)

@@ -57,7 +57,7 @@ extension EmbeddedShardStore {
 
     /// Returns whether the row will still be in memory at the reply of a read that begins now.
     private func staysInMemory(_ key: StoreKey) -> Bool {
-        // The log does not record which of its rows are with the spiller.
+        // `YoungLog` does not record which of its rows are with the spiller.
         guard !key.table.isLogged, let number = index.find(key) else { return false }
         return !index[number].pointee.isCollected
     }
@@ -92,7 +92,7 @@ extension EmbeddedShardStore {
     private func send(_ operation: ReadOperation) { rows.submit(operation) }
 
     /// Processes replies one by one; each reply is built only after the observer has handled the previous one, so that it
-    /// reflects those changes.
+    /// reflects the observer's changes.
     func deliver(_ operations: [ReadOperation]) {
         for operation in operations {
             if let reply = finish(operation) { observer?.storeReplied(reply) }
@@ -126,7 +126,8 @@ extension EmbeddedShardStore {
 
     // MARK: Merging
 
-    /// Returns `nil` if more rows must be read: all rows so far are deleted, or too few were measured.
+    /// Merges a part's cold rows with young rows; `nil` if more rows must be read, since all rows so far are deleted or too few
+    /// to measure.
     private func merge(_ part: ReadOperation.Part, _ operation: ReadOperation) -> StoreReadResult? {
         switch part.request {
         case .get(let key):
@@ -187,7 +188,7 @@ extension EmbeddedShardStore {
         }
     }
 
-    /// Visits the partition's current rows in item order, as far as the cold rows are known.
+    /// Visits the current rows of one owner in item order, as far as the cold rows are known.
     private func visitRows(
         _ part: ReadOperation.Part, from start: StoreKey,
         _ visit: (StoreKey, Int64, UnsafeRawBufferPointer, UInt32?) -> Bool
@@ -241,7 +242,7 @@ extension EmbeddedShardStore {
         }
         let rows = work.rows.filter { row in
             guard index.find(row.key) == nil else { return false }
-            // A young successor is not on disk yet, so the reader could not find it.
+            // A young successor (the row that took over the alarm) is not on disk yet, so the reader could not find it.
             return work.request.successor(of: row.key, row.value).map { index.find($0) == nil } ?? true
         }.map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)

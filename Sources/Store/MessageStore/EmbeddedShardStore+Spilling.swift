@@ -6,7 +6,7 @@
 
 internal import Delivery
 
-/// Rows that are stored in the ordered store; they leave memory once `epoch` is over.
+/// Rows that are stored in the ordered store; they leave memory once all reads of `epoch` have been answered.
 struct CoolingRows {
     var rows: [SpilledRow]
     var period: Int64
@@ -75,7 +75,7 @@ extension EmbeddedShardStore {
     func coolSlice() {
         var budget = owner.sliceRowCount
         while !cooling.isEmpty, epochs.isOver(cooling[0].epoch) {
-            // Moved out, because an observer may call the store.
+            // Moved out of `cooling`, because an observer may call the store during the loop.
             var current = cooling[0]
             cooling[0].rows = []
             while current.next < current.rows.count, budget > 0 {

@@ -140,7 +140,7 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.batchByteCount = Self.recordOverhead
     }
 
-    /// The header, and up to eight bytes of padding.
+    /// The bytes of a record besides its operations: the header, and up to eight bytes of padding.
     private static let recordOverhead = RecordHeader.byteCount + 8
 
     @discardableResult
@@ -219,7 +219,7 @@ package final class EmbeddedShardStore: LoopStore {
         change.write(
             into: writeOperation(.add, key, former, wakeAt: 0, coldAlarm: 0, byteCount: change.byteCount))
         if !slot.pointee.isDeleted, !slot.pointee.isCollected, slot.pointee.byteCount == CountersRow.byteCount {
-            // The sum must leave with the segment of its first change, so the row's age does not change.
+            // The row keeps its age: the spiller must write the sum with the segment of the first change.
             change.add(
                 to: UnsafeMutableRawBufferPointer(
                     start: pool.start(slot.pointee.block) + Int(slot.pointee.offset), count: CountersRow.byteCount))
@@ -298,7 +298,7 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.pieceByteCount += recordByteCount
         let untold = core.pointee.pieceByteCount - core.pointee.announcedByteCount
         if untold >= Limits.announcedByteCount {
-            // A turn may encode far more than the bound. Other loops must see the bytes before the turn ends.
+            // A turn may encode more bytes than the store's bound. Other loops must count the bytes before the turn ends.
             log.announce(byteCount: untold)
             core.pointee.announcedByteCount += untold
         }
@@ -331,7 +331,7 @@ package final class EmbeddedShardStore: LoopStore {
     package var acceptsWrites: Bool { owner.acceptsWrites(beside: untoldByteCount) }
     package var isShortOfRoom: Bool { owner.isShortOfRoom(beside: untoldByteCount) }
 
-    /// Whether a list may continue; lists leave half of the space to single publishes, which cannot be delayed.
+    /// Whether a push to a list may continue; such pushes leave half of the space to single pushes, which cannot be delayed.
     package var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
     package var isStuck: Bool { owner.isStuck }
 
@@ -379,7 +379,7 @@ package final class EmbeddedShardStore: LoopStore {
         return UnsafeMutableRawBufferPointer(start: start + header.byteCount, count: byteCount)
     }
 
-    /// Reserves space in the batch's blocks, including its padding; the caller has checked the batch's size.
+    /// Reserves space in the batch's blocks, with room for the record's padding; the caller has checked the batch's size.
     @inline(__always) private func reserve(_ byteCount: Int) -> UnsafeMutableRawPointer {
         core.pointee.batchByteCount += byteCount
         if pool.room(core.pointee.batchBlock) < byteCount + 8 {
@@ -417,7 +417,7 @@ package final class EmbeddedShardStore: LoopStore {
         return ValueLocation(block: current, offset: UInt32(offset), byteCount: UInt32(byteCount))
     }
 
-    /// Returns what the index knows of the row before the operation, or else the caller's knowledge.
+    /// Returns the row's state before the operation: from the index if it has the row, otherwise from the caller.
     @inline(__always) private func priorState(
         _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow
     ) -> Operation.Prior {

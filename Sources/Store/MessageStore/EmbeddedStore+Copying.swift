@@ -27,8 +27,8 @@ extension EmbeddedStore {
 
     /// Begins a new history and removes the mark.
     ///
-    /// The store is then complete. The content may be older than what devices and consumers have seen, and the source may
-    /// continue independently.
+    /// The store is then complete. It needs a new history, because its content may be older than what devices and consumers have
+    /// seen, and the source may continue independently.
     ///
     /// - Parameters:
     ///   - folder: The store's folder.

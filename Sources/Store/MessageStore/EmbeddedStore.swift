@@ -20,8 +20,8 @@ internal import Wire
 
 /// The durable store in a folder, locked by this process.
 package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable {
-    // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are called by
-    // one thread), and all other properties are immutable or synchronize themselves.
+    // Sound because `shards` is behind a lock, and only the opener uses `threads` and `lock` (one thread calls `open` and
+    // `close`). All other properties are immutable or synchronize themselves.
 
     package static let formatVersion = StoreFormat.current
 
@@ -39,7 +39,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
         package var youngMilliseconds = Limits.youngMilliseconds
         package var blockCacheByteCount = Limits.blockCacheByteCount
-        /// The maximum number of open files of the ordered store; a read of another file opens it.
+        /// The maximum number of open files of the ordered store; a read from a closed file opens the file first.
         package var openFileLimit = Limits.openFileCount
         package var readerCount = Limits.readerCount
         /// The disk budgets of request ids and of traces; beyond a budget the oldest rows are dropped before they are a day old.
@@ -113,7 +113,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     /// Opens the folder, creates it if needed, and replays the journal.
     ///
     /// - Parameter configuration: The folder and the settings.
-    /// - Throws: Any `StoreError`. The folder is then unchanged, or in the state of a crash at that point.
+    /// - Throws: Any `StoreError`. The folder is then unchanged, or in a state that a crash could also have left.
     package init(_ configuration: Configuration) throws(StoreError) {
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
@@ -150,7 +150,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             hasColdRows = (
                 try !database.isEmpty(database.rows), try !database.isEmpty(database.start), hasEphemeral
             )
-            // Read the generations first: a changed segment size removes spare files and their generations.
+            // Read the highest generation before `SegmentLedger` opens, because it removes spares of another segment size and
+            // their generations.
             let generation: UInt64
             do throws(JournalError) { generation = try folder.highestGeneration() } catch { throw StoreError(error) }
             // Open the history before the first epoch is taken. An interrupted first start must still look like a new store.
@@ -324,7 +325,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         spiller.collected(rows, from: shard.mailbox)
     }
 
-    /// The space left between this bound and `acceptsWrites` is reserved for small writes.
+    /// Returns whether room is short; the space between this bound and that of `acceptsWrites` is reserved for apps below their
+    /// share.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || ledger.byteCount > configuration.journalByteLimit / 8 * 7
@@ -333,13 +335,13 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     package var acceptsWrites: Bool { acceptsWrites(beside: 0) }
     package var isServing: Bool { acceptsWrites }
 
-    /// Includes bytes that a shard has encoded and the committer does not count yet.
+    /// Returns whether publishes are accepted; `untoldByteCount` counts encoded bytes that the committer does not count yet.
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
-    /// A blocked disk affects all loops in the same way.
+    /// Whether the journal is stuck; always false, because a blocked disk affects all loops equally.
     var isStuck: Bool { false }
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
@@ -380,7 +382,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         readers.close()
         for thread in threads { thread.join() }
         threads.removeAll()
-        // Sync now, since a stop has time for it. A failure loses nothing that was promised.
+        // A stop has time to sync. A failed sync is ignored, because durability `os` does not promise one.
         if configuration.durability == .os, (try? ledger.synchronize()) != nil {
             StoreHistoryFile.noteSynced(history, in: configuration.folder)
         }

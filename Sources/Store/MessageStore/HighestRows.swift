@@ -9,7 +9,7 @@ struct HighestRows {
     /// Adds a stored row, including the prefix of its value.
     mutating func add(_ key: StoreKey, _ stored: some Sequence<UInt8>) {
         rows.append((key, Array(stored)))
-        // Sort once for many rows: a device may have all traces of its bucket.
+        // Sort only after many additions, because a device may have all traces of its bucket.
         if rows.count >= 2 * limit + 64 { trim() }
     }
 

@@ -11,7 +11,7 @@ package enum Limits {
         return min(Journal.Limits.segmentByteCount, max(smallest, journalByteLimit / 8 & ~4_095))
     }
 
-    /// Returns the bound of encoded, unsynced bytes: a quarter of the journal, the space that is free while it is being emptied.
+    /// Returns the bound of encoded, unsynced bytes: the quarter of the journal that is free when spilling starts (`spillShare`).
     package static func uncommittedByteCount(journalByteLimit: Int) -> Int { journalByteLimit / 4 }
     /// The size of a block of shard memory.
     ///
@@ -59,11 +59,13 @@ package enum Limits {
     static let alarmRetryMilliseconds: Int64 = 10_000
     /// The number of rows that a start sorts and writes at a time.
     ///
-    /// Three times as many are in memory, at 112 bytes each. An interrupted start must be repeated over the same pieces, because
-    /// a row that one piece both puts and deletes is never written. A change of this number therefore changes the store's format.
+    /// Memory holds up to three such pieces, at 112 bytes a row. An interrupted start must be repeated over the same pieces,
+    /// because a row that one piece both puts and deletes is never written. A change of this number therefore changes the store's
+    /// format.
     static let replayedRowCount = 400_000
-    /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work; the number rises while
-    /// the journal is nearly full (`EmbeddedStore.sliceRowCount`).
+    /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work.
+    ///
+    /// The number rises while the journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500
     /// The minimum lifetime of request and trace rows.
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
@@ -71,8 +73,8 @@ package enum Limits {
     static let periodMilliseconds: Int64 = 4 * 3_600_000
     /// The number of periods into which a kind's budget is divided.
     ///
-    /// A period may exceed its part by one spilled segment. This bounds the amount dropped at once when the budget is exceeded. A
-    /// kind has at most this number of column families, in addition to those that ended by time.
+    /// A period may exceed its part by one spilled segment. The division bounds the amount dropped at once when the budget is
+    /// exceeded. A kind has at most this number of column families, in addition to those that ended by time.
     static let periodsInBudget = 16
     /// The number of spilled files that are merged into the first level at once.
     ///
@@ -99,7 +101,7 @@ package enum Limits {
     static let spareSegmentCount = 2
     /// The spiller's interval for checks of age and periods.
     static let spillerTickMilliseconds: UInt64 = 500
-    /// The timeout of a task that runs between two spills; a full disk may block a spill.
+    /// The maximum time that a task waits for its start between two spills; a full disk may block a spill.
     static let taskMilliseconds: UInt64 = 60_000
     static let backupPieceByteCount = 1 << 20
 
@@ -121,18 +123,21 @@ package enum Limits {
     static let callsOfLane = 2
     /// The maximum number of additional concurrent calls of a lane that carry one large group each.
     static let largeCallsOfLane = 6
-    /// The maximum size of a call, unless it carries one larger group; a server reads this much from a connection in one turn and
-    /// syncs after each turn.
+    /// The maximum size of a call, unless it carries one larger group.
+    ///
+    /// A server reads this much from a connection in one turn and syncs after each turn.
     static let callByteCount = 15 << 10
     /// The interval of checks that close idle connections to servers without slots.
     static let idlePipeMilliseconds: UInt64 = 5_000
     /// The maximum number of groups of one log in flight.
     static let groupsOfLog = 2
-    /// The maximum size of the groups in flight before another one may follow; a server needs several turns for more bytes, so
-    /// the next group might overtake them.
+    /// The maximum size of the groups in flight before another group may follow.
+    ///
+    /// A server needs several turns for more bytes, so the next group might overtake them.
     static let leadingGroupsByteCount = 12 << 10
-    /// The number of leading bytes that identify the previous group: its first record's header with epoch, number, ticket and
-    /// checksum, which no other program can know.
+    /// The number of leading bytes that identify the previous group.
+    ///
+    /// They are the header of its first record: epoch, number, ticket and checksum, which no other program can know.
     static let groupStartByteCount = 64
     /// The maximum number of server lanes, including those of servers that left the cluster.
     static let laneCount = 512
@@ -154,7 +159,7 @@ package enum Limits {
     static let replayPieceByteCount = 32 << 20
     static let replayPageEntryCount = 1_024
     static let replayPageByteCount = 4 << 20
-    /// The maximum number of reads in one first round trip.
+    /// The maximum number of reads whose first commands share a round trip.
     static let readsPerRound = 64
     /// The minimum timeout of a read round trip whose deadline is near; it suffices for a server that answers.
     static let shortestReadMilliseconds: UInt64 = 250

@@ -41,7 +41,7 @@ enum ManifestTail {
         guard whole < bytes.count, bytes.count - whole <= tailLimit, hasLostSector(bytes, from: whole) else {
             return nil
         }
-        // A later whole record proves that this one was synced before it.
+        // A whole record further on proves that the torn record had been synced. It is damage then, not a torn tail.
         for later in max(offset + 1, whole + 1)..<bytes.count where record(bytes, later) != nil { return nil }
         return whole
     }

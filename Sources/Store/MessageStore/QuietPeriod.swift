@@ -3,7 +3,7 @@ internal import Platform
 /// Returns free memory to the system after a burst.
 ///
 /// After many Hellos or a spill, the allocator keeps free memory and the database keeps cached blocks. Both serve the next burst.
-/// Without one they only increase the cost of idle connections. Nothing is released during load, so that no request waits for it.
+/// Between bursts they only waste memory. Nothing is released during load, so that no request waits for it.
 struct QuietPeriod {
     private var disturbedAt: UInt64?
     private var readCount = 0
@@ -13,7 +13,7 @@ struct QuietPeriod {
 
     /// Releases memory after a quiet period.
     ///
-    /// The spiller's thread calls this about twice a second. `isWriting` is true while bytes are being committed. It postpones
+    /// The spiller's thread calls this about twice a second. `isWriting` is true while bytes are being committed, which postpones
     /// the release.
     mutating func look(at database: RowDatabase, now: UInt64, isWriting: Bool) {
         if isWriting, disturbedAt != nil { disturbedAt = now }

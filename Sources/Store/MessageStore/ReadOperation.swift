@@ -45,20 +45,20 @@ final class ReadOperation: @unchecked Sendable {
     struct Part {
         var request: StoreRead
         var rows: [ColdRow] = []
-        /// Whether the disk has no more rows, or memory had the answer.
+        /// Whether no more rows have to be read: the disk has none left, or memory has the row.
         var isComplete = false
     }
 
     struct AlarmWork {
         let request: AlarmRequest
         var scans: [AlarmScan]
-        /// Alarms of rows that became cold behind their bucket's cursor.
+        /// Alarms that sort before their bucket's cursor, because their rows became cold after the cursor had passed.
         var late: [Alarm]
         var stale: [StaleAlarm] = []
         var rows: [ColdRow] = []
         /// Due alarms that were left to a group.
         var left: [(alarm: Alarm, group: AlarmGroup, until: Int64)] = []
-        /// Alarms due again at another time than their row's: at the end of a message whose job row cannot be read.
+        /// Alarms postponed to the end of their message, because the message's job row cannot be read.
         var postponed: [(alarm: Alarm, until: Int64)] = []
         /// Unreadable alarms of `late`, each with the pause in milliseconds before the next read.
         var lateAside: [(alarm: Alarm, pause: Int64)] = []
@@ -74,11 +74,11 @@ final class ReadOperation: @unchecked Sendable {
     var parts: [Part]
     var alarms: AlarmWork?
     var failure: String?
-    /// For engines that query servers: the indexes of `parts` that no server was asked for yet, and the deadline for a server's
-    /// reply in the network's milliseconds.
+    /// For engines that read from servers: the indexes of `parts` not requested yet, and the reply deadline in the network's
+    /// milliseconds.
     var unread: [Int] = []
     var deadline: UInt64 = .max
-    /// Whether a stepped engine has tried the operation once.
+    /// Whether an engine without threads (`isStepped`) has tried the operation once; its deadline counts from then on.
     var hasBegun = false
     private var buffers: [UnsafeMutableRawBufferPointer] = []
     private var bufferUsed = 0

@@ -350,8 +350,8 @@ final class RowDatabase: @unchecked Sendable {
 
 /// A cursor over a snapshot of the entries with a common key prefix.
 ///
-/// The bounds are passed to RocksDB. Without them it would step over all deleted entries behind the last one, possibly very many
-/// until compaction.
+/// The bounds are passed to RocksDB. Without them RocksDB would step over all deleted entries behind the prefix, possibly very
+/// many until compaction.
 struct DatabaseIterator: ~Copyable {
     private let raw: OpaquePointer
     private let options: OpaquePointer
@@ -362,7 +362,7 @@ struct DatabaseIterator: ~Copyable {
     init(_ database: RowDatabase, _ family: ColumnFamily, prefix: some Collection<UInt8>) throws(StoreError) {
         try planned("rocksdb iterator", "read", database.path)
         let options: OpaquePointer = rocksdb_readoptions_create()
-        // Prefix filters can skip files only for seeks within one partition.
+        // Prefix filters can skip files only for seeks within one bucket, table and owner.
         if prefix.count == KeyCoding.partitionByteCount {
             rocksdb_readoptions_set_prefix_same_as_start(options, 1)
         } else {

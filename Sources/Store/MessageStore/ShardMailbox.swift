@@ -4,8 +4,8 @@ internal import Synchronization
 
 /// A queue from the store's threads to a shard; everything queued before the loop drains it shares one post.
 final class ShardMailbox: @unchecked Sendable {
-    // Sound because `content` is a lock, the two atomics are atomics, and `shard` is set before the mailbox is shared and later
-    // read and cleared only on the shard's loop, where the posted closure runs.
+    // Sound because `content` is a lock and two properties are atomics. `shard` is set before the mailbox is shared. Later only
+    // the shard's loop reads and clears it, where the posted closure runs.
 
     struct CooledRows {
         var rows: [SpilledRow]
@@ -22,8 +22,9 @@ final class ShardMailbox: @unchecked Sendable {
 
     /// The target of a post; it is a separate object, so that the posted closure does not retain the mailbox.
     private final class Addressee: @unchecked Sendable {
-        // Sound as `shard` below is. A weak reference would move each retain and release of the shard to the slow path, many per
-        // message. The reference never dangles: a shard must not be deallocated before `close()`, which clears it.
+        // Sound because only the shard's loop uses `shard` once the mailbox is shared. A weak reference would move each retain
+        // and release of the shard to the slow path, many per message. The reference never dangles: a shard must not be
+        // deallocated before `close()`, which clears it.
         unowned(unsafe) var shard: EmbeddedShardStore?
     }
 

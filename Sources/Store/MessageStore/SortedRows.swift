@@ -12,7 +12,7 @@ struct SpilledRow: @unchecked Sendable {
     var wakeAt: Int64
     /// The alarm that the ordered store may have for the key; 0 for none.
     var coldAlarm: Int64
-    /// The shard's slot and version of the row; the two halves of a logged row's number.
+    /// The row's slot and version in the shard; for a logged row, the two halves of its number.
     var slot: UInt32
     var version: UInt32
     var block: UInt32

@@ -34,7 +34,8 @@ struct SortedRun {
         var outcome = Outcome()
         if !groups.rows.isEmpty {
             outcome += try write(groups.rows, name: "rows.sst", into: database.rows)
-            // Ingest alarms after their rows: an alarm whose row is not there yet is dropped as stale, and the row would be left without one.
+            // Ingest alarms after their rows. An alarm without its row is dropped as stale, and the row would be left without an
+            // alarm.
             try ingestAlarms(of: groups.rows)
         }
         if !groups.start.isEmpty { outcome += try write(groups.start, name: "start.sst", into: database.start) }
@@ -101,7 +102,7 @@ struct SortedRun {
         for index in rows.indices {
             let row = rows[index]
             if row.coldAlarm != 0 { changes.append((Alarm(wakeAt: row.coldAlarm, key: row.key), false)) }
-            // An interrupted run may have written the alarm of an older version.
+            // Delete the alarms of older versions, too: an interrupted run may have written them.
             if row.value != nil, row.wakeAt != 0 {
                 changes.append((Alarm(wakeAt: row.wakeAt, key: row.key), rows.isLast(index)))
             }

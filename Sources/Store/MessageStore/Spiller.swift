@@ -161,8 +161,8 @@ final class Spiller: @unchecked Sendable {
                     // Under continuous load this loop does not end, so the housekeeping also runs here.
                     try keepHouse(now)
                 }
-                // Complete only the requests that were read before. Bytes that the committer still has to write are not in a
-                // segment yet.
+                // Complete only the requests that this round read at its beginning. Bytes that the committer still has to write
+                // are not in a segment yet.
                 if committer.uncommittedByteCount == 0, ledger.segmentCount == 0 {
                     state.withLock { $0.spillsDone = requests }
                 }
@@ -186,7 +186,8 @@ final class Spiller: @unchecked Sendable {
         if asked != segment.generation, !ask(segment) { return false }
         asked = nil
         guard let parts = answers() else { return false }
-        // The shards collect the next segment's rows while these rows are written. Both take about as long.
+        // The shards collect the next segment's rows while these rows are written. Collecting and writing take about the same
+        // time.
         if let next = ledger.secondSealed, isDue(next, isSpillingAll, now, earlier: 1), ask(next) {
             asked = next.generation
         }
@@ -328,7 +329,7 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    /// Removes stale alarms; each one is checked again, because nothing can change during the check on this thread.
+    /// Checks the reported alarms again and removes the stale ones; no other thread writes to the database during the check.
     private func cleanAlarms() throws(StoreError) {
         let stale = state.withLock { state in
             var stale: [StaleAlarm] = []
@@ -349,7 +350,7 @@ final class Spiller: @unchecked Sendable {
         try run.database.deleteLoosely(keys, in: run.database.alarms)
     }
 
-    /// Returns whether the row that took over an alarm exists and is readable; it is kept as long as the alarm's row.
+    /// Returns whether the row that took over an alarm exists and is readable; such a row is kept as long as the alarm's row.
     private func isReadable(_ successor: StoreKey) throws(StoreError) -> Bool {
         let found = try look(at: successor) { stored in
             stored.count >= KeyCoding.rowPrefixByteCount

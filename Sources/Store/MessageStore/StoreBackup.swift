@@ -7,8 +7,8 @@
 //     BACKUP/journal/    segments, each up to its last record
 //
 // A running store is backed up between two spills. The spiller makes a checkpoint of the database and hard links to the segments.
-// No segment is recycled in between, so both are consistent, as after a crash at that moment. The linked files are then copied
-// while the store keeps working. A segment that is released during the copy is removed rather than reused.
+// No segment is recycled in between, so database and journal fit together, as after a crash at that moment. The linked files are
+// then copied while the store keeps working. A segment that is released during the copy is removed rather than reused.
 
 internal import Cryptography
 internal import Journal
@@ -373,7 +373,7 @@ extension EmbeddedStore {
         return backup
     }
 
-    /// Links to all files of the store at one moment; runs on the spiller's thread.
+    /// Creates hard links to all files of the store at one moment; runs on the spiller's thread.
     private func freeze(
         _ staging: String
     ) throws(StoreError) -> (segments: [(UInt64, Int?)], microseconds: UInt64) {
@@ -384,7 +384,7 @@ extension EmbeddedStore {
             try FileSystem.createDirectory(staging + "/journal")
         } catch { throw StoreError(error) }
         try database.makeCheckpoint(staging + "/rows")
-        // Read the durable end after the checkpoint. Rows of later batches are then in neither copy, or in the journal only.
+        // Read the durable end after the checkpoint, so that the checkpoint has no row that is newer than the copied segments.
         let durable = committer.durableEnd
         do throws(JournalError) {
             let generations = try ledger.folder.segments().filter { $0 <= durable.generation }

@@ -50,11 +50,11 @@ package protocol StoreEngine: StoreService {
 
 /// One loop's store: Delivery's interface, and the calls of the loop.
 package protocol LoopStore: ShardStore {
-    /// Whether a list may continue; lists leave space to single publishes, which cannot be delayed.
+    /// Whether a push to a list may continue; such pushes leave space to single pushes, which cannot be delayed.
     var hasRoomForLists: Bool { get }
     /// Whether the log has been blocked for some time, so that new writes may be delayed.
     var isStuck: Bool { get }
-    /// The number of young rows and remembered deletions.
+    /// The number of young rows and recorded deletions.
     var youngRowCount: Int { get }
     /// The memory of batches and values, in bytes.
     var blockByteCount: Int { get }

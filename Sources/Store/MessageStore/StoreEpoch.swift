@@ -28,7 +28,7 @@ enum StoreEpoch {
                 guard let number = number(text) else { throw SystemError(operation: "epoch", subject: path, code: 0) }
                 last = number
             } catch {
-                // Any other failure may hide a number.
+                // Only a missing file means that there is no earlier number. Any other read error may hide one.
                 guard error.isNotFound else { throw error }
             }
             let next = max(last, generation) + 1

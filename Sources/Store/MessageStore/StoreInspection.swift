@@ -1,5 +1,5 @@
 // Read-only inspection of a store's folder. A start would move the journal into the database and refuse damage. The inspection
-// reads both side by side and reports damage.
+// reads journal and database side by side and reports damage.
 //
 // Buckets are read one at a time, because all rows of a device lie in one bucket. Memory holds the rows of one bucket and the
 // journal.

@@ -38,7 +38,7 @@ package struct StoreStatistics: Sendable, Equatable {
     package var redisByteLimit = 0
     package var requests = Retention()
     package var traces = Retention()
-    /// The reason why the spiller is or was blocked: a full disk.
+    /// The last error that blocked spilling: a full disk, or an error of a Redis server.
     package var lastSpillFailure: String?
     /// The number of failed attempts to spill or to make space for spilling; they are retried.
     package var spillFailureCount = 0

@@ -1,5 +1,6 @@
 // The index of a shard's rows in the journal. It has slots in pages that never move, and a hash table from keys to slots. In
-// tables with items, each partition has a list of its slots in item order. Two lists order all slots by age for the spiller.
+// tables with items, each partition (bucket, table and owner) has a list of its slots in item order. Two lists order all slots by
+// age for the spiller.
 //
 // A slot is *live* or *deleted*. A deleted slot records a deletion while the disk may still have the row. A slot is freed once
 // the row or deletion is in the ordered store, or when a row that was never there is deleted.
@@ -89,8 +90,8 @@ struct YoungIndex: ~Copyable {
     private var partitionTable = OpenTable()
     /// Two age lists: one for rows that are rewritten often (devices, counters), and one for all others.
     ///
-    /// Moving a row to the end of its list accesses both neighbors, which are in cold memory unless they were also written
-    /// recently.
+    /// Moving a row to the end of its list accesses both neighbors. In a separate list, the neighbors of a rewritten row were
+    /// also written recently, so they are in the CPU's cache.
     private var rewritten = AgeList()
     private var others = AgeList()
     private(set) var slotCount = 0
@@ -224,7 +225,7 @@ struct YoungIndex: ~Copyable {
         return UInt32(page)
     }
 
-    /// Frees an empty page; after many registrations nearly all pages are empty.
+    /// Frees an empty page; after a burst of registrations nearly all pages become empty.
     private mutating func releasePage(_ page: Int) {
         var previous = openPage
         while pages[Int(previous)].nextOpen != UInt32(page) { previous = pages[Int(previous)].nextOpen }
@@ -285,7 +286,7 @@ struct YoungIndex: ~Copyable {
 
     // MARK: Partitions
 
-    /// Returns the first slot of `key`'s partition with an item at or after `key.item`, including deleted slots.
+    /// Returns the first slot of the key's owner with an item at or after `key.item`, including deleted slots.
     func firstSlot(from key: StoreKey) -> UInt32 {
         guard key.hasItems else { return find(key) ?? noSlot }
         guard let found = findPartition(key, partitionHash(key)) else { return noSlot }
@@ -305,8 +306,8 @@ struct YoungIndex: ~Copyable {
 
     /// Inserts a slot into its partition's list.
     ///
-    /// Sequence numbers grow, so the place is nearly always the end. Messages that end in order leave deletions in front of many
-    /// rows; each search starts at the previous insertion.
+    /// Sequence numbers grow, so the place is nearly always the end. If messages end in order, their deletions are inserted in
+    /// front of many rows. Each search therefore starts at the previous insertion (`hand`).
     private mutating func link(_ index: UInt32, _ hash: UInt64, _ key: StoreKey) {
         let slot = self[index]
         guard let found = findPartition(key, hash) else {

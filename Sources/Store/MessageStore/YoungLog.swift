@@ -6,7 +6,7 @@ internal import Delivery
 internal import Wire
 
 extension StoreKey.Table {
-    /// Whether rows of the table are kept in the log; all other tables are kept in the index.
+    /// Whether rows of the table are kept in `YoungLog`; all other tables are kept in `YoungIndex`.
     var isLogged: Bool { self == .trace }
 }
 

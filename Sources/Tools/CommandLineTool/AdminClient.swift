@@ -40,7 +40,7 @@ struct AdminClient {
 
     private static func requireGranted(_ answer: GatewayHTTP.Answer) throws(CommandFailure) {
         guard (200..<300).contains(answer.status) else {
-            // The push API has another error format.
+            // Errors of the push API have the member `code` and no `error`.
             let isOtherListener = answer.object["error"] == nil && answer.object["code"] != nil
             let hint =
                 isOtherListener
@@ -50,7 +50,7 @@ struct AdminClient {
         }
     }
 
-    /// A device listener answers HTTP requests with the path of its WebSocket.
+    /// Returns a hint if a device listener answered, which names the path of its WebSocket; otherwise an empty text.
     private static func deviceListenerHint(_ answer: GatewayHTTP.Answer) -> String {
         answer.object.isEmpty && answer.text.contains("/v1/device")
             ? "\nHint: this looks like the devices' listener; the admin listener has another port." : ""

@@ -177,7 +177,7 @@ extension AppCommand {
             }
             lines.append("  \(HelpText.pad(name, 14))\(ends.joined(separator: "; "))")
         }
-        // The names come from the gateway, and a newer one may have further quotas.
+        // The quota names come from the gateway, because a newer gateway may have further quotas.
         let quotas = page.fields("quotas")
         for key in quotas.keys {
             let use = quotas.fields(key)

@@ -80,7 +80,7 @@ enum ConnectCommand {
                 return step.verdict
             })
         progress.finishOn { client.stop() }
-        // The client and `progress` retain each other until this line.
+        // Breaks the retain cycle between the client and `progress`.
         defer { progress.finishOn {} }
         do {
             try client.start(opened: opened)
@@ -164,7 +164,7 @@ enum ConnectCommand {
             host: arguments.text("host").map(Credentials.unbracketed) ?? device.host, port: port ?? device.port,
             appID: try credentials.appID(), appSecret: credentials.appSecret)
         configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
-        // The command plays a phone, whose platform its tokens show.
+        // The command simulates a phone, whose platform follows from its tokens.
         configuration.attributes?.platform = .unknown
         configuration.usesTLS = arguments.has("tls")
         if configuration.usesTLS {
@@ -173,7 +173,7 @@ enum ConnectCommand {
             configuration.clientCertificatePath = trust.certificateFile
             configuration.clientKeyPath = trust.keyFile
         } else if let option = ["ca", "cert", "key"].first(where: { arguments.text($0) != nil }) {
-            // The environment's values may be set for other commands, so only options are refused.
+            // The environment variables may be set for other commands, so only options are refused.
             throw .usage("--\(option) is for TLS; give --tls, too")
         }
         let states: [(String, ApplicationState)] = [

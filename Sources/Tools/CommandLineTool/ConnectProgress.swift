@@ -26,7 +26,7 @@ final class ConnectProgress: @unchecked Sendable {
             shown += 1
             return (shown, self.finish)
         }
-        // Messages read together with the last one stay queued for the next session.
+        // Messages beyond the expected number stay queued for the next session.
         if let expected, count > expected { return (false, .deferred) }
         if count == expected { finish() }
         return (true, acks ? .processed : .deferred)
@@ -76,7 +76,7 @@ final class ConnectProgress: @unchecked Sendable {
         }
         guard wasWelcomed else {
             let question = "Is this the port of devices? By default it is 7000."
-            // An HTTP server answers a Hello with a status line.
+            // An HTTP server answers a Hello with a status line, which breaks the protocol.
             let isForeign = trouble.contains("broke the protocol")
             throw .unreachable(
                 trouble.isEmpty

@@ -20,7 +20,7 @@ struct Credentials {
     private let environment: [String: String]
     private let demo: [String: String]
     private let folder: String
-    /// The named context, else the selected one.
+    /// The values of the context that the call or the environment names, else of the default context.
     private let chosen: [String: String]
     private let isNamed: Bool
 
@@ -121,7 +121,7 @@ struct Credentials {
         return parts.url ?? url
     }
 
-    /// A listener on all addresses is reached through the loopback address.
+    /// Returns the host to connect to; for a listener on all addresses, the loopback address.
     private static func reachable(_ host: String) -> String {
         switch host {
         case "0.0.0.0": "127.0.0.1"

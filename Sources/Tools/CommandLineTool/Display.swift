@@ -78,7 +78,7 @@ struct Display {
 
 /// A JSON object of the gateway.
 ///
-/// Control characters in its texts are escaped, so that they can be printed.
+/// Control characters in its texts are escaped, so that the texts can be printed.
 struct Fields {
     private let object: [String: Any]
     init(_ object: [String: Any]) { self.object = object }

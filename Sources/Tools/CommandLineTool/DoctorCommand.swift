@@ -185,7 +185,7 @@ private struct Examination {
         }
     }
 
-    /// Shows the clock; the gateway's own findings judge it.
+    /// Shows the clock offset without a verdict, because the gateway's own findings include the clock.
     private func clock(_ metrics: MetricsText) -> [Finding] {
         let offset = metrics.sum("longwire_clock_offset_seconds")
         return [

@@ -35,7 +35,7 @@ struct PublishClient {
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
         let answer = try client.send(method, "/v2/\(AdminClient.segment(appID))/\(path)", body: body?.text)
         guard answer.status == 200, (answer.object["code"] as? NSNumber)?.intValue == 0 else {
-            // The admin listener has another error format.
+            // Errors of the admin listener have the member `error`.
             let hint =
                 answer.object["error"] == nil
                 ? "" : "\nHint: this looks like the admin listener; the push API has another port."

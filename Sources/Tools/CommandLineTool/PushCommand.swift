@@ -68,7 +68,7 @@ enum PushCommand {
             return .done
         }
         let task = Fields(answer.object).fields("data").text("taskid") ?? ""
-        // The maximum of one call.
+        // One call accepts at most 1,000 cids.
         for start in stride(from: 0, to: cids.count, by: 1_000) {
             let page = cids[start..<min(start + 1_000, cids.count)]
             let targets: JSONText = ["cid": page.map { JSONText.string($0) }]

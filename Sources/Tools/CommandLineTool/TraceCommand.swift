@@ -73,13 +73,13 @@ private struct Search {
 
     private func guess(_ id: String) throws(CommandFailure) -> Bool {
         if TraceCommand.isHexDigits(id) {
-            // A msgId begins with its bucket, which has 12 bits.
+            // A msgId begins with its 12-bit bucket as four hex digits, so its first digit is 0.
             if id.hasPrefix("0"), try message(id) { return true }
             return credentials.hasApp ? try device(id) : false
         }
         if ["RASS_", "RASL_", "RASA_"].contains(where: { id.hasPrefix($0) }) { return try task(id) }
         if try request(id) { return true }
-        // Some request ids do not have the form of an alias.
+        // An id with other characters cannot be an alias.
         guard
             id.unicodeScalars.allSatisfy({ $0.properties.isAlphabetic || $0.properties.numericType != nil || $0 == "_" }
             )

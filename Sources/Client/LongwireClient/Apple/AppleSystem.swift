@@ -1,4 +1,4 @@
-// The Apple side: cryptography and network changes.
+// The platform interface (ClientTransport.swift) on Apple's systems: cryptography and network changes.
 #if canImport(Network)
 internal import CryptoKit
 internal import Dispatch
@@ -17,7 +17,7 @@ public struct SystemCryptography: ClientCryptography {
     public func randomWord() -> UInt64 { UInt64.random(in: .min ... .max) }
 }
 
-/// A monitor that reports the network's kind whenever the system has a usable network, until it is released.
+/// A monitor that reports the network's kind at each change to a usable network, until the monitor is deallocated.
 final class NetworkWatch {
     private let monitor = NWPathMonitor()
 

@@ -26,7 +26,7 @@ final class NetworkTransport: ClientTransport {
     private var isClosing = false
     private(set) var hasMoreToRead = false
 
-    /// Starts to connect; the queue calls `wake` after each change of `inbox`.
+    /// Starts to connect; callbacks on the dispatch queue call `wake` after each change of `inbox`.
     init(
         to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void
     ) throws(TransportFailure) {
@@ -87,7 +87,7 @@ final class NetworkTransport: ClientTransport {
         return bytes
     }
 
-    /// Requests the next bytes, one piece at a time, so that a client that does not read slows the gateway down.
+    /// Requests one piece of bytes at a time, so that TCP flow control slows the gateway down while the client does not read.
     private func receiveNext() {
         let isFirst = inbox.withValue { inbox in
             defer { inbox.isReceiving = true }

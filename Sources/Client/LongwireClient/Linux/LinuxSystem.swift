@@ -1,4 +1,4 @@
-// The Linux side: cryptography and network changes.
+// The platform interface (ClientTransport.swift) on Linux: cryptography and network changes.
 #if !canImport(Network)
 internal import Cryptography
 

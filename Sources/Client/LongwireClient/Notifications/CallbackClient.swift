@@ -37,7 +37,7 @@ final class CallbackClient: Sendable {
         try client.start()
         let messages = client.messages
         let task = Task { [deliver] in
-            // The loop requests the next message only after the callback, and the request acks this one.
+            // The loop requests the next message only after the callback, and the request acks this message.
             for await message in messages { await deliver(.received(message)) }
         }
         let earlier = tasks.withValue { tasks in

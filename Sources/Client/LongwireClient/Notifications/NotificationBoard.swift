@@ -57,7 +57,7 @@ final class NotificationBoard: Sendable {
 
     /// Records that a message arrived over the connection.
     ///
-    /// Returns it with `wasAlertHidden` set.
+    /// Returns the message, with `wasAlertHidden` true if its notification was hidden.
     func receive(_ message: ReceivedMessage) -> ReceivedMessage {
         state.withValue { state in
             var message = message

@@ -21,7 +21,7 @@ public import Foundation
     @objc public var payload: Data { Data(value.payload) }
     /// Whether the message was queued for the device, as in Getui's `offLine`.
     @objc public var isOffline: Bool { value.isOffline }
-    /// Whether the message was delivered at once or its notification was hidden, so that the app shows its own one.
+    /// Whether the app should show the message itself: it was delivered at once, or its notification was hidden.
     @objc public var isNew: Bool { value.provenance == .live }
     /// Whether APNs accepted an alert of the message.
     ///

@@ -2,7 +2,7 @@ internal import Wire
 
 /// The (task, device) pairs that this process accepted, without false negatives: a chain of Bloom filters.
 ///
-/// A list push to a device that its task has not reached thus needs no read.
+/// The filter saves the read of a ledger row if a list's task has certainly not reached the device.
 ///
 /// The filter answers only for tasks created at or after `knownSince` because it may lack acceptances of older tasks.
 struct AcceptanceFilter {
@@ -60,6 +60,8 @@ struct AcceptanceFilter {
         return true
     }
 
-    /// The digest covers task and cid; the task's random bits make the second hash sufficiently independent.
+    /// Returns the step between a pair's probes.
+    ///
+    /// The digest covers task and cid. The task's random bits make the step sufficiently independent of the digest.
     private static func step(_ task: TaskID, _ digest: UInt64) -> UInt64 { (digest >> 32 ^ task.low) | 1 }
 }

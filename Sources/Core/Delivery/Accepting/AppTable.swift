@@ -7,7 +7,7 @@ struct AppTable {
     var areAllKnown: Bool
     var figures: [AppStatistics]
     private(set) var retained: [RetainedBytes] = []
-    /// The holdings of apps without an entry, by the counters of earlier days.
+    /// The apps' holdings according to the store's counters; an app that gets its entry later starts with them.
     private var holdingsBeforeServed: [AppKey: CountedHoldings]
 
     init(

@@ -25,7 +25,7 @@ public struct Origin: Hashable, Sendable, Codable {
     public static let none = Origin(route: .max, request: 0)
 }
 
-/// Encodes a pair of words, because the compiler cannot encode tuples.
+/// A pair of words with `Codable`, which Swift does not synthesize for tuples.
 @propertyWrapper
 package struct Words: Codable, Sendable {
     private var first: UInt64
@@ -51,7 +51,7 @@ package struct Words: Codable, Sendable {
     /// The channel of the device's token; before a device is chosen, any channel of the content's platform.
     package var channel: VendorChannel
     package var tokenKind: TokenKind
-    /// The word of the target activity (`Activity.word`); 0: any.
+    /// The digest of the target activity's name (`Activity.word`); 0: any.
     ///
     /// A follow-up has its delay in milliseconds here.
     package var activity: UInt64
@@ -88,7 +88,7 @@ extension VendorContent {
 }
 
 package enum Activity {
-    /// Returns the word that represents a name in contents and rows; 0 for the empty name.
+    /// Returns the digest that represents a name in contents and rows; 0 for the empty name.
     package static func word(_ name: some Collection<UInt8>) -> UInt64 {
         name.isEmpty ? 0 : max(1, Fingerprint.of(name))
     }
@@ -101,7 +101,8 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
 
 /// One message for one device, parsed, authenticated and validated.
 ///
-/// `@safe`: as for `VendorContent`.
+/// `@safe`: the creator keeps the command's bytes valid during the call that receives it. Delivery reads them only in
+/// `Store/Rows`.
 @safe package struct PublishCommand {
     package var origin: Origin
     package var app: AppKey
@@ -111,7 +112,7 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of the msgId.
     package var messageDigest: UInt64
     package var strategy: Strategy
-    /// The strategies of single vendors, for devices with their tokens.
+    /// The strategies of single vendors; each replaces `strategy` for messages that go to its vendor.
     package var vendorStrategies = VendorStrategies()
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
@@ -123,14 +124,14 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var isBulk: Bool
     /// The creation time of a task with several messages; 0: unknown (see `AcceptanceFilter`).
     package var taskCreatedAt: GatewayTime = 0
-    /// The task that this message revokes, and the tail of that task's msgId for this device; `.none` for other messages.
+    /// The task that this message revokes, and the tail of the msgId of that task's message for this device; `.none`: no revoke.
     package var revokes = TaskID.none
     package var revokedDigest: UInt64 = 0
     /// Whether the first ack of a device ends the task's messages for the other devices.
     package var firstAckWins = false
     /// Whether the vendor content carries everything that the live channel does; an opened message then needs no delivery.
     package var vendorCarriesAll = false
-    /// The platforms besides Apple's whose content does so.
+    /// The platforms besides Apple's whose content carries everything that the live channel does.
     package var carryingPlatforms: PlatformSet = []
     package var payload: UnsafeRawBufferPointer
     package var collapseKey: UnsafeRawBufferPointer
@@ -245,13 +246,13 @@ package struct AppSettings: Sendable {
     package static let queuedMessageLimits: ClosedRange<Int64> = 1...1_000_000
     package var key: AppKey
     package var appID: String
-    /// The topic of tokens that name none.
+    /// The topic of APNs tokens that name no topic.
     package var apnsTopic: String
     package var queuedMessageLimit = 1_000
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = OverflowPolicy.reject
     package var maxAttempts = 5
-    /// The preferred vendors of a device with tokens of several; the others follow in the order of registration.
+    /// The order of vendors for a device with tokens of several; vendors not listed follow in the order of registration.
     package var vendorOrder: [VendorChannel] = []
     /// The limits of the upstream feed; `nil`: the app accepts no upstream messages.
     package var upstream: FeedLimits?
@@ -263,7 +264,8 @@ package struct AppSettings: Sendable {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }
 
-    /// Returns the topic of a token that names none; tokens of other vendors belong to the sender's credential of the app.
+    /// Returns the default topic of a channel's tokens; empty for channels other than APNs, where the sender's credential
+    /// determines the app.
     func topic(of channel: VendorChannel) -> String { channel == .apns ? apnsTopic : "" }
 }
 
@@ -284,15 +286,16 @@ package struct ShardLimits: Sendable {
     package var noStorageLeasable: Int64 = 60_000
     /// The time in ms for which the custom callback of a single push is kept after its message's expiry.
     ///
-    /// The trace of a message is kept for a day after its end, which may be a lease later; later reports are ignored.
+    /// A leased message ends with its lease, perhaps after its expiry. Its trace is kept for a day after its end; later reports
+    /// are ignored.
     package var callbackRetention: Int64 = 2 * 86_400_000
-    /// The maximum number of commands waiting for one device's record, and for all.
+    /// The maximum number of commands that wait for one device's record, and for all records together.
     package var waitingPerDevice = 64
     package var waitingInAll = 16_384
-    /// The number of due jobs in memory, and also of held jobs.
+    /// The maximum number of due jobs in memory; the same limit applies to held jobs.
     ///
-    /// The store keeps the others until senders lease these. An app that has reached its share may exceed it while all apps
-    /// together are below the bound.
+    /// The store keeps further jobs until senders have leased these. An app may exceed its share of the limit while all apps
+    /// together are below the limit.
     package var dueJobReadAhead = 65_536
     static let smallestDueShare = 256
     /// The range in ms of the delay after which held jobs outside memory are due again.
@@ -322,7 +325,7 @@ package struct ShardLimits: Sendable {
     package var tagReplacementsPerDay = 100
     /// The number of concurrent walks over all tag rows of one loop.
     package var tagWalks = 4
-    /// The number of devices × tags and conditions that a walk checks per turn: a fraction of a millisecond.
+    /// The work of a tag walk per turn, in devices × (tags and conditions): a fraction of a millisecond.
     package var tagWalkWork = 65_536
     /// The number of messages that one turn ends, or makes jobs for: about a millisecond of work.
     package var sliceCount = 64
@@ -334,7 +337,7 @@ package struct ShardLimits: Sendable {
     package var taskPatience: Int64 = 60_000
     /// The memory bound of `AcceptanceFilter`.
     package var acceptanceFilterByteCount = 32 << 20
-    /// The number of live broadcasts per app, and of devices for which a session scan evaluates them per turn.
+    /// The maximum number of live broadcasts per app; the number of devices per turn for which a scan evaluates broadcasts.
     package var liveBroadcasts = 512
     package var broadcastSlice = 512
     /// The time in ms by which a device's broadcast cursor may be ahead of its row.
@@ -342,7 +345,7 @@ package struct ShardLimits: Sendable {
     /// The number of concurrent list calls.
     package var callsUnderWay = 16_384
     #if DEBUG
-    /// A planted fault; only tests of the tests set it.
+    /// A planted fault, which only tests enable, to show that the simulation finds it.
     package var planted: PlantedFault?
     #endif
     package init() {}

@@ -14,7 +14,7 @@ package struct MessageContent: Sendable, Equatable {
         package var badge: VendorContent.Badge
         package var messageIDOffset: Int32
         package var badgeOffset: Int32
-        /// The byte counts of its pieces, which follow the texts.
+        /// The byte counts of the content's two pieces in the arena, which follow the texts.
         fileprivate var bodyByteCount = 0
         fileprivate var collapseIDByteCount = 0
 
@@ -66,7 +66,7 @@ package struct MessageContent: Sendable, Equatable {
     }
 
     package var strategy: Strategy
-    /// The strategies of single vendors, for devices with their tokens.
+    /// The strategies of single vendors; each replaces `strategy` for messages that go to its vendor.
     package var vendorStrategies = VendorStrategies()
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
@@ -185,7 +185,7 @@ package struct MessageContent: Sendable, Equatable {
     // MARK: The stored form
 
     static let headerByteCount = 72
-    /// The activity's word follows the pieces, if present.
+    /// The activity's digest follows the pieces, if present.
     static let activityByteCount = 8
     static let strategiesByteCount = 8
     /// The bytes of a further content besides its pieces.
@@ -197,7 +197,7 @@ package struct MessageContent: Sendable, Equatable {
         static let activity = RowFlags(rawValue: 2)
         /// Further contents at the end: a count, then each content with its pieces.
         static let further = RowFlags(rawValue: 4)
-        /// The vendors' strategies follow the activity's word.
+        /// The vendors' strategies follow the activity's digest.
         static let strategies = RowFlags(rawValue: 8)
         /// A length and the custom callback are the last bytes.
         static let customCallback = RowFlags(rawValue: 16)
@@ -358,7 +358,7 @@ package struct MessageContent: Sendable, Equatable {
         vendorStrategies = strategies
         carryingPlatforms = PlatformSet(rawValue: UInt8(truncatingIfNeeded: choices >> 8))
         if flags.contains(.further) {
-            // Without the first content, `lengths` describes the next one.
+            // If the first content was dropped, `lengths` must describe the next content.
             guard readFurther(&reader) else { return nil }
             if vendor == nil, let first = vendors.first {
                 let byteCounts = (first.bodyByteCount, first.collapseIDByteCount)

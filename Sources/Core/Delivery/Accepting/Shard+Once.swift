@@ -4,8 +4,8 @@ internal import Wire
 extension Shard {
     /// Returns whether a list task has not reached the device and was not stopped; otherwise answers the command.
     ///
-    /// With `firstAckWins`, the first ack may precede the repetition of a call whose answer was lost. The repeated call gets the
-    /// answer of each device that has the message, and only new devices are refused.
+    /// With `firstAckWins`, the first ack stops the task, perhaps before the caller repeats a call whose answer was lost. The
+    /// repeated call gets the first answer of each device that has the message. Only new devices are refused.
     mutating func isFirstOfTask(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
@@ -201,7 +201,7 @@ extension Shard {
 }
 
 extension TraceRow {
-    /// Whether the message was sent on the live channel, according to the counters.
+    /// Whether the message was counted as sent on the live channel.
     var wasReached: Bool {
         finalState == .delivered || finalState == .deliveredOffline || wasSentLive
             || steps.contains { $0.event == .sent }

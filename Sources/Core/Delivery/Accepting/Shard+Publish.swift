@@ -31,7 +31,7 @@ extension Shard {
             refuse(command, .tooLarge)
             return
         }
-        // The remaining room is reserved for apps below their share.
+        // The remaining room of a nearly full store is reserved for apps below their share.
         guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
             apps.figures[Int(appIndex(command.app))].refusedOverShare &+= 1
@@ -264,14 +264,14 @@ extension Shard {
 
     /// Returns the item of a message in the vendor table.
     ///
-    /// A task id derived from its request gives the same digest if the request is repeated after its row was dropped. The time of
-    /// acceptance keeps the second message from overwriting a pending first one.
+    /// A request that is repeated after its row was dropped gets the same task id and digest again. The time of acceptance keeps
+    /// the second message from overwriting the first, which may be pending.
     private func vendorItem(_ id: MessageID, _ command: PublishCommand) -> UInt64 {
         guard command.task.follows(from: command.requestKey, in: command.bucket) else { return id.low }
         return id.low ^ UInt64(bitPattern: now) &* 0x9E37_79B9_7F4A_7C15
     }
 
-    /// Writes, in the open batch, the rows that find an accepted message by its request or its task.
+    /// Writes, in the open batch, the rows by which an accepted message is found from its request or its task.
     private mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, _ command: PublishCommand) {
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             let row = PushRow(
@@ -337,8 +337,8 @@ extension Shard {
 
     /// Ends a message that a newer one under its key replaces, in the open batch.
     ///
-    /// A message in flight is only marked, durably. It ends when it leaves flight without an ack. A marked message is not written
-    /// again.
+    /// A message in flight is only marked, durably. It ends when `recallInFlight` makes it unsent before an ack. A marked message
+    /// is not written again.
     mutating func collapse(_ message: MessageSlot) {
         let entry = messages.at(message)
         guard entry.value.flags.contains(.inFlight) else {

@@ -7,7 +7,7 @@ package import Wire
 
 /// The recent bytes of each app's accepted messages, halved every second.
 struct AppUsage {
-    /// The estimated bytes of a message besides its row: counters, a job, its end.
+    /// The estimated bytes of a message besides its row: the counters, a job, and the message's end.
     private static let rowsByteCount = 512
 
     private var byteCounts: [Int] = []

@@ -16,7 +16,7 @@ package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     package static let ofRevoke = Strategy.liveOnly
 }
 
-/// The strategies of single vendors (Getui's `settings.strategy`), four bits each; the others use the message's strategy.
+/// The strategies of single vendors (Getui's `settings.strategy`), four bits each; other vendors use the message's strategy.
 package struct VendorStrategies: Equatable, Sendable {
     package private(set) var word: UInt64 = 0
 
@@ -57,7 +57,7 @@ extension Strategy {
         case .liveOnly: return .strategy
         // TTL 0 allows only one live attempt.
         case .liveElseVendor: if timeToLive == 0 { return .timeToLive }
-        // The one attempt of TTL 0 is the vendor's.
+        // With TTL 0 the vendor makes the one attempt.
         case .vendorOnly, .vendorElseLive: break
         }
         return !hasContent ? .noContent : hasToken ? .applies : .noToken
@@ -73,11 +73,11 @@ extension Strategy {
         }
     }
 
-    /// Whether a message stays pending after its vendor failed, or may do so, until a follow-up channel gets it.
+    /// Whether a message may stay pending after its vendor failed, until the follow-up channel's sender gets it.
     package var allowsFollowUp: Bool {
         switch self {
         case .liveElseVendor, .vendorOnly: true
-        // Without a vendor, or live afterwards.
+        // `.liveOnly` has no vendor, and `.vendorElseLive` continues on the live channel.
         case .liveOnly, .vendorElseLive: false
         }
     }
@@ -117,7 +117,7 @@ package struct Submission {
     package var hasToken: Bool
     package var isReachable: Bool
     package var isPushModeOff: Bool
-    /// Whether the message is one of several; an unreachable device then gets a final state instead of a refusal.
+    /// Whether the message is one of several; without a usable token it then ends as `failed` instead of being refused.
     package var isBulk: Bool
     /// The time in ms that the device has for its ack.
     package var liveDeadline: Int64
@@ -254,7 +254,7 @@ extension Strategy {
         case .liveElseVendor, .liveOnly: return .stays
         case .vendorOnly: return .ends(.handedOff)
         case .vendorElseLive:
-            // The vendor may accept it under a lapsed lease, after the move to the live stream.
+            // The message is already in the live stream: the vendor accepted it late, under a lapsed lease.
             if part.isStreamed { return .stays }
             // The part that the alert did not carry is delivered when the device reconnects.
             return part.carriesAll || part.isOneShot ? .ends(.handedOff) : .goesLive
@@ -330,7 +330,9 @@ extension Strategy {
         liveElseVendor.ofBroadcast(withReason: reason)
     }
 
-    /// Returns this strategy, the one for the device's present tokens, or the one at acceptance if they differ in the fallback.
+    /// Returns the strategy of a broadcast's message at its acceptance, from the fallback reason in the ledger row.
+    ///
+    /// `self` is the strategy for the device's present tokens, which may have changed since the acceptance.
     func ofBroadcast(withReason reason: FallbackReason) -> Strategy {
         switch reason {
         case .strategy: .liveOnly

@@ -14,7 +14,7 @@ package struct VendorContents {
     private var apple: VendorContent?
     private var android: VendorContent?
     private var harmony: VendorContent?
-    /// The content for a follow-up channel, beside the one of the device's vendor.
+    /// The content for a follow-up channel, in addition to the content for the device's vendor.
     private(set) var followUp: VendorContent?
 
     package init(_ content: VendorContent? = nil) {
@@ -94,7 +94,7 @@ package struct VendorContents {
         return isFound
     }
 
-    /// Returns the content for a channel, and the one for the follow-up.
+    /// Returns the content for a channel, and the follow-up's content.
     func only(_ channel: VendorChannel) -> VendorContents {
         var content = self[channel.platform]
         content?.channel = channel

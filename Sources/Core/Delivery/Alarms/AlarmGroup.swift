@@ -1,7 +1,7 @@
-// Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job. The store reports each
-// due alarm once. It skips a due job while the app's due jobs fill their share in memory. It records the skipped positions per
-// bucket and *group* (app and kind), so one app's jobs do not delay other apps' alarms. The rows do not change. Groups are in
-// memory only and are empty after a restart.
+// Alarms of jobs for which their app has no room in memory. Such a job has a row, or is due by its message's row. The store
+// reports each due alarm once, but skips a due job while the app's due jobs fill their share of memory. The store records the
+// skipped positions per bucket and *group* (app and kind), so one app's jobs do not delay other apps' alarms. The rows do not
+// change. Groups are in memory only and are empty after a restart.
 
 package import Wire
 
@@ -13,7 +13,7 @@ package struct AlarmGroup: Hashable, Sendable {
         case due
         /// Due jobs with a vendor timeout or a follow-up that were never reported, ordered by that time.
         case vendorTimeout
-        /// Held jobs that the shard returned.
+        /// Held jobs that the shard returned to the store.
         case held
     }
 
@@ -33,7 +33,7 @@ extension AlarmGroup: Comparable {
 package struct AlarmRequest: Sendable {
     package enum Verdict: Equatable, Sendable {
         case take
-        /// The row stays in the store; the reader returns to the row with its group, not before `until` unless `isEager`.
+        /// The row stays in the store; the reader checks it again in a later read of the group, usually at `until`.
         case leave(AlarmGroup, until: Int64)
         case pass
     }
@@ -56,9 +56,9 @@ package struct AlarmRequest: Sendable {
         (self.time, self.limit, self.group, self.isEager, self.fullApps) = (time, limit, group, isEager, fullApps)
     }
 
-    /// Decides about a due row.
+    /// Decides whether the reader reports a due row, leaves it to a group or skips it.
     ///
-    /// Runs on a reader's thread, and the bytes are valid only during the call; rows check them.
+    /// Runs on a reader's thread. The bytes are valid only during the call.
     package func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
         if group == nil, fullApps.isEmpty { return .take }
         guard let job = unsafe JobRow.Summary(key, value, at: time) else { return group == nil ? .take : .pass }
@@ -71,7 +71,7 @@ package struct AlarmRequest: Sendable {
         return .leave(AlarmGroup(app: job.app, kind: job.group), until: until)
     }
 
-    /// Returns the key of the job row that may have taken over the message's alarm; `nil` if no row can have.
+    /// Returns the key of the job row that may have taken over the message's alarm; `nil` if there can be none.
     ///
     /// Runs on a reader's thread.
     package func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {

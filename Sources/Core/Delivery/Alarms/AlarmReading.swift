@@ -62,7 +62,7 @@ struct AlarmReading {
         return isMainDue ? .main : nil
     }
 
-    /// Schedules another look at the row in a second.
+    /// Schedules a retry of the row's alarm, one second from now.
     mutating func retry(_ key: StoreKey, now: GatewayTime) { failed.append((key, now + Self.retryDelay)) }
 
     mutating func takeFailed(now: GatewayTime) -> [StoreKey] {

@@ -194,7 +194,8 @@ extension Shard {
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.isEstablished else {
-            // The row does not yet show the Hello of a session that got no Welcome. The row's alarm has been used.
+            // A Hello whose session got no Welcome established the device only in memory. Its row still has the alarm that has
+            // just fired.
             if device.value.rowWakeAt != 0 {
                 device.change { $0.establish() }
                 save(slot)
@@ -205,7 +206,8 @@ extension Shard {
         if !device.value.isConnected, isDue, isWithoutQueue(slot) {
             collect(slot)
         } else {
-            // A session of a whole day shows that the device is in use. A queue empties by its messages' TTLs.
+            // A device that is connected after a day is in use. For a device with a queue the day starts again, until the TTLs
+            // empty the queue.
             if device.value.isConnected {
                 device.change { $0.establish() }
             } else if isDue {

@@ -10,10 +10,10 @@ struct BroadcastTable {
     /// Devices whose row does not have their current broadcast cursor.
     private var movedCursors: [DeviceSlot] = []
     private(set) var cursorsDueAt = GatewayTime.max
-    /// The shards whose logs are unknown yet, of `shardCount`.
+    /// The shards, of `shardCount`, that have not sent their logs.
     private var untold: Set<Int> = []
     private var shardCount = 1
-    /// The count of numbers that an app without a log skips (`StoreHistory.broadcastStep`).
+    /// The number of broadcast numbers that a new log skips (`StoreHistory.broadcastStep`).
     var step: UInt64
 
     init(encoder: any BroadcastEncoder, history: StoreHistory) {
@@ -56,7 +56,7 @@ struct BroadcastTable {
         guard let live = LiveBroadcast(record, encoder: encoder) else { return }
         var log = logs[record.app] ?? BroadcastLog(skipped: step)
         if let known = log.broadcast(live.number) {
-            // The home sends the broadcast again. It may have been stopped since the first time.
+            // The home has sent this broadcast again, perhaps because the broadcast was stopped.
             known.endsAs = known.endsAs ?? live.endsAs
             return
         }
@@ -66,7 +66,7 @@ struct BroadcastTable {
 
     /// Returns a piece of the logs of these buckets.
     ///
-    /// It has at least one broadcast, if any is left, and otherwise ends before the broadcast that would exceed the size.
+    /// The piece has at least one broadcast, if any is left. It ends before a further broadcast that would exceed the size.
     ///
     /// - Returns: the piece, and the start of the next one; `nil` if it is the last.
     func piece(_ piece: BroadcastPiece, of share: LoopShare) -> (logs: [AppBroadcasts], next: BroadcastPlace?) {
@@ -95,13 +95,13 @@ struct BroadcastTable {
                 isEmpty = false
             }
             found.append(part)
-            // Logs without live broadcasts use room, too.
+            // If logs without live broadcasts fill the piece, the next app begins a new one.
             if room <= 0 { isEmpty = false }
         }
         return (found, nil)
     }
 
-    /// The approximate bytes of a log in a piece besides its broadcasts.
+    /// The approximate bytes that a log adds to a piece, without its broadcasts.
     private static let logByteCount = 64
 
     /// Returns the heads of the logs of these buckets, without their broadcasts.
@@ -134,7 +134,7 @@ struct BroadcastTable {
     /// Returns whether no broadcast is missing between the last known one and `number`.
     func isNext(_ number: UInt64, of app: AppKey) -> Bool {
         let log = logs[app] ?? BroadcastLog(skipped: step)
-        // The number of the home's first broadcast also counts if another history has begun since.
+        // On the home shard, the first broadcast's number is the next one even if a new history has changed `skipped` since.
         return number == log.head + 1 || number == log.head + log.skipped + 1 || log.head == 0 && number == log.given
     }
 

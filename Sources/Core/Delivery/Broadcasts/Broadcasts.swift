@@ -49,11 +49,10 @@ extension AppKey {
 }
 
 extension TaskRecord {
-    /// Whether the broadcast travels in stream 1.
+    /// Whether devices get the broadcast in stream 1; otherwise a scan fans it out as ordinary messages.
     ///
-    /// A scan fans out all others as ordinary messages.
-    ///
-    /// Strategies 2 and 4 begin with a vendor job for each device. A revoke concerns only devices that had the old message.
+    /// Strategies 2 and 4 are fanned out because they begin with a vendor job for each device. Revokes are fanned out because
+    /// they concern only devices that had the old message.
     package var isStreamed: Bool {
         broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
             && content.vendorStrategies.areStreamed
@@ -134,7 +133,7 @@ package struct AppBroadcasts: Sendable, Codable {
     }
 }
 
-/// A position in the logs of a shard: after a number of an app, with the apps ordered by their keys.
+/// A position in the logs of a shard, ordered by app key: the next broadcast is above `number` in the log of `app`.
 package struct BroadcastPlace: Sendable, Equatable, Codable {
     package var app: AppKey
     package var number: UInt64
@@ -156,7 +155,7 @@ package struct BroadcastPiece: Sendable, Equatable, Codable {
 
 struct BroadcastLog {
     var head: UInt64 = 0
-    /// The count of numbers after the head that an earlier history may have assigned to lost broadcasts.
+    /// The number of broadcast numbers to skip after the head: an earlier history may have assigned them to lost broadcasts.
     var skipped: UInt64
     /// The highest number assigned here, durable or not; only the home bucket's shard assigns numbers.
     var given: UInt64 = 0
@@ -173,12 +172,12 @@ final class LiveBroadcast {
     /// The content as a message row; its msgId is ignored.
     let row: KeptBytes
     private let encoder: any BroadcastEncoder
-    /// The first-attempt frames: fresh and offline.
+    /// The frames of a first attempt: without the offline flag, and with it.
     private let frames: [LentFrame]
     let collapseHash: UInt64
-    /// The state of a stopped or expired broadcast.
+    /// The final state of a stopped or expired broadcast's messages; `nil` while the broadcast is live.
     ///
-    /// Nothing of it is sent, and a later evaluation ends the message with this state.
+    /// No further message of the broadcast is sent. A later evaluation ends the device's message with this state.
     var endsAs: FinalState?
     /// The remaining budget of `speed` in thousandths of a message, at `allowedAt`.
     private var allowance: Int64 = 0
@@ -256,7 +255,9 @@ final class LiveBroadcast {
         return allowance >= 1_000
     }
 
-    /// Counts one device on the live channel; the debt from devices that connect outside the scan is at most one message.
+    /// Takes one message from the budget, which falls to at most one message below zero.
+    ///
+    /// Devices that connect during the scan also use the budget, but do not wait for it.
     func take() { if plan.speed > 0 { allowance = max(allowance - 1_000, -1_000) } }
 }
 
@@ -275,7 +276,7 @@ final class LentFrame {
 struct SessionScan {
     var place = 0
     var left = 0
-    /// The end of the scan's pause for the broadcast's speed or for the store.
+    /// The time until which the scan pauses, because of a broadcast's speed limit or because the store is behind.
     var pausedUntil: GatewayTime = 0
     var loopCount = 1
 }

@@ -22,7 +22,7 @@ private final class Resolution {
 extension Shard {
     /// Loads every pending message of a live broadcast that is not in memory.
     ///
-    /// The device must be ready and is held until the completion, so messages in memory stay there. The result is `unreadable`
+    /// The device must be ready. It is busy until the completion, so messages in memory stay there. The result is `unreadable`
     /// while the app's log is unknown.
     mutating func resolveBroadcasts(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         guard !devices.at(slot).value.flags.contains(.resolved) else {
@@ -262,7 +262,7 @@ extension Shard {
         return pending(row, wakeAt, facts)
     }
 
-    /// Returns the expiry; a message without storage ends at its row's alarm, after its live attempt and its lease.
+    /// Returns the message's expiry; for an alerted or one-shot message, the row's alarm.
     private static func expiry(_ row: LedgerRow, _ wakeAt: GatewayTime) -> GatewayTime {
         row.flags.contains(.alerted) ? wakeAt : max(wakeAt, row.acceptedAt + max(0, row.timeToLive))
     }
@@ -294,7 +294,7 @@ extension Shard {
         let entry = jobs.at(slot)
         let device = entry.value.device
         guard isSuperseded else {
-            // The end of the task is in progress and will end the job. Until then no lease includes the job.
+            // The task is ending and will end the job. Until then a later due time keeps the job out of leases.
             entry.value.row.dueAt = now + limits.retryDelay.lowerBound
             placeJob(slot)
             return

@@ -1,5 +1,5 @@
-// The scans of a broadcast. One covers this loop's sessions at the launch. Later scans cover the rows of the app's devices: when
-// their jobs are due, and when the broadcast expires. Each scan runs in slices, so that the loop can do other work in between.
+// The scans of a broadcast. The launch scans this loop's sessions. Later scans read the rows of the app's devices: to make jobs,
+// to fan the broadcast out, or to end it. Each scan runs in slices, so that the loop can do other work in between.
 
 internal import Structures
 package import Wire
@@ -72,8 +72,8 @@ extension Shard {
 
     /// Adds the logs of apps whose home is another shard, and removes broadcasts that the home has closed.
     ///
-    /// Devices that connected before their app's log was known are now evaluated. The logs may arrive in consecutive pieces; they
-    /// count as known after the last one.
+    /// The shard then evaluates broadcasts for devices that connected before their app's log was known. The logs may arrive in
+    /// consecutive pieces; they count as known after the last one.
     ///
     /// - Returns: false for a piece after a gap. That log is ignored, and the gateway requests everything from the start.
     @discardableResult
@@ -259,10 +259,10 @@ extension Shard {
         if devices.isOccupied(slot) { leaveBroadcasts(slot) }
     }
 
-    /// Evaluates a broadcast and all earlier live ones for an unreachable device.
+    /// Evaluates all earlier live broadcasts for a device, then this one as for an unreachable device.
     ///
-    /// A device has messages only for numbers up to `broadcastEvaluated`. The earlier broadcasts are sent live if the device has
-    /// become reachable.
+    /// The order is necessary because a device has messages only for numbers up to `broadcastEvaluated`. With `earlierIsLive`,
+    /// the earlier broadcasts are sent live.
     mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: DeviceSlot, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.at(slot).value.broadcastEvaluated && earlier.number < broadcast.number {

@@ -35,7 +35,7 @@ extension Shard {
         record.state = .open
         record.firedAt = record.scheduleAt > 0 ? now : 0
         record.validUntil = plan.expiresAt
-        // The live channel has one deadline; a fan-out begins immediately.
+        // A streamed broadcast first has its live deadline. A fan-out starts at once.
         let scanAt = record.isStreamed ? now + limits.liveDeadline : now
         record.resumeAt = record.needsScan ? min(scanAt, plan.expiresAt) : plan.expiresAt
     }
@@ -130,7 +130,7 @@ package struct AdvanceBroadcast: ShardQuestion {
     }
 }
 
-/// Asks for the live broadcasts of the logs in these buckets, in pieces, for a shard that starts elsewhere.
+/// Asks for the live broadcasts of the share's logs, in pieces, for a shard that starts on another loop or gateway.
 package struct LiveBroadcasts: ShardQuestion {
     package struct Logs: Sendable, Codable {
         package var logs: [AppBroadcasts]
@@ -151,7 +151,7 @@ package struct LiveBroadcasts: ShardQuestion {
     }
 }
 
-/// Asks for only the heads of these logs.
+/// Asks for the heads of the share's logs.
 package struct BroadcastHeads: ShardQuestion {
     package var share: LoopShare
     package init(_ share: LoopShare) { self.share = share }

@@ -5,18 +5,18 @@
 //
 // Invariants:
 //
-// 1. The shard has evaluated every broadcast up to `broadcastEvaluated`, and messages exist only for those numbers.
-//    `evaluate` and `pass` move it. A resolution moves it to the highest number with a ledger row: rows are written in
-//    number order, so all lower numbers are evaluated. A client's position does not move it past an unevaluated
-//    broadcast that is for the device.
+// 1. The shard has evaluated every broadcast up to the device's `broadcastEvaluated`. The device has messages only for those
+//    numbers. `evaluate` and `pass` raise `broadcastEvaluated`. `resolveBroadcasts` raises it to the highest number with a ledger
+//    row: rows are written in number order, so all lower numbers are evaluated. A client's position does not raise it past an
+//    unevaluated broadcast that is for the device.
 // 2. `broadcastSettled` is below every pending message. The shard reads the ledger on reconnect only for live broadcasts above
 //    it. `broadcastSettled` moves only while the device is resolved, because only then all pending messages are in memory.
-// 3. `resolved` means that every pending message of a live broadcast is in memory. A connected device is resolved. `leaveToStore`
-//    removes the flag, and is refused while the device is connected or busy. A message that a step saw in memory therefore stays
-//    there until the step ends. A resolution restarts if a message ends during it.
-// 4. A session sends pending messages in number order. It *passes over* a message only for a reason that is still known
-//    after a restart: the message expired, its broadcast ended, or its one attempt is over. A position is therefore
-//    evidence for every number that it names except those (`isEvidence`).
+// 3. `resolved` means that every pending message of a live broadcast is in memory. A connected device is resolved.
+//    `leaveBroadcasts` clears the flag, but only while the device is disconnected and no step runs. A message that a step saw in
+//    memory therefore stays there until the step ends. `resolveBroadcasts` starts again if a message ends during its reads.
+// 4. A session sends pending messages in number order. It *passes over* a message that expired, whose broadcast ended, or whose
+//    one attempt is over. These reasons are still known after a restart. A client's position therefore proves the delivery of
+//    every number that it names, except passed-over messages (`isEvidence`).
 
 internal import Structures
 package import Wire
@@ -34,7 +34,7 @@ extension Shard {
 
     // MARK: The cursor
 
-    /// Records that the cursor moved; the shard writes it with the device's next write, or within a second.
+    /// Records that the device's broadcast cursor moved; the cursor is written with the next device row, or within a second.
     mutating func cursorMoved(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         device.value.settleBroadcasts(upTo: settledCursor(device))
@@ -62,7 +62,7 @@ extension Shard {
         else { return }
         guard offerBroadcasts(slot), device.value.broadcastEvaluated < log.head else { return }
         for broadcast in log.live where broadcast.number > device.value.broadcastEvaluated {
-            // Committed messages are sent first. Later ones follow with the next pump.
+            // The window must have room for this message and for those that wait for their commit. The next pump continues here.
             guard waitingBroadcasts(device) < Int(device.value.window) - Int(device.value.inFlightCount),
                 Int(device.value.inFlightBytes) < limits.windowByteCount || device.value.inFlightCount == 0
             else { return }
@@ -159,11 +159,9 @@ extension Shard {
         whenDurable(.resume(device: slot, cid: device.value.cid))
     }
 
-    /// Returns whether the live attempt ended before the evaluation.
+    /// Returns whether the broadcast's live deadline has passed for the device, so that its message is flagged offline.
     ///
-    /// The message is then flagged offline.
-    ///
-    /// A paced broadcast may reach a continuously connected device late.
+    /// With a rate limit, the scan may reach a connected device after the deadline. The device's last login then decides.
     private func isLate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         let since = broadcast.plan.speed > 0 ? devices.at(slot).value.lastLoginAt : now
         return since > broadcast.plan.launchedAt + limits.liveDeadline
@@ -191,9 +189,9 @@ extension Shard {
         }
     }
 
-    /// Ends, in the open batch, the device's older broadcasts under the same key.
+    /// Ends, in the open batch, the device's older broadcasts with the same collapse key.
     ///
-    /// The log drops the newer broadcast at its end. No row would then show that it replaced them.
+    /// The end cannot wait: after the log has dropped the newer broadcast, `isSuperseded` no longer finds it.
     private mutating func collapseOlder(than broadcast: LiveBroadcast, _ slot: DeviceSlot) {
         guard broadcast.collapseHash != 0, !isPlanted(.replacedCastSent) else { return }
         var next = devices.at(slot).value.firstBroadcast
@@ -240,9 +238,9 @@ extension Shard {
 
     // MARK: Sending
 
-    /// Sends, in order, pending messages that this session has not been sent.
+    /// Sends the pending messages that are not in flight, in number order.
     ///
-    /// - Returns: false if the stream must stop for now.
+    /// - Returns: false if the window is full, or a message or the end of another one is not durable yet.
     private mutating func offerBroadcasts(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         var next = device.value.firstBroadcast
@@ -258,7 +256,8 @@ extension Shard {
             }
             guard let broadcast = broadcast(entry.value.facts.item, of: entry.value.facts.app), !broadcast.isOver
             else {
-                // Its end is in progress. An earlier attempt may have been lost, so a later position is no evidence for it.
+                // The broadcast is ending. An earlier attempt may have been lost, so a later position does not prove the
+                // delivery.
                 entry.value.passOver()
                 continue
             }
@@ -326,7 +325,7 @@ extension Shard {
         device.value.lastHeardAt = self.now
         let position = StreamPosition(stream: 1, sequence: cumulative, ranges: ranges)
         let highest = ranges.reduce(cumulative) { max($0, $1.last) }
-        // Without the log nothing was sent in this session.
+        // While the app's log is unknown, no broadcast is sent in this session.
         guard knowsBroadcasts(of: apps[Int(device.value.appIndex)].key) else { return }
         guard highest <= broadcastLog(device)?.head ?? 0 else {
             numbers.acksAboveHighest &+= 1
@@ -352,7 +351,7 @@ extension Shard {
             }
         }
         if settled > 0 { cursorMoved(slot) }
-        // A client names both streams in each ack, so its position in stream 1 may be old.
+        // A client names both streams in each ack, so an old position in stream 1 is normal and not counted as ignored.
         if highest > device.value.broadcastEvaluated { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
@@ -368,8 +367,8 @@ extension Shard {
             next = entry.value.next
         }
         endAcked(named, slot)
-        // Broadcasts that skipped the device below the position are not evaluated again. Unevaluated ones stay unevaluated
-        // because a position cannot settle a message that never existed.
+        // Numbers up to the position count as evaluated, but only below the first unevaluated broadcast for this device. A
+        // position cannot settle a message that was never made.
         let unevaluated = broadcastLog(device)?.live.first {
             $0.number > device.value.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
         }
@@ -379,7 +378,7 @@ extension Shard {
 
     /// Returns whether a position that names a message proves that the device processed it.
     ///
-    /// It does not if a session may have passed over the message, before or after a restart.
+    /// The position proves nothing if a session may have passed over the message, before or after a restart.
     private func isEvidence(_ message: MessageSlot) -> Bool {
         let entry = messages.at(message)
         let (facts, flags) = (entry.value.facts, entry.value.flags)

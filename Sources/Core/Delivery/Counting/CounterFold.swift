@@ -16,7 +16,7 @@ package struct CounterDay: Hashable, Sendable, Codable {
     package var part: UInt8 = 0
     package init(app: AppKey, day: UInt32, part: UInt8 = 0) { (self.app, self.day, self.part) = (app, day, part) }
 
-    /// The low word of stored keys.
+    /// The part and the day in one word, for stored keys.
     var item: UInt64 { UInt64(part) << 32 | UInt64(day) }
 }
 
@@ -30,7 +30,7 @@ package struct CounterFold: Sendable, Equatable {
         package var days: [CountersRow] = []
         /// The sums of the days before the report retention, one per app; `day` is the last summed day.
         package var totals: [CountersRow] = []
-        /// The folded days that moved into such a sum.
+        /// The folded days whose rows are deleted because they are older than the report retention.
         package var gone: [CounterDay] = []
         /// The days whose unfolded rows the loops remove after the change is durable.
         package var removed: [CounterDay] = []
@@ -84,7 +84,7 @@ package struct CounterFold: Sendable, Equatable {
     ///   - parts: each shard's sums over its buckets, for days before yesterday.
     ///   - today: the current day.
     ///   - reportDays: the number of days before today that keep their own row.
-    /// - Returns: the rows to write, and the rows to remove after that is durable.
+    /// - Returns: the rows to write, and the rows to remove after the written rows are durable.
     package func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
         var change = Change()
         var sums: [CounterDay: CountersRow] = [:]
@@ -102,12 +102,12 @@ package struct CounterFold: Sendable, Equatable {
             change.days.append(row)
             change.removed.append(day)
         }
-        // Only days of earlier changes, because a batch must not both write and remove a row.
+        // Only days that an earlier change folded, because a batch must not both write and remove a row.
         let old = days.keys.filter { Int64($0.day) + Int64(reportDays) < Int64(today) }.sorted(by: Self.isEarlier)
         var totals: [AppKey: CountersRow] = [:]
         for day in old.prefix(Self.changedDayCount) {
             guard let row = days[day] else { continue }
-            // A vendor's figures are only reported by day, and `contains` knows the day by the app's sum.
+            // Reports show vendors' parts only by day, so the parts have no sum. `contains` finds such a day by the app's sum.
             guard day.part == 0 else {
                 change.gone.append(day)
                 continue
@@ -188,7 +188,7 @@ package struct CounterStart: Sendable {
     private(set) var current: [(bucket: Bucket, row: CountersRow)] = []
     /// The sums of earlier days over all buckets.
     private(set) var sums: [CounterDay: CountersRow] = [:]
-    /// The sums of days that may be folded; they are ignored until the shard knows.
+    /// The sums of days that may already be folded; ignored until the shard knows the folded days.
     private(set) var withheld: [CounterDay: CountersRow] = [:]
     var knowsFold: Bool { fold != nil }
     /// The days whose folded counters are part of `sums`.

@@ -12,9 +12,10 @@ package struct DayQuery: ShardQuestion {
     }
 }
 
-/// Asks for this shard's counters of days that may be folded; `nil` if the caller's day has not begun here.
+/// Asks for this shard's counters of days that may be folded; `nil` if the shard cannot answer yet.
 ///
-/// Such a shard may still count for a day that the caller would fold.
+/// The shard must know the folded days, and the caller's day must have begun here. A shard whose clock is behind may still count
+/// for a day that the caller would fold.
 package struct FoldableQuery: ShardQuestion {
     package var today: UInt32
     package init(today: UInt32) { self.today = today }
@@ -29,8 +30,8 @@ package struct FoldableQuery: ShardQuestion {
 
 /// Deletes the counters rows of folded days from these buckets.
 ///
-/// With `isCounted` the shard of bucket 0 counts these days from now on, and all other shards drop their counters of them. A
-/// shard in a cluster may have started with or without the folded sums, so days would otherwise count twice or not at all.
+/// With `isCounted` the shard of bucket 0 counts these days from now on, and all other shards drop their counters of them.
+/// Otherwise days could count twice or not at all, because a shard in a cluster may have started with or without the folded sums.
 package struct RemoveCounters: ShardQuestion {
     package var days: [CounterDay]
     package var share: LoopShare
@@ -40,7 +41,8 @@ package struct RemoveCounters: ShardQuestion {
     }
 
     package func perform(on shard: inout Shard, _ reply: ShardReply<Bool>) {
-        // This may be the day's first command. Rows not yet moved to the past days would otherwise be counted again later.
+        // This may be the day's first command, so old rows first move to the past days. Otherwise they would be counted again
+        // later.
         shard.counters.dropOld(before: CountersRow.day(of: shard.now))
         if isCounted, share.index != 0 { shard.addHoldings(shard.counters.drop(days)) }
         shard.counters.remove(days, from: share.buckets, now: shard.now)
@@ -71,7 +73,7 @@ extension Shard {
         addHoldings(counters.learnFold(CounterFold(folded)))
     }
 
-    /// Adds just folded days on the shard of bucket 0, after the fold is durable.
+    /// Adds newly folded days on the shard of bucket 0, after the fold is durable.
     package mutating func takeFold(_ days: [CountersRow], now: GatewayTime) {
         begin(now)
         addHoldings(counters.takeFold(days))

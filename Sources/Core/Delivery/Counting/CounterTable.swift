@@ -39,11 +39,11 @@ struct CounterTable: ~Copyable {
     /// The rows that the open batch changes, with the increments: one of today and one of yesterday.
     private var today = Changed()
     private var earlier = Changed()
-    /// The same of vendors' parts; empty for almost every batch.
+    /// The changed rows of vendors' parts, with the increments; empty for almost every batch.
     private var parts: [Changed] = []
     /// This shard's counters of days whose rows are not in memory.
     private var pastDays: [CounterDay: CountersRow]
-    /// The folded days, and those whose unfolded rows a start found and the shard must remove.
+    /// The folded days, and those of them whose unfolded rows still exist and must be removed.
     private var foldedDays: Set<CounterDay>
     private var staleDays: Set<CounterDay>
     /// The counters of days before yesterday that are ignored until the shard knows the folded days.
@@ -93,10 +93,10 @@ struct CounterTable: ~Copyable {
         today.change.count(extra)
     }
 
-    /// Counts the channels of a sent message on the day of its acceptance.
+    /// Counts a send or an alert of a message on the day of the message's acceptance.
     ///
-    /// A day's messages and targets are thus the same set. The message counts today if that day is before yesterday. An alert
-    /// also counts in the part of its vendor.
+    /// A day's accepted messages and the counted sends thus concern the same set of messages. If the acceptance was before
+    /// yesterday, the send counts today. An alert also counts in the part of its vendor.
     mutating func count(
         _ reach: CountersRow.Reach, of facts: MessageFacts, vendor: VendorChannel? = nil, now: GatewayTime
     ) {
@@ -115,7 +115,7 @@ struct CounterTable: ~Copyable {
         }
     }
 
-    /// Counts what a user did with a vendor's alert.
+    /// Counts a user's event on a message; an event on a vendor's alert also counts in the part of its vendor.
     mutating func count(_ extra: CountersRow.Extra, ofAlertBy vendor: VendorChannel?, _ scope: Scope) {
         count(extra, scope)
         countPart(extra, of: vendor, scope, on: scope.day)
@@ -351,7 +351,8 @@ extension DayTotals {
         messages.live.clicked = Int(row.extra[.clickedLive])
         var apple = TaskTotals.Channel(row)
         for (part, row) in ofVendors {
-            // The figures of a vendor that only a later version knows are not Apple's either.
+            // The figures of all vendors are subtracted, also of vendors that only a later version knows, because none are
+            // Apple's.
             let figures = TaskTotals.Channel(row)
             apple.subtract(figures)
             if let channel = VendorChannel.channel(ofNibble: part) { messages.add(figures, of: channel) }

@@ -8,7 +8,8 @@ struct RetainedBytes {
     /// The bytes of a message accepted today or yesterday: its request id, task rows and trace.
     static let ofRecentMessage: Int64 = 256
 
-    /// The number of registered devices; without bucket 0 it may be negative.
+    /// The number of registered devices; in a shard without bucket 0 it may be negative, because that shard does not count folded
+    /// days.
     private(set) var devices: Int64 = 0
     /// The last day with acceptances, and the numbers of acceptances on that day and the day before.
     private var day: UInt32 = 0

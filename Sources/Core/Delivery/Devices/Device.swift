@@ -1,14 +1,14 @@
 internal import Structures
 internal import Wire
 
-/// A device in memory, whose fields for an idle device fit into two cache lines.
+/// The record of a device in memory: 128 bytes, which are two cache lines.
 ///
 /// The queue's fields are in a `DeviceQueue`, which exists only while the device has a queue. The secret and tokens are stored as
 /// bytes outside the record.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32
-        /// The record is in memory; without it the slot only holds jobs and waiting commands.
+        /// The record is loaded; a slot without this flag only holds jobs and waiting commands.
         static let loaded = Flags(rawValue: 1)
         static let loading = Flags(rawValue: 2)
         // Bit 2 is `busy`, which only Shard+WhileBusy may access.
@@ -162,16 +162,16 @@ struct Device {
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 
-    /// Returns whether a content has a usable token; without `appHasTopic` only tokens that name a topic count.
+    /// Returns whether the device has a usable token for a content; without `appHasTopic`, an APNs token must name its topic.
     func hasToken(for need: TokenNeed, appHasTopic: Bool) -> Bool {
         guard !tokens.isDisjoint(with: TokenSet(need.platform, need.kind)) else { return false }
         guard need.platform == .apple else { return true }
-        // The set distinguishes neither activities nor topics.
+        // `tokens` does not distinguish activities and topics. If these matter, the profile's tokens decide.
         return need.activity == 0 && appHasTopic
             || DeviceProfile(profileBytes)?.appleToken(for: need, appHasTopic: appHasTopic) != nil
     }
 
-    /// Whether the record may be evicted: nothing else refers to it.
+    /// Whether the record may be evicted: no session, message, job, command or unwritten change needs it.
     var isIdle: Bool {
         flags.isDisjoint(with: [.connected, .loading, .dirty, .paging, .cursorMoved]) && !isBusy
             && firstMessage == .none && firstVendor == .none && firstBroadcast == .none
@@ -194,8 +194,8 @@ struct Device {
 
     /// Sets the fields from the row, except the profile.
     ///
-    /// The process before a restart may have assigned any sequence of the reserved block. The next one is therefore after the
-    /// block, minus `repeating` (a planted fault).
+    /// The process before a restart may have assigned any sequence of the reserved block. The next sequence is therefore after
+    /// the block, minus `repeating` (a planted fault).
     mutating func fill(from row: DeviceRow, appIndex: UInt16, wakeAt: GatewayTime, repeating: UInt64) {
         self.appIndex = appIndex
         flags.formUnion([.stored, .touched])
@@ -268,9 +268,9 @@ struct Device {
 
     mutating func noteHeldInStore() { flags.insert(.heldInStore) }
 
-    /// Records that the store has no held jobs left.
+    /// Clears the flag `heldInStore`.
     ///
-    /// - Returns: false if none was.
+    /// - Returns: whether the flag was set.
     mutating func takeHeldInStore() -> Bool {
         defer { flags.remove(.heldInStore) }
         return flags.contains(.heldInStore)
@@ -314,10 +314,10 @@ struct DeviceRowChange {
 extension Place<Device> {
     /// Changes fields of the device's row.
     ///
-    /// The open batch writes the row, otherwise the device's next batch.
+    /// The open batch writes the row; without an open batch, the device's next batch writes it.
     ///
-    /// These fields of a loaded device must not be set in any other way, except by a Hello for the Welcome's batch (`admitHello`,
-    /// `noteReplay`, `renewQueueEpoch`).
+    /// No other code may set these fields of a loaded device, except a Hello's functions whose changes the Welcome's batch writes
+    /// (`admitHello`, `noteReplay`, `renewQueueEpoch`).
     @inline(__always)
     func change(_ body: (DeviceRowChange) -> Void) {
         body(DeviceRowChange(device: self))

@@ -3,20 +3,20 @@ internal import Structures
 /// The fields of a device's queue, which exist while messages are queued or in flight, or commands wait.
 ///
 /// A device without a queue points to a shared record with the values of an empty queue, so reads need no check. The first write
-/// of another value takes a record from the pool. `DeviceTable.releaseQueue` returns it.
+/// of another value takes a record from the pool, and `DeviceTable.releaseQueue` returns the record.
 struct DeviceQueue {
     /// The pool of the records, also set in the shared record.
     let pool: Place<DeviceQueuePool>
     var nextFree: Place<DeviceQueue>?
 
-    /// The first listed message of the live stream that was not offered to this session.
+    /// The first message of the live stream in memory that was not offered to this session.
     var firstUnsent = MessageSlot.none
     /// The messages in memory: live stream by sequence, vendor table, and broadcasts by number.
     var streamed = SlotEnds<Message>()
     var unstreamed = SlotEnds<Message>()
     var broadcast = SlotEnds<Message>()
     var jobs = SlotEnds<JobEntry>()
-    /// The rows in the store, in memory or only on disk.
+    /// The live stream's rows in the store, the messages of these rows that are in memory, and the bytes of all rows.
     fileprivate(set) var messageCount: Int32 = 0
     fileprivate(set) var listedCount: Int32 = 0
     fileprivate(set) var messageBytes: Int64 = 0
@@ -37,14 +37,14 @@ struct DeviceQueue {
     var suspectSince: GatewayTime = 0
     /// The time of the last search of the rows on disk for a message named by feedback.
     var queuedSearchAt: GatewayTime = 0
-    /// The number of live messages that left memory for the disk; a page requested before does not contain them.
+    /// The number of live messages that moved from memory to disk; a page requested before such a move may lack the message.
     var departures: UInt32 = 0
-    /// The slot in `waitLists`.
+    /// The device's slot in `DeviceTable.waitLists`.
     var waiting = WaitSlot.none
     fileprivate(set) var dropped = DroppedCounts()
     /// Whether queued messages may have job rows, which a page of the queue must then read.
     ///
-    /// False from the time the queue is empty until a job's first row; true for a queue that a load finds on disk.
+    /// The value becomes false when the queue is empty, and true with a job's first row or when a load finds messages on disk.
     var mayHaveJobRows = false
 
     init(pool: Place<DeviceQueuePool>) { self.pool = pool }
@@ -111,7 +111,7 @@ struct DeviceQueuePool: ~Copyable {
 
 // Accessors for the fields of a device's queue.
 extension Device {
-    /// Returns whether to write a value; a device without a queue already has the blank value.
+    /// Returns whether a value must be written, and takes a queue record if needed; a device without a queue has blank values.
     @inline(__always)
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
         guard queue.isNone else { return true }

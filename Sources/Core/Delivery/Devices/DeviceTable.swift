@@ -115,9 +115,8 @@ struct DeviceTable: ~Copyable {
 
     /// Returns an empty queue to the pool.
     ///
-    /// The shard calls this whenever a queue may have become empty.
-    ///
-    /// A pending read or a missed ack still uses the queue's fields.
+    /// The shard calls this function whenever a queue may have become empty. The record stays while a read is pending or the
+    /// session is suspect, because both use its fields.
     mutating func releaseQueue(_ slot: DeviceSlot) {
         let device = at(slot)
         guard !device.value.queue.isNone, device.value.queue.isEmpty,
@@ -144,7 +143,7 @@ struct DeviceTable: ~Copyable {
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 
-    /// Changes the profile; the open batch writes the row, otherwise the device's next batch.
+    /// Changes the profile; the open batch, or else the device's next batch, writes the row.
     mutating func changeProfile(_ slot: DeviceSlot, to profile: DeviceProfile) {
         profile.withBytes { loadProfile(slot, $0) }
         at(slot).value.needsRow()
@@ -184,8 +183,8 @@ struct DeviceTable: ~Copyable {
     ///
     /// Alarms are never refused and do not count against the limit of commands.
     ///
-    /// One device's messages may expire together in any number. The number of waiting alarms is bounded by one batch from the
-    /// store (`limits.alarmBatch`) plus earlier failed alarms.
+    /// Any number of a device's messages may expire together. The number of waiting alarms is bounded by one batch from the store
+    /// (`limits.alarmBatch`) plus earlier failed alarms.
     mutating func wait(_ slot: DeviceSlot, alarm: @escaping Shard.Waiter) { append(slot, alarm, isAlarm: true) }
 
     private mutating func append(_ slot: DeviceSlot, _ command: @escaping Shard.Waiter, isAlarm: Bool) {

@@ -43,7 +43,7 @@ struct DeviceToken: Equatable {
     /// Whether the token's row names this device as the only owner; see Shard+TokenOwners.
     var isClaimed = false
 
-    /// The token of a follow-up channel's job: none, because the app's sender knows the receiver.
+    /// Returns the placeholder for the token of a follow-up job; the app's sender knows the receiver.
     static func none(_ channel: VendorChannel) -> DeviceToken {
         DeviceToken(
             channel: channel, kind: .alert, environment: .production, topic: "", token: "", registeredAt: 0,
@@ -59,7 +59,8 @@ struct DeviceToken: Equatable {
     /// Returns whether registering this token removes the other one.
     func replaces(_ other: DeviceToken) -> Bool {
         if isLike(other) { return true }
-        // The same token text counts once, but one token may start activities of several types.
+        // A device stores a token's text once. Only a token that starts activities may be stored several times, for different
+        // types.
         return channel == other.channel && kind == other.kind && token == other.token && kind != .liveActivityStart
     }
 
@@ -71,7 +72,7 @@ struct DeviceToken: Equatable {
     /// The digest that identifies the token in job rows.
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 
-    /// Returns whether a content may use this token, apart from the activity.
+    /// Returns whether a content may use this token, regardless of the activity.
     fileprivate func suits(_ need: TokenNeed, _ appHasTopic: Bool) -> Bool {
         !isQuarantined && channel.platform == need.platform && kind == need.kind
             && (channel != .apns || appHasTopic || !topic.isEmpty)
@@ -81,19 +82,21 @@ struct DeviceToken: Equatable {
 struct TokenNeed: Equatable {
     var platform: VendorPlatform
     var kind: TokenKind
-    /// The word of the activity to update or of the type to start (`Activity.word`); 0: any.
+    /// The digest (`Activity.word`) of the activity to update, or of the attributes type to start; 0: any.
     var activity: UInt64
 }
 
 extension DeviceProfile {
-    /// Returns the channel for a message with these contents: the first of the app's `order` with a usable token, else the one
-    /// that the device registered first.
+    /// Returns the channel for a message with these contents.
+    ///
+    /// The channel is the first of the app's `order` with a usable token, or else that of the usable token that was registered
+    /// first.
     func channel(for needs: [TokenNeed], appHasTopic: Bool, order: [VendorChannel]) -> VendorChannel? {
         let usable = tokens.filter { token in needs.contains { token.suits($0, appHasTopic) } }
         return order.first { channel in usable.contains { $0.channel == channel } } ?? usable.first?.channel
     }
 
-    /// Returns the token for a content: the last registered one of the chosen channel that is not in quarantine.
+    /// Returns the token for a content: the last registered usable token of the chosen channel.
     func token(for need: TokenNeed, appHasTopic: Bool, order: [VendorChannel]) -> DeviceToken? {
         guard need.platform != .apple else { return appleToken(for: need, appHasTopic: appHasTopic) }
         let channel = channel(for: [need], appHasTopic: appHasTopic, order: order)
@@ -110,7 +113,7 @@ extension DeviceProfile {
             ?? tokens.last { $0.suits(need, appHasTopic) && $0.activity.isEmpty }
     }
 
-    /// Adds a token that a client named, and removes those that it replaces.
+    /// Adds a token that a client named, and removes the tokens that it replaces.
     ///
     /// A Hello repeats all tokens of the client. Only an update (`isAgain`) means that the vendor issued a known token again,
     /// which ends its quarantine. A Hello with another environment or activity keeps the token's state.
@@ -155,7 +158,7 @@ extension DeviceProfile {
         }
     }
 
-    /// Removes one older token: one in quarantine, else the one registered first.
+    /// Removes the first-registered matching token, quarantined tokens first; the newest token stays.
     private mutating func removeOldest(where isMeant: (DeviceToken) -> Bool) {
         let older = tokens.dropLast()
         guard
@@ -173,7 +176,7 @@ extension DeviceProfile {
     ///   - appHasTopic: whether a token without a topic is usable.
     ///   - timestamp: the time since which the vendor considers the token bad; 0: unknown.
     ///   - isSent: a closure that returns whether a token of that channel and kind is the leased one.
-    /// - Returns: whether a token was marked, and whether the device has another one for the same content.
+    /// - Returns: whether a token was marked, and whether the device has another usable token for the same content.
     mutating func quarantine(
         _ channel: VendorChannel, _ kind: TokenKind, appHasTopic: Bool, timestamp: GatewayTime,
         _ isSent: (DeviceToken) -> Bool
@@ -265,7 +268,7 @@ extension DeviceToken {
 enum ChannelByte {
     static func make(_ channel: VendorChannel, _ kind: TokenKind) -> UInt8 { channel.rawValue << 4 | kind.rawValue }
 
-    /// Returns the byte for channels unknown to this version: the lowest of them.
+    /// Returns the byte for the lowest of `channels`, none of which this version knows.
     static func unknown(_ channels: ChannelSet) -> UInt8 {
         UInt8(truncatingIfNeeded: channels.rawValue.trailingZeroBitCount) << 4
     }

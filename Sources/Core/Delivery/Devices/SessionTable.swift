@@ -1,7 +1,7 @@
 internal import Structures
 internal import Wire
 
-/// The devices of this loop's sessions by session slot, and the number of open sessions per app.
+/// The devices of this shard's sessions by session slot, and the number of open sessions per app.
 struct SessionTable: ~Copyable {
     private struct Place: BitwiseCopyable {
         /// The shard is checking the Hello and the connection is still open.

@@ -4,7 +4,8 @@ package import Wire
 extension Shard {
     /// Records the attributes of a Hello in the device's profile.
     ///
-    /// - Returns: whether they differ from the stored ones; `writeAttributes` then writes them in the Welcome's batch.
+    /// - Returns: the change, or `nil` if the attributes are unchanged; `writeAttributes` writes the change in the Welcome's
+    ///   batch.
     mutating func takeAttributes(_ hello: Hello, _ slot: DeviceSlot) -> AttributesChange? {
         if !hello.droppedAttributes.isEmpty {
             let names = hello.droppedAttributes.joined(separator: ", ")
@@ -20,7 +21,7 @@ extension Shard {
         return change
     }
 
-    /// Writes the row of changed attributes and the platform's row, in the open batch.
+    /// Writes the changed attributes and the row of the platform's tag, in the open batch.
     func writeAttributes(_ change: AttributesChange, _ slot: DeviceSlot) {
         let device = devices.at(slot)
         let key = AttributesRow.key(device.value.cid, in: device.value.bucket)
@@ -40,7 +41,7 @@ extension Shard {
 
     /// Reads the device's attributes; `nil` if it has none, or if their row is missing or damaged.
     ///
-    /// In the latter case the device's next Hello writes the row again.
+    /// After a missing or damaged row, the device's next Hello writes the row again.
     mutating func readAttributes(
         _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<DeviceAttributes?>) -> Void
     ) {
@@ -73,7 +74,7 @@ extension Shard {
     }
 }
 
-/// The attributes to write, and the platform of the device's previous ones.
+/// The attributes to write, and the platform of the device's previous attributes.
 struct AttributesChange {
     var attributes: DeviceAttributes
     var former: DeviceAttributes.Platform?
@@ -82,7 +83,8 @@ struct AttributesChange {
 extension DeviceAttributes.Platform {
     /// The reserved tag of the platform's devices.
     ///
-    /// `nil` for iOS, and for unknown platforms, which count as iOS: conditions find these devices by the lack of any such tag.
+    /// `nil` for iOS, and for unknown platforms, which count as iOS: conditions find these devices by the absence of platform
+    /// tags.
     package var tag: TagName? {
         switch self {
         case .unknown, .ios: nil
@@ -104,7 +106,7 @@ extension DeviceAttributes.Platform {
 }
 
 extension DeviceProfile {
-    /// The device's tags for conditions: those of its owner, and that of its platform.
+    /// The tags that conditions are matched against: the device's own tags, and its platform's reserved tag.
     var conditionTags: [TagName] {
         guard let tag = attributes?.platform.tag else { return names.tags }
         return names.tags + [tag]
@@ -112,7 +114,7 @@ extension DeviceProfile {
 }
 
 extension DeviceDetail {
-    /// The device's tags for conditions: those of its owner, and that of its platform.
+    /// The tags that conditions are matched against: the device's own tags, and its platform's reserved tag.
     package var conditionTags: [TagName] {
         guard let tag = attributes?.platform.tag else { return tags }
         return tags + [tag]

@@ -2,7 +2,7 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Writes the row in the open batch, and the roster row if it is the first.
+    /// Writes the device's row in the open batch, and at the first write also its roster row.
     func writeDevice(_ device: Place<Device>) {
         if !device.value.isStored { enlist(device) }
         let row = DeviceRow(
@@ -23,7 +23,7 @@ extension Shard {
         device.value.noteWritten(wakeAt: wakeAt)
     }
 
-    /// Returns the settled number for the device's row: everything below its first pending message.
+    /// Returns the number up to which the device's broadcasts are settled, which is below the first pending one.
     func settledCursor(_ device: Place<Device>) -> UInt64 {
         guard device.value.flags.contains(.resolved) else { return device.value.broadcastSettled }
         guard device.value.firstBroadcast != .none else { return device.value.broadcastEvaluated }

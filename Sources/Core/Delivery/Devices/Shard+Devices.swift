@@ -57,12 +57,12 @@ extension Shard {
         return UInt16(apps.count - 1)
     }
 
-    /// A 16-bit index must also cover the served apps (`ManagedApps.lifetimeAppCount`).
+    /// The 16-bit index must also have room for the served apps (`ManagedApps.lifetimeAppCount`).
     static let unlistedAppLimit = 32_000
     static let crowdedOut = AppKey(0)
 
     mutating func addApp(_ app: AppEntry) {
-        // Reserves the shared index before the limit is reached.
+        // Adds the shared entry at the limit, so that its index fits into 16 bits.
         if apps.count == Self.unlistedAppLimit, app.key != Self.crowdedOut, apps.index(of: Self.crowdedOut) == nil {
             addApp(AppEntry(unlisted: Self.crowdedOut, knowsAllApps: true))
         }

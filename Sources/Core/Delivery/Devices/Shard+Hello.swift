@@ -39,12 +39,12 @@ extension Shard {
             shard.replaceSession(command, slot)
             let arrival = shard.arrival(command, slot)
             shard.whileBusy(slot) { shard, done in
-                // Pages of the queue.
+                // May read pages of the queue.
                 shard.settleOwn(arrival) { shard, reading in
                     guard reading == .whole else {
                         return done(&shard, Refusal(.storeUnavailable, "the queue cannot be read now"))
                     }
-                    // Rows of opened messages, before the shard pages the backlog.
+                    // May read rows of opened messages, which must end before the shard pages the backlog.
                     shard.settleOpened(arrival) { shard, reading in
                         guard reading == .whole else {
                             return done(&shard, Refusal(.storeUnavailable, "opened messages cannot be recorded now"))
@@ -52,7 +52,7 @@ extension Shard {
                         // Broadcasts wait until the app's log is known. An unavailable log does not keep the device from
                         // connecting.
                         guard shard.knowsBroadcasts(of: command.app) else { return done(&shard, nil) }
-                        // Ledger rows of live broadcasts.
+                        // May read ledger rows of live broadcasts.
                         shard.resolveBroadcasts(slot) { shard, reading in
                             let reason: StaticString = "the device's broadcasts cannot be read now"
                             done(&shard, reading == .whole ? nil : Refusal(.storeUnavailable, reason))
@@ -109,7 +109,9 @@ extension Shard {
         }
     }
 
-    /// Returns why a Hello is refused; the proof is checked before the clock, so that a peer learns nothing about other devices.
+    /// Returns why a Hello is refused.
+    ///
+    /// The proof is checked before the timestamp, so that a caller without the secret learns nothing about the device.
     private mutating func refusal(_ command: HelloCommand, _ slot: DeviceSlot) -> Refusal? {
         let device = devices.at(slot)
         guard apps[Int(device.value.appIndex)].key == command.app else {
@@ -128,6 +130,8 @@ extension Shard {
         return nil
     }
 
+    /// Returns the refusal of a Hello whose app is not served here.
+    ///
     /// The gateway knew the app when it read the Hello, so this shard's apps are slightly out of date.
     private func refusal(ofApp place: UInt16) -> Refusal {
         switch apps[Int(place)].knowledge {
@@ -138,7 +142,7 @@ extension Shard {
 
     /// Returns whether no earlier Hello of the device can have had this timestamp.
     ///
-    /// A restored store lacks later timestamps, but all of them are before its history began.
+    /// A restored store lacks the timestamps since its backup, but these are before the beginning of its history.
     private func isUnused(_ timestamp: UInt64, by device: Place<Device>) -> Bool {
         let began = history.began / 1_000
         return timestamp > device.value.lastTimestamp && (timestamp > began || began >= UInt64(clamping: now))
@@ -174,7 +178,7 @@ extension Shard {
                 || isPlanted(.otherHistoryCounts)
         else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
-        // A position counts only if the log that assigned it is known.
+        // A position in broadcasts counts only if the app's log is known.
         let broadcast =
             knowsBroadcasts(of: command.app) ? command.hello.positions.first { $0.stream == 1 } : nil
         let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
@@ -242,15 +246,15 @@ extension Shard {
 
     /// Returns whether a position that names a message proves that the device processed it.
     ///
-    /// Positions are cumulative, and the client cannot see gaps. The stream passes over messages that expired during a lease, and
-    /// one-shot messages after their attempt.
+    /// Positions are cumulative, and the client cannot see gaps. The stream may have passed over the message: it expired during a
+    /// lease, or it is one-shot and its attempt was over.
     private func mayHaveArrived(_ message: MessageSlot) -> Bool {
         let entry = messages.at(message)
         if entry.value.flags.contains(.passedOver) { return false }
         if entry.value.flags.contains(.attempted) { return true }
         if entry.value.facts.expiresAt <= now { return false }
-        // An earlier session, or the process before the restart, may have passed over a one-shot message on disk. The device need
-        // not have read a sent message. The message keeps its own end because a redundant alert is better than a false delivery.
+        // An earlier session, or the process before a restart, may have passed over a one-shot message on disk. Such a message is
+        // not settled, because a redundant alert is better than a false delivery.
         return !entry.value.facts.isOneShot
     }
 
@@ -258,7 +262,7 @@ extension Shard {
 
     /// Ends messages that the user opened from a notification, before the shard pages the backlog.
     ///
-    /// The Welcome confirms all of them to the device, so a failed record must prevent the Welcome.
+    /// The Welcome confirms all of them to the device. If one cannot be recorded, the device therefore gets no Welcome.
     private mutating func settleOpened(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
         let hello = arrival.command.hello
         let opened = hello.opened.prefix(Limits.openedPerHello)

@@ -253,7 +253,7 @@ extension Shard {
                         completion: completion)
                     return
                 }
-                // The completion uses the first reply's bytes in this call, too.
+                // Keeps the first reply's bytes valid, because the completion uses them, too.
                 shard.core.heldReplies.append(reply)
                 var scanned = partial
                 for (index, result) in zip(absent, jobsReply.results) {

@@ -5,7 +5,7 @@ internal import Structures
 package import Wire
 
 extension Shard {
-    // `mutating`: a call from another module that borrows the shard gets a copy of its kilobytes.
+    // The functions are `mutating`, because a borrowing call from another module would copy the whole shard.
 
     /// Returns the likely address of a device's record; a check would stall on the memory that the caller prefetches.
     package mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {

@@ -83,7 +83,7 @@ extension Shard {
         device.value.state = .terminated
         devices.timers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
-        // Computed before the broadcast messages leave memory. Any later Hello establishes the device.
+        // Computed before the messages of broadcasts leave memory, because `isWithoutQueue` checks them.
         let isForgotten =
             isRefused && !device.value.isEstablished && isWithoutQueue(slot)
             && !device.value.isBusy && device.value.waiting == .none
@@ -94,9 +94,10 @@ extension Shard {
         if isForgotten { collect(slot) { $0.noteEvent(.offline) } }
     }
 
-    /// Makes the job of every un-acked message due because the device left.
+    /// Makes the jobs of all un-acked messages due because the device left.
     ///
-    /// One turn handles one slice. The timers of the other messages make their jobs, one slice per turn.
+    /// One call handles one slice (`sliceCount`). The timers of the other messages fire at once and make their jobs in later
+    /// turns.
     mutating func makeAllDue(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         var count = 0
@@ -218,7 +219,7 @@ extension Shard {
 
     /// Registers tokens that a client named.
     ///
-    /// An empty token removes those of its channel and kind, or of its activity.
+    /// An empty token text removes the device's tokens of the channel and kind, or only those of the named activity.
     ///
     /// - Returns: the changes for the tokens' rows, to be sent after the device's record is durable.
     mutating func register(_ tokens: [VendorToken], _ slot: DeviceSlot, isAgain: Bool) -> TokenNews? {
@@ -295,7 +296,7 @@ extension Shard {
         } else {
             devices.releaseQueue(slot)
             armHeartbeat(slot)
-            // Requests a page again whose read failed.
+            // Requests a page again if its read failed.
             pump(slot)
         }
     }

@@ -2,7 +2,7 @@ package import Wire
 
 /// The reason why the vendor did not accept the last message offered for a device.
 ///
-/// The device's row keeps it until the vendor accepts a message, so that the device's status shows why nothing arrives.
+/// The device's row keeps the failure until the vendor accepts a message, so that the device's status shows why nothing arrives.
 package struct VendorFailure: Equatable, Sendable, Codable {
     package var message: MessageID
     package var at: GatewayTime
@@ -26,7 +26,7 @@ package struct VendorFailure: Equatable, Sendable, Codable {
 // MARK: The stored form
 
 extension VendorFailure {
-    /// The first byte of the section; without the section, the version of the names or nothing is in its place.
+    /// The first byte of the section; it differs from `AttributesMark.mark` and from the versions of `DeviceNames`.
     static let mark: UInt8 = 0x80
     static let largestByteCount = fixedByteCount + 1 + JobResult.reasonByteCount
     private static let fixedByteCount = 1 + 16 + 8 + 1 + 2

@@ -19,7 +19,7 @@ extension EventTable {
         for entry in core.apps.entries {
             guard case .kept = entry.eventRule else { continue }
             let app = entry.key
-            // Removed during the change, because a second reference would copy the whole list.
+            // The state leaves `apps` during the change, because a second reference would copy its whole list.
             var state = apps.removeValue(forKey: app) ?? EventTable.AppEvents()
             if state.unsure > 0 {
                 core.numbers.eventsLost &+= state.unsure
@@ -69,7 +69,8 @@ extension EventTable {
 
     /// Adds the custom callbacks to the items of the next batch.
     ///
-    /// - Returns: true if some must be read first; the items then wait for the reply, so that no later event overtakes them.
+    /// - Returns: true if some callbacks must be read first; the items then wait for the reply, so that no later event overtakes
+    ///   them.
     private mutating func readCallbacks(of app: AppKey, _ state: inout AppEvents, _ core: inout ShardCore) -> Bool {
         var asked: [StoreKey] = []
         var isAsked: Set<StoreKey> = []
@@ -100,7 +101,7 @@ extension EventTable {
         guard var state = apps.removeValue(forKey: app) else { return }
         defer { apps[app] = state }
         state.isTelling = false
-        // Memory was cleared since then. The sweep finds the rows.
+        // Memory was cleared during the read. The sweep finds the rows.
         guard state.edition == edition else { return }
         var entries = entries
         if reply.failure == nil, reply.results.count == keys.count {
@@ -128,7 +129,7 @@ extension EventTable {
         guard isTold || core.isPlanted(.eventsLeftUntold) else {
             state.lost &+= batch.lost
             defer { apps[batch.app] = state }
-            // Memory was cleared since then. The sweep finds the rows.
+            // Memory was cleared while the batch was in flight. The sweep finds the rows.
             guard batch.edition == state.edition else { return }
             let entries = zip(batch.rows, batch.items).map {
                 EventTable.Entry(bucket: $0.bucket, number: $0.item, item: $1)
@@ -196,7 +197,7 @@ extension EventTable {
         guard var state = apps.removeValue(forKey: app) else { return }
         state.isSweeping = false
         defer { apps[app] = state }
-        // The events left memory during the read. The sweep restarts.
+        // Memory was cleared during the read, so the sweep starts again.
         guard state.edition == edition else { return }
         guard reply.failure == nil, reply.results.count == buckets.count else {
             return state.sweepRest.failed(at: core.now)
@@ -226,7 +227,7 @@ extension EventTable {
 extension EventTable.Entry {
     fileprivate var callbackKey: StoreKey { CallbackRow.key(item.task, in: bucket) }
 
-    /// Takes the text of a row; without one, its retention is over.
+    /// Takes the custom callback from its row; a missing row is past its retention.
     fileprivate mutating func takeCallback(_ row: Found<FoundRow>, _ core: inout ShardCore) {
         item.awaitsCallback = false
         guard case .found(let row) = row else { return }

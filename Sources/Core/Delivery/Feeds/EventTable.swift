@@ -3,8 +3,8 @@ package import Wire
 /// The events of this shard's devices that their feed does not have yet.
 ///
 /// Each event has a row in its device's bucket, written in the batch of the change. The row is deleted when the feed's home has
-/// the event. A *sweep* finds rows of an earlier process, bucket after bucket. A new event in an unswept bucket is only a row, so
-/// that it does not overtake older ones. Events beyond the memory limit are also swept up later.
+/// the event. A *sweep* finds rows of an earlier process, bucket after bucket. In a bucket that is not swept yet, a new event
+/// stays on disk, so that it does not overtake older ones. The sweep also finds events beyond the memory limit.
 struct EventTable {
     struct Entry {
         var bucket: Bucket
@@ -22,16 +22,16 @@ struct EventTable {
         var sweptBelow = 0
         var sweepFrom: UInt64 = 0
         var isSweeping = false
-        /// The backoff after a failed read.
+        /// The backoff after a failed read of the sweep.
         var sweepRest = FeedBackoff()
-        /// The same for reads of custom callbacks.
+        /// The backoff after a failed read of custom callbacks.
         var callbackRest = FeedBackoff()
-        /// Whether the gateway has a batch in flight.
+        /// Whether the gateway has a batch in flight, or custom callbacks for a batch are being read.
         var isTelling = false
-        /// The number of times memory was cleared.
+        /// The number of times `waiting` was cleared.
         var edition = 0
         var rowCount = 0
-        /// Events without a row because too many others had one.
+        /// The number of events that got no row because the app has too many rows of events.
         var lost: UInt64 = 0
         /// Events counted while it was unknown whether the app has the feed; they have no rows.
         var unsure: UInt64 = 0
@@ -40,7 +40,7 @@ struct EventTable {
             rowCount += 1
             guard Int(entry.bucket.index) < sweptBelow else { return }
             if waiting.count < EventTable.waitingLimit { return waiting.append(entry) }
-            // The home is too slow or unreachable. All events have rows, so memory is cleared.
+            // The home is too slow or unreachable. All events have rows, so memory is cleared and the sweep starts again.
             (waiting, stamped, sweptBelow, sweepFrom) = ([], 0, 0, 0)
             edition += 1
         }
@@ -74,7 +74,7 @@ struct EventTable {
 package struct EventBatch: Sendable {
     package var app: AppKey
     package var items: [FeedItem] = []
-    /// The number of missing events, which have no row, before these.
+    /// The number of lost events, which have no rows, before these items.
     package var lost: UInt64 = 0
     var rows: [StoreKey] = []
     var edition = 0

@@ -16,7 +16,7 @@ extension FeedTable {
             case .append(_, let items, let lost):
                 guard core.store.acceptsWrites else { return core.answerBusy(reply) }
                 guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, reply) }
-                // These numbers have no rows, so a page reports them as a gap.
+                // The numbers of lost events have no rows, so a page reports them as a gap.
                 if lost > 0 { feeds.skip(Int(clamping: lost), in: name, &core) }
                 feeds.append(items[...], to: name, &core)
                 core.numbers.eventsTaken &+= UInt64(items.count)
@@ -41,7 +41,7 @@ extension FeedTable {
         }
     }
 
-    /// Calls `work` when the feed's head is in memory; with false if it cannot be read, or a recent read failed.
+    /// Calls `work` with true when the feed's head is in memory, or with false if the head cannot be read now.
     private mutating func withFeed(_ name: FeedName, _ core: inout ShardCore, _ work: @escaping Work) {
         guard self[name] == nil else { return work(&self, &core, true) }
         guard mayLook(for: name, at: core.now) else { return work(&self, &core, false) }
@@ -267,7 +267,8 @@ extension FeedTable {
 
     /// Deletes rows from the front: acked, expired or, for events, beyond the limits.
     ///
-    /// Without limits (the app is disabled, or not known here yet) only items beyond the largest possible age are deleted.
+    /// Without limits (the feed is off, or the app is absent or unknown) un-acked items are kept up to the largest configurable
+    /// age.
     private mutating func trim(_ name: FeedName, _ limits: FeedLimits?, _ core: inout ShardCore) {
         guard let feed = self[name], !feed.isTrimming, feed.first <= feed.state.last else { return }
         self[name]?.isTrimming = true
@@ -304,7 +305,7 @@ extension FeedTable {
                 feed.first = row.key.item + 1
             }
             if rows.isEmpty {
-                // The head counts items of rows that could not be read.
+                // No row is left, but the head may still count items of damaged rows.
                 feed.first = feed.state.last + 1
                 (feed.state.count, feed.state.byteCount) = (0, 0)
             }

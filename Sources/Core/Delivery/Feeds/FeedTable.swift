@@ -37,7 +37,7 @@ struct FeedTable {
         /// The time of the oldest row with unacked items; 0: none, or unknown.
         var oldestAt: GatewayTime = 0
 
-        /// The number of unacked items; acked items that share a row with others do not count.
+        /// The number of unacked items, without acked items that are still stored because they share a row with others.
         var unreadCount: Int { Int(min(state.count, state.last - min(state.last, state.acked))) }
     }
 
@@ -73,15 +73,15 @@ struct FeedTable {
     /// A head that could not be read.
     private struct UnseenHead {
         var rest = FeedBackoff()
-        /// The row was read and is invalid.
+        /// Whether the row was read and is invalid.
         var isDamaged = false
     }
 
-    /// The unread heads, at most two per app.
+    /// The heads that could not be read, at most two per app.
     private var unseen: [FeedName: UnseenHead] = [:]
     /// A lower bound of the next retry.
     private var nextLook = GatewayTime.max
-    /// The earliest retry of heads that the store could not read, unless a caller requests one.
+    /// The earliest automatic retry of heads that the store could not read; a read for a caller does not wait for it.
     private var looksFrom: GatewayTime = 0
 
     private func lookTime(_ head: UnseenHead) -> GatewayTime {
@@ -90,10 +90,10 @@ struct FeedTable {
 
     func isLookDue(at now: GatewayTime) -> Bool { nextLook <= now }
 
-    /// Returns the unread feeds that are due, a few per call.
+    /// Returns feeds whose head could not be read and whose retry is due, at most `FeedBounds.watchedApps` per call.
     ///
-    /// A head that is unreadable again pauses all retries. A failing store thus gets few reads, and after it recovers all heads
-    /// are read soon.
+    /// If a retry fails, too, all retries pause. A failing store thus gets few reads, and after it recovers all heads are read
+    /// soon.
     mutating func takeDueLooks(at now: GatewayTime) -> [FeedName] {
         guard isLookDue(at: now) else { return [] }
         var due: [(at: GatewayTime, name: FeedName)] = []
@@ -123,7 +123,7 @@ struct FeedTable {
         nextLook = min(nextLook, lookTime(head))
     }
 
-    /// Records that a due read was not started because too many commands wait.
+    /// Schedules another retry of a head that was not read, for example because too many commands wait.
     mutating func lookWasLeft(_ name: FeedName, at now: GatewayTime) {
         let head = unseen[name, default: UnseenHead()]
         unseen[name] = head
@@ -131,7 +131,7 @@ struct FeedTable {
         nextLook = min(nextLook, max(lookTime(head), now + FeedBounds.lookAgain))
     }
 
-    /// Stops the retries of a feed unless a caller requests it.
+    /// Stops the automatic retries of a feed's head.
     mutating func forget(_ name: FeedName) { unseen[name] = nil }
 
     /// Makes all unreadable heads due because one of them could be read.

@@ -35,17 +35,18 @@ package struct FeedLimits: Sendable, Equatable {
 }
 
 package struct FeedItem: Sendable, Equatable, Codable {
-    /// Raw values are stored; those of a message's end are `FinalState`'s.
+    /// Raw values are stored; the values for the end of a message are those of `FinalState`.
     package enum Kind: UInt8, Sendable, CaseIterable, Codable {
         case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
         case online = 32
         case offline = 33
-        /// The vendor accepted a message's alert; its user saw it, opened it, or chose an action of it.
+        /// The vendor accepted a message's alert.
         case alerted = 48
+        /// The user saw or opened the message, or chose one of its actions.
         case shown = 49
         case clicked = 50
         case action = 51
-        /// The vendor called a device's token bad.
+        /// The vendor rejected a device's token as bad.
         case tokenQuarantined = 52
         case upstream = 64
     }
@@ -55,7 +56,7 @@ package struct FeedItem: Sendable, Equatable, Codable {
     package var cid: DeviceID
     /// The message that the event concerns; none for other items.
     package var message = MessageID.none
-    /// The task of that message, or the one that an upstream message answers.
+    /// The task of that message, or the task that an upstream message answers.
     package var task = TaskID.none
     /// The device's number for an upstream message; the detail of an event.
     package var request: UInt32 = 0
@@ -68,7 +69,7 @@ package struct FeedItem: Sendable, Equatable, Codable {
 
     package init(_ kind: Kind, at: GatewayTime, cid: DeviceID) { (self.kind, self.at, self.cid) = (kind, at, cid) }
 
-    /// A number of an event besides its message.
+    /// The data of an event besides its message, stored in `request`.
     package enum Detail: Sendable, Equatable {
         case none
         case channel(VendorChannel?)
@@ -211,6 +212,6 @@ package enum FeedBounds {
     static let longestRest: Int64 = 600_000
     /// The longest delay in ms for unreadable data.
     static let longestRestOfUnread: Int64 = 30_000
-    /// The time in ms for which a device's numbers are remembered, apart from the last 64.
+    /// The time in ms, since a device's last upstream message, for which its message numbers are remembered.
     package static let numberMemory: Int64 = 86_400_000
 }

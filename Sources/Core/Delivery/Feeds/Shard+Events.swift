@@ -1,6 +1,6 @@
-// The path of an event to the app's feed: a row in the batch of the change, an append at the feed's home, and the row's deletion.
-// Durable events are thus reported at least once, in order per device. An app without the feed costs one check of its settings
-// per event.
+// The path of an event to the app's feed. The batch of a change also writes the event's row. The event is then appended at the
+// feed's home, and the row is deleted. Durable events are thus reported at least once, in order per device. An app without the
+// feed costs one check of its settings per event.
 
 internal import Structures
 internal import Wire

@@ -18,7 +18,7 @@ struct JobEntry {
     var isStored = false
     /// Whether the row that represents the job is only on disk.
     var isCold = false
-    /// Whether the store has reported that row's alarm; it reports each alarm only once.
+    /// Whether the store has reported the alarm of the row that represents the job; it reports each alarm only once.
     var wasReported = false
     var countsAsLeased = false
 

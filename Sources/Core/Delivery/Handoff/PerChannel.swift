@@ -1,6 +1,6 @@
 package import Wire
 
-/// A value for each channel, without an allocation; the sixteen places are those of the four bits of a stored channel.
+/// A value for each channel, without an allocation; there are sixteen places because a stored channel has four bits.
 package struct PerChannel<Value> {
     private var values: InlineArray<16, Value>
 
@@ -25,10 +25,10 @@ package struct PerChannel<Value> {
 }
 
 extension VendorChannel {
-    /// A channel or none in four bits of a stored or sent byte; 0: none.
+    /// Returns a channel as four bits of a stored or sent byte; 0: no channel.
     package static func nibble(of channel: VendorChannel?) -> UInt8 { channel.map { $0.rawValue + 1 } ?? 0 }
 
-    /// - Returns: `nil` for none, and for a channel of a later version.
+    /// - Returns: `nil` for 0, and for a channel of a later version.
     package static func channel(ofNibble nibble: UInt8) -> VendorChannel? {
         nibble == 0 ? nil : VendorChannel(rawValue: nibble - 1)
     }

@@ -1,6 +1,6 @@
 package import Wire
 
-/// A device's report about its messages in one HTTPS call, signed with its secret.
+/// A device's report about its messages in one HTTPS call, signed with the device's secret.
 package struct ReceiptCommand: Sendable, Codable {
     package var origin: Origin
     package var app: AppKey
@@ -52,7 +52,7 @@ package enum ReceiptAnswer: Sendable, Equatable, Codable {
     case taken([EventVerdict])
     /// Unknown device or wrong proof; the caller cannot distinguish the two.
     case refused
-    /// The timestamp is too far from this time.
+    /// The timestamp differs from `serverTime` by more than the tolerance.
     case clockSkew(serverTime: GatewayTime)
     /// The device's record cannot be read now, or too many commands wait; the device repeats the call.
     case busy

@@ -1,6 +1,6 @@
 internal import Wire
 
-/// Session reports that are not recorded durably, and the frames behind them.
+/// Reports of sessions that are not durable yet, and the frames queued behind them.
 ///
 /// A session has a *lane* from its first report until all of the lane is durable. A Ping is queued in the lane, so its Pong
 /// confirms the reports before it. Without a lane a Ping is answered immediately.
@@ -14,14 +14,14 @@ struct ReportLanes {
 
     struct Lane {
         var waiting: [Entry] = []
-        /// Whether the lane has the device's turn, or waits for it.
+        /// Whether the lane's entries are being recorded, or wait for their device.
         var isUnderWay = false
-        /// The time of the next try of the first entry.
+        /// The earliest time of the next attempt to record the first entry.
         var restsUntil: GatewayTime = 0
         /// The number of handled entries that wait for their commit.
         var undurable = 0
         var owedPongs = 0
-        /// The time of the last keep-alive Ping, or of the Ping that began the wait.
+        /// The time of the last keep-alive Ping; initially the time of the device's first unanswered Ping.
         var pingedAt: GatewayTime = 0
         /// The results of the last search of the device's queue, for the messages of the reports that waited then.
         var findings: [MessageID: Found<ReportedMessage>] = [:]
@@ -130,7 +130,7 @@ struct ReportLanes {
         if lane.undurable > 0 || lane.isUnderWay || !lane.waiting.isEmpty { lanes[session] = lane }
     }
 
-    /// Removes the lane of an ended session; the device repeats reports without a Pong.
+    /// Removes the lane of an ended session; the device repeats reports that no Pong has confirmed.
     mutating func forget(_ session: SessionRef) {
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
         waitingCount -= lane.waiting.count

@@ -86,7 +86,7 @@ extension Shard {
 
     // MARK: Returning jobs to the store
 
-    /// Returns a just reported job to the store if its app has too many.
+    /// Returns a reported job to the store if its app has too many due jobs in memory.
     ///
     /// A job whose expiry or timeout is due stays in memory; otherwise the store would report it again immediately, in an endless
     /// loop.
@@ -118,7 +118,7 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// Makes the device's held jobs in the store due, unless push mode or the blacklist still silences the device.
+    /// Makes the store report the device's held jobs again, unless push mode off or the blacklist still silences the device.
     mutating func recallJobs(of slot: DeviceSlot) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.at(slot)

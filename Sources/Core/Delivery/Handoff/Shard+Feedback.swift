@@ -11,7 +11,7 @@ struct DeviceReport {
     var action: UInt32
     var message: MessageID
     var at: GatewayTime
-    /// Whether a notification service extension reports the event; a notification then existed, even without the sender's result.
+    /// Whether the event certainly concerns a vendor's notification, even if the sender's result has not arrived.
     var isOfNotification = false
 }
 
@@ -35,7 +35,7 @@ struct ReportedMessage {
 }
 
 private enum QueueSearch {
-    /// A sufficient row; the search stopped there.
+    /// A row for which `isEnough` returned true; the search stopped there.
     case enough(Shard.Scanned)
     /// All rows were read; the results of all searched messages.
     case whole([MessageID: Found<ReportedMessage>])
@@ -49,7 +49,7 @@ private enum QueueSearch {
 extension Shard {
     private func mayRecord(_ kind: Feedback.Kind, action: UInt32) -> Bool {
         switch kind {
-        // An open ends its message, which frees room.
+        // An open is recorded even in a full store, because it ends its message and so frees room.
         case .opened: true
         case .shown: store.acceptsWrites
         case .action: store.acceptsWrites && Wire.Limits.actions.contains(action)
@@ -87,7 +87,7 @@ extension Shard {
             return
         }
         lookUp(shown) { shard, late in
-            // An unreadable event may have been counted.
+            // If the row of `shown` is unreadable, the event may already be counted, so it is not counted again.
             let wasShown = !late.isAbsent
             if let listed = shard.listedMessage(message, of: slot) {
                 let entry = shard.messages.at(listed)
@@ -116,7 +116,7 @@ extension Shard {
         }
     }
 
-    /// Returns the report marked as one of a notification, whether or not the sender's result has arrived.
+    /// Returns the report, marked as an event of a vendor's notification.
     private static func tap(_ opened: DeviceReport) -> DeviceReport {
         var tap = opened
         tap.isOfNotification = true
@@ -127,7 +127,7 @@ extension Shard {
         facts.strategy.endsWhenOpened(carriesAll: facts.vendorCarriesAll || isPlanted(.partEndsWhenOpened))
     }
 
-    /// Handles an open of a message that is neither in memory nor has a job row, so only the queue's rows have it.
+    /// Handles an open of a message that is not in memory and has no job row, so that only the queue's rows may contain it.
     private mutating func markColdOpened(
         _ opened: DeviceReport, _ slot: DeviceSlot, _ wasShown: Bool,
         completion: @escaping (inout Shard, EventVerdict) -> Void
@@ -137,7 +137,7 @@ extension Shard {
         case .absent: return note(.opened, opened, slot, completion: completion)
         case .found(let reported) where !reported.endsWhenOpened:
             return note(.opened, Self.tap(opened), of: .found(reported), slot, completion: completion)
-        // The search succeeds, so it costs the device no delay.
+        // The message is known to be in the queue. The search therefore succeeds and delays no later search.
         case .found: break
         case .unreadable, nil:
             guard mayBeQueued(message, of: slot), maySearchQueue(of: slot) else {
@@ -145,7 +145,7 @@ extension Shard {
             }
         }
         guard let bucket = message.bucket else { return note(.opened, opened, slot, completion: completion) }
-        // Most opened messages have ended.
+        // The trace is read first, because most opened messages have ended.
         readTrace(message, bucket: bucket) { shard, trace in
             guard trace.isAbsent else {
                 shard.note(.opened, opened, slot, completion: completion)
@@ -300,9 +300,10 @@ extension Shard {
         devices.at(slot).value.queuedSearchAt + 1_000 <= now
     }
 
-    /// Reads the device's live rows until `isEnough` returns true for a message and whether an open ends it.
+    /// Reads the device's live rows until `isEnough` returns true.
     ///
-    /// The results for all searched messages are kept in the session's lane.
+    /// The arguments of `isEnough` are a searched message, and whether an open ends that message. The results for all searched
+    /// messages are kept in the session's lane.
     private mutating func searchQueue(
         of slot: DeviceSlot, for wanted: [MessageID: Found<ReportedMessage>], from item: UInt64 = 0,
         until isEnough: @escaping (MessageID, Bool) -> Bool,
@@ -423,7 +424,7 @@ extension Shard {
                 completion(&shard, isKnown ? .repeated : .recorded)
                 return
             }
-            // The trace and its action row expire before the task's report rows.
+            // The trace's action row may have expired. The task's event rows are kept longer and show the recorded actions.
             let first = TaskEventRow.item(found.id, .action, action: 0)
             let start = StoreKey(
                 shard.devices.at(slot).value.bucket, .taskEvent, found.task, item: first)

@@ -169,7 +169,7 @@ extension Shard {
             hasCallback: row.facts.hasCallback)
     }
 
-    /// Counts an acceptance by the vendor in the open batch, once per message, if the message stays pending.
+    /// Counts, in the open batch, the vendor's acceptance of a message that stays pending, once per message.
     mutating func countAlert(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard !entry.value.row.isAlertCounted else { return }

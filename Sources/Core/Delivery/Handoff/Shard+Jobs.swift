@@ -1,7 +1,7 @@
 // Handoff jobs in memory.
 //
-// A job is *held* while its device could get the message live, or is silenced. This state is in memory only, so after a crash a
-// redundant alert is possible, but not a lost one. `placeJob` alone decides a job's place and is called after every change.
+// A job is *held* while its device could get the message live, or is silenced. This state is in memory only, so after a crash an
+// extra alert is possible, but no alert is lost. `placeJob` alone decides a job's place and is called after every change.
 //
 // A job that is only due has no row. The message's row implies it, from the message's deadline or acceptance on. That row's alarm
 // restores the job after a restart, or after the message left memory. The first lease, or another change of the job alone, writes
@@ -22,8 +22,8 @@ extension Shard {
     ///
     /// A message without a fallback gets no job.
     ///
-    /// The job needs no row while its message's row implies it. A message that missed its deadline early, because its device
-    /// left, needs one. So does a broadcast's message, which has no message row.
+    /// The job needs a row if no message row implies it. This is so if the device left before the deadline, and for a broadcast's
+    /// message, which has no message row.
     mutating func makeDue(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.at(message)
         guard entry.value.facts.tellsMissed(at: now) else {
@@ -49,9 +49,8 @@ extension Shard {
 
     /// Creates a due job with a row, in the open batch.
     ///
-    /// The message's row does not show that the message is flagged.
-    ///
-    /// For a message without a fallback the row records only the flag.
+    /// The row is needed because the message's row does not show that the message is flagged. Without a fallback the new row is
+    /// cancelled and only records the flag.
     mutating func createStoredJob(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.at(message)
         let isArmed = entry.value.facts.flags.contains(.isArmed)
@@ -65,7 +64,7 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Adds a job that its message's row implies, or returns the one in memory.
+    /// Adds a job that its message's row implies, or returns the job if it is already in memory.
     mutating func adoptImplied(_ row: JobRow) -> JobSlot {
         let slot = adopt(row, storedWakeAt: row.facts.wakeAt, isStored: false)
         let entry = jobs.at(slot)
@@ -99,7 +98,8 @@ extension Shard {
         guard !entry.value.isStored else { return }
         entry.value.wasReported = true
         if entry.value.place == .none { placeJob(slot) }
-        // The device left before the deadline and made the job due early. The message's row now implies the same.
+        // The device's disconnect may have changed the due time in memory (`makeAllDueSoon`). The time in the message's row,
+        // which is also the stored alarm, applies again.
         if entry.value.place == .due || entry.value.place == .held, entry.value.row.dueAt <= now {
             entry.value.row.dueAt = facts.jobDueAt
         }
@@ -117,7 +117,7 @@ extension Shard {
         if let channel = row.channel { change(&numbers[channel]) }
     }
 
-    /// Adds a job to memory, or returns the one in memory.
+    /// Adds a job to memory, or returns the job if it is already there.
     mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> JobSlot {
         let id = row.facts.message
         if let known = jobs.find(id) { return known }
@@ -197,12 +197,12 @@ extension Shard {
         return !devices.at(entry.value.device).value.isLoaded
     }
 
-    /// Places a job after its device has been read; a stored channel may be older than the device's tokens.
+    /// Places a job after its device has been read, because the tokens may have changed since the channel was stored.
     private mutating func placeWithTokens(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         let id = entry.value.row.facts.message
         jobs.unplace(slot)
-        // In case the device cannot be read.
+        // Retries in a second if the device cannot be read.
         jobs.watch(slot, until: now + 1_000)
         whenReady(entry.value.device) { shard, _, readiness in
             guard let job = shard.jobs.find(id) else { return }
@@ -225,7 +225,7 @@ extension Shard {
         }
     }
 
-    /// Returns the channel for a job's next lease, which follows the device's tokens; unchanged while the device is not in memory.
+    /// Returns the channel for a job's next lease, by the device's tokens; unchanged while the device is not in memory.
     private func chosenChannel(of slot: JobSlot) -> VendorChannel? {
         let entry = jobs.at(slot)
         guard let channel = entry.value.row.channel, channel.platform != .apple, !channel.isFollowUp else {
@@ -233,7 +233,7 @@ extension Shard {
         }
         let device = devices.at(entry.value.device)
         let need = TokenNeed(platform: channel.platform, kind: .alert, activity: 0)
-        // The choice matters only with tokens of other vendors of the platform.
+        // Only a token of another vendor of the platform can change the channel.
         guard device.value.isLoaded,
             !device.value.tokens.subtracting(TokenSet(channel, .alert)).isDisjoint(
                 with: TokenSet(need.platform, .alert))
@@ -255,9 +255,9 @@ extension Shard {
         entry.value.row.note(.followedUp, now)
     }
 
-    /// Keeps the content that a token of the device carries, with the vendor's strategy, and the one for the follow-up.
+    /// Reduces a command's contents to that of the device's channel, with its vendor's strategy, and the follow-up's content.
     ///
-    /// Without such a token and without a follow-up, any content is kept, because no job will need it.
+    /// Without a usable token only the follow-up's content is kept, or else the first content, which no job will use.
     func choose(_ command: inout PublishCommand, for slot: DeviceSlot) {
         var needs: [TokenNeed] = []
         command.contents.forEach { needs.append($0.need) }
@@ -319,7 +319,9 @@ extension Shard {
         freeIfEmpty(deviceSlot)
     }
 
-    /// Removes a job from memory that only waits for its message's expiry, if its row is on disk.
+    /// Removes a job from memory if its row is on disk and the store will report its alarm.
+    ///
+    /// A due or held job is removed only while its app exceeds its share of memory.
     mutating func dropJobIfDone(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.isCold, entry.value.message == .none, entry.value.place != .leasing else { return }

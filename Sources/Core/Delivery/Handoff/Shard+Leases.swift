@@ -132,7 +132,7 @@ extension Shard {
         let broadcast = facts.table == .broadcast ? self.broadcast(facts.item, of: facts.app) : nil
         if facts.table == .broadcast {
             guard let broadcast, !broadcast.isOver, !isSuperseded(entry.value.device, broadcast) else {
-                // The job ends with its task, or is replaced by a newer broadcast under its key.
+                // The job's broadcast has ended, or a newer broadcast under its collapse key has replaced it.
                 withdrawLease(slot, isSuperseded: broadcast?.isOver == false)
                 return nil
             }
@@ -142,7 +142,7 @@ extension Shard {
         } else if let cold = operation.cold[facts.message] {
             bytes = cold
         } else {
-            // The row left memory during the other reads.
+            // The row left memory during the other reads, so the job is due again in a millisecond.
             entry.value.row.dueAt = now + 1
             placeJob(slot)
             return nil
@@ -177,7 +177,7 @@ extension Shard {
             return nil
         }
         guard Int(entry.value.row.attempts) < app.maxAttempts else {
-            // The last lease lapsed while the app was unknown.
+            // The last allowed lease lapsed while the app's settings, and so `maxAttempts`, were unknown.
             count(entry.value.row) { $0.jobsExhausted &+= 1 }
             let job = LoadedJob(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .exhausted, reason: "exhausted")
@@ -185,7 +185,7 @@ extension Shard {
         }
         let device = devices.at(deviceSlot)
         let job = inBatch(of: deviceSlot) { shard in
-            // A follow-up shows nothing on the device.
+            // A follow-up shows nothing on the device, so it does not change the badge.
             if !channel.isFollowUp, !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
                 entry.value.row.badgeApplied = true
                 let before = device.value.badge

@@ -12,11 +12,11 @@ extension Shard {
     /// A receipt does not change the device's reachability or last-seen time.
     package mutating func receipt(_ command: ReceiptCommand, now: GatewayTime) {
         begin(now)
-        // Checked before the look-up of the device, because the gateway's time is no secret.
+        // This check may precede the proof, because the gateway's time is no secret.
         guard isWithinClock(command.timestamp) else {
             return answer(command, .clockSkew(serverTime: self.now))
         }
-        // The sending gateway serves the app; this one does not know that yet.
+        // The sending gateway serves the app, but this gateway does not have the app's latest settings yet.
         guard apps.isServed(command.app) else { return answer(command, .busy) }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {

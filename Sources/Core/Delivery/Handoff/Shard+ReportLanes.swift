@@ -1,10 +1,10 @@
-// The order in which a session's reports are recorded and answered: by the Pong after them, and by the end of a half-closed
-// connection.
+// The order in which a session's reports are recorded and confirmed. A Pong, or the end of a half-closed connection, is sent only
+// after all earlier reports are durable.
 
 internal import Structures
 package import Wire
 
-/// The effect of a lane's entry when everything before it is durable.
+/// The effect to send for a lane's entry once all earlier writes are durable.
 enum ReportSign {
     case nothing
     case pong(UInt64)

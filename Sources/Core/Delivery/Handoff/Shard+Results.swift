@@ -166,7 +166,7 @@ extension Shard {
         let reason = result.reason.bounded(JobResult.reasonByteCount)
         entry.value.row.settle(result.leaseID, result.outcome)
         if entry.value.place == .leasing { entry.value.place = .none }
-        // A job that never reached the vendor is no failure of the vendor.
+        // An `unsent` job never reached the vendor, and a follow-up has no vendor. Neither changes the stored vendor failure.
         if result.outcome != .unsent, !entry.value.row.isOfFollowUp(result.leaseID) {
             noteVendor(result.outcome, reason, entry.value.row, job.device)
         }
@@ -177,7 +177,7 @@ extension Shard {
             count(entry.value.row) { $0.resultsRejected &+= 1 }
             entry.value.row.note(.vendorRejected, now, reason)
             endVendorPart(job, state: .rejected, reason: reason.isEmpty ? "rejected" : reason)
-        // A follow-up has no token of the device, so its receiver alone was refused.
+        // A follow-up uses no token of the device, so no token is quarantined.
         case .badToken where entry.value.row.isFollowUp:
             count(entry.value.row) { $0.resultsBadToken &+= 1 }
             entry.value.row.note(.badToken, now, reason)
@@ -222,7 +222,7 @@ extension Shard {
         }
         count(entry.value.row) { $0.resultsAccepted &+= 1 }
         entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(JobResult.reasonByteCount))
-        // The vendor's timestamp, if plausible.
+        // The vendor's timestamp counts only if it is between the acceptance and now.
         let facts = entry.value.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
         if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
@@ -350,7 +350,8 @@ extension Shard {
         if let given = trace.leases.first(where: { $0.id == result.leaseID }) {
             if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
         } else {
-            // The same rule as for a pending message.
+            // The lease is unknown. As for a pending message (`settle`), only an acceptance counts, and only if leases were
+            // forgotten.
             guard result.outcome == .accepted, trace.leases.first?.isAfterForgotten == true else {
                 countStale(trace)
                 return completion(&self, .stale)
@@ -359,7 +360,7 @@ extension Shard {
                 return completion(&self, .recorded)
             }
         }
-        // The vendor showed an alert for a message that the device already had. The trace records that.
+        // If the device already had the message, the vendor's acceptance is recorded as a second alert.
         let event: TraceEvent =
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
             ? .alertedTwice : .vendorAccepted
@@ -373,7 +374,7 @@ extension Shard {
             case .unreadable: return completion(&shard, .storeFailed)
             case .absent: break
             }
-            // If one channel is a follow-up and the other is not, the trace does not name the result's channel.
+            // The trace names one channel. The channel is that of the result only if both or neither are of a follow-up.
             let isOfFollowUp = trace.leases.first { $0.id == result.leaseID }?.isOfFollowUp ?? false
             let channel = trace.channel?.isFollowUp == isOfFollowUp ? trace.channel : nil
             if let channel {
@@ -384,7 +385,7 @@ extension Shard {
                 shard.noteLate(
                     event, of: trace.facts.message, detail: result.vendorID.bounded(JobResult.reasonByteCount))
                 shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
-                // A long trace lacks its middle steps, so the final state counts, too.
+                // A long trace lacks its middle steps, so the final state is also checked.
                 let wasAlerted =
                     trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
                     || trace.finalState == .handedOff

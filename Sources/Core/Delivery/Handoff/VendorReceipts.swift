@@ -1,4 +1,4 @@
-// Receipts of vendors: what a phone's system reported to the vendor about a notification. The sender passes them on.
+// Receipts of vendors: reports of phones about a notification. The vendor sends them to the sender service, which forwards them.
 
 internal import Structures
 package import Wire
@@ -7,9 +7,9 @@ package struct VendorReceipt: Sendable, Codable {
     package enum Kind: UInt8, Sendable, CaseIterable, Codable {
         /// The phone has the notification.
         case delivered = 1
-        /// The user opened it.
+        /// The user opened the notification.
         case clicked
-        /// The token belongs to no app any more: uninstalled, or replaced.
+        /// The token is no longer valid: the app was uninstalled, or it has a new token.
         case badToken
     }
 
@@ -18,7 +18,7 @@ package struct VendorReceipt: Sendable, Codable {
     package var app: AppKey?
     package var channel: VendorChannel?
     package var kind: Kind
-    /// The token that the vendor names; empty: the last one leased for the message.
+    /// The token that the vendor names; empty: the token last leased for the message.
     package var token: String
     /// The vendor's time in ms; 0: unknown.
     package var at: GatewayTime
@@ -48,7 +48,7 @@ package struct TakeReceipts: ShardQuestion {
         Operation(self, reply).run(on: &shard)
     }
 
-    /// The receipts are taken one after the other, because a device has room for few waiting reports.
+    /// Handles the receipts one after the other, because a device's queue of waiting commands is short.
     private final class Operation {
         private let question: TakeReceipts
         private let reply: ShardReply<Answer>
@@ -117,8 +117,8 @@ extension Shard {
         _ receipt: VendorReceipt, of facts: MessageFacts, _ channel: VendorChannel?, sentToken: UInt64,
         apps: Set<AppKey>?, completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
     ) {
-        // A caller without access to the app must not learn that the message exists. After a refused token the message may have
-        // moved to another vendor of its platform.
+        // A caller without access to the app must not learn that the message exists. Only the channels' platforms must be equal,
+        // because after a refused token the message may have moved to another vendor of its platform.
         guard apps?.contains(facts.app) ?? true, receipt.app ?? facts.app == facts.app,
             receipt.channel == nil || receipt.channel?.platform == channel?.platform
         else { return completion(&self, .unknownJob) }

@@ -1,4 +1,4 @@
-// Alias rows: the devices that may have an alias. They belong to the loop of the alias's own bucket, which may know none of the
+// Alias rows: the devices that may have an alias. A row belongs to the loop of the alias's bucket, which may know none of the
 // devices. docs/build/Directory.md describes the order of steps that keeps this index consistent.
 
 internal import Structures

@@ -62,7 +62,7 @@ package enum BadgeChange: Hashable, Sendable, Codable {
     case add(Int32)
 }
 
-/// A step for one bucket; each step gets one answer, after its changes are durable.
+/// A step for one bucket; one of the listed answers follows when its changes are durable.
 package enum DirectoryStep: Sendable, Codable {
     // Steps for the alias's bucket.
     /// Reserve the alias for a device: `.reserved`, `.full`.
@@ -84,19 +84,19 @@ package enum DirectoryStep: Sendable, Codable {
     case clearAlias(DeviceID, AliasName, stamp: GatewayTime)
     /// Check whether the device has the alias: `.held`, `.notHeld`.
     case holds(DeviceID, AliasName, stamp: GatewayTime)
-    /// `.done`, `.tooMany`, `.tooOften`.
+    /// Replace all tags: `.done`, `.tooMany`, `.tooOften`.
     case replaceTags(DeviceID, [TagName])
-    /// Adds either all of the tags or none: `.done`, `.tooMany`.
+    /// Add either all of the tags or none: `.done`, `.tooMany`.
     case addTags(DeviceID, [TagName])
-    /// `.done`.
+    /// Remove tags: `.done`.
     case removeTags(DeviceID, [TagName])
-    /// `.done`.
+    /// Set or clear the blacklist flag: `.done`.
     case setBlacklisted(DeviceID, Bool)
-    /// `.done`.
+    /// Change the badge: `.done`.
     case setBadge(DeviceID, BadgeChange)
-    /// `.device`; without `readsAttributes` its attributes are the platform alone, which memory has.
+    /// Return the details: `.device`; without `readsAttributes`, its attributes are only the platform, which is in memory.
     case describe(DeviceID, readsAttributes: Bool? = nil)
-    /// Remove a token that another device has, if it was registered up to the stamp: `.done`.
+    /// Remove a token that another device has registered, if this device registered it up to the stamp: `.done`.
     case loseToken(DeviceID, AliasName, stamp: GatewayTime)
     /// Record that the token's row names this device as its only owner: `.done`.
     case confirmToken(DeviceID, AliasName, stamp: GatewayTime)

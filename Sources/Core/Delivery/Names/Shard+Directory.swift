@@ -84,7 +84,7 @@ extension Shard {
         // The check for stale reservations relies on this: a device never takes an expired reservation.
         guard now <= stamp + limits.aliasReservationLifetime else { return .late }
         var profile = profile(slot)
-        // Later reservations of the same alias were set, given up and released, together with this one's entry.
+        // A later reservation of the alias was set, given up and released. That release also removed this reservation's entry.
         guard !profile.names.isOvertaken(name, stamp: stamp) else { return .overtaken }
         if let held = profile.names.held(name) {
             profile.names.take(name, stamp: max(held.stamp, stamp))
@@ -200,7 +200,7 @@ extension Shard {
                 guard readsAttributes else { return shard.reply(origin, .device(detail)) }
                 shard.readAttributes(slot) { shard, found in
                     guard case .found(let attributes) = found else { return shard.reply(origin, .failed) }
-                    // Without a readable row the platform is known all the same.
+                    // Without the attributes' row, the answer has only the platform, which is in memory.
                     detail.attributes = attributes ?? detail.attributes
                     shard.reply(origin, .device(detail))
                 }

@@ -83,7 +83,7 @@ extension Shard {
 }
 
 extension DeviceToken {
-    /// Returns whether both are the same token, which has one owner; the hex digits of Apple's may be in any case.
+    /// Returns whether both are the same token; hex digits of Apple's tokens may be in either case.
     fileprivate func isOneToken(with other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind
             && (token == other.token || channel == .apns && token.lowercased() == other.token.lowercased())

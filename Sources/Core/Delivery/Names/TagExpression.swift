@@ -13,7 +13,7 @@ package struct TagExpression: Sendable, Equatable {
         case none
     }
 
-    /// The number of bits in a word, minus the bit for the roster in a walk.
+    /// The maximum number of tags: the bits of a word, minus the bit for the roster in a walk.
     package static let tagLimit = 63
 
     struct Group: Sendable, Equatable {
@@ -21,13 +21,13 @@ package struct TagExpression: Sendable, Equatable {
         var mask: UInt64
     }
 
-    /// The maximum number of groups, equal to that of conditions in a request.
+    /// The maximum number of groups, equal to the maximum number of conditions in a request.
     package static let groupLimit = 100
 
     /// The distinct tags of the expression.
     package private(set) var tags: [TagName] = []
     private(set) var groups: [Group] = []
-    /// Whether a condition can hold for no device.
+    /// Whether a condition is false for every device.
     package private(set) var isNever = false
 
     /// Creates an expression that is true for every device of the app.

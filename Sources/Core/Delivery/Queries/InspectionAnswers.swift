@@ -12,7 +12,7 @@ package enum InspectionBounds {
 package enum DeviceChange: UInt8, Sendable, Codable {
     /// End every pending message as `revoked`, except those in flight or leased.
     case purge
-    /// Make jobs due now that wait for a later attempt.
+    /// Make jobs that wait for a later attempt due now.
     case replay
     /// End the session; the device reconnects.
     case disconnect

@@ -26,8 +26,8 @@ package struct RefusedPublish: Sendable, Equatable, Codable {
 ///
 /// A refused message has no row, so only this log shows the reason.
 ///
-/// It is bounded and in memory only. Refusals that do not depend on the device or the message (busy, unreadable) are not kept, so
-/// that a full store does not displace others.
+/// The log is bounded and in memory only. It omits refusals that do not depend on the device or the message (busy, unreadable),
+/// because a full store would fill the log with them.
 struct RefusalLog {
     /// The number of kept refusals; each takes 80 bytes.
     static let limit = 1_024

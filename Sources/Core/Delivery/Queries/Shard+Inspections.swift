@@ -230,7 +230,7 @@ package struct RecentQuery: ShardQuestion {
                     pending.add(shard.pendingTrace(next))
                     next = shard.messages.at(next).value.next
                 }
-                // Read last, so that messages that end during the query are found as ended.
+                // Ended messages are read last, so that a message that ends during the query is not missed.
                 shard.readEnded(pending, device, reply)
             }
         }

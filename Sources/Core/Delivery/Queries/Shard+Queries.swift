@@ -63,8 +63,8 @@ extension Shard {
 
     /// Answers with a message's steps, as `.messageTrace`.
     ///
-    /// With `cid` the shard searches only that device's messages in memory; otherwise all messages in memory, some per turn. A
-    /// message that is only on disk is searched there, unless `mayBePending` is false.
+    /// With `cid` the shard searches only that device's messages in memory; otherwise all messages in memory, some per turn. It
+    /// then reads the job's row and the trace. If neither exists and `mayBePending`, it searches the message rows on disk.
     package mutating func trace(
         of message: MessageID, cid: DeviceID? = nil, mayBePending: Bool = true, origin: Origin, now: GatewayTime
     ) {
@@ -88,7 +88,7 @@ extension Shard {
         where messages.isOccupied(slot) && messages.at(slot).value.facts.message == search.message {
             return tellPending(slot, search.origin)
         }
-        // A message that enters memory behind the search is found on disk, or was accepted after the query.
+        // A message that enters memory at a slot already searched is found on disk, or was accepted after the query.
         guard !messages.slots(from: slots.end, limit: 1).isEmpty else {
             return traceStored(search.message, mayBePending: true, search.origin)
         }
@@ -114,7 +114,7 @@ extension Shard {
     }
 
     static func pendingTrace(_ facts: MessageFacts, _ job: JobRow?, at now: GatewayTime) -> MessageTrace {
-        // The same rule as in `adoptMessage`.
+        // `adoptMessage` has the same rule.
         let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= now
         let row = job ?? (facts.hasDueJob(at: now) ? JobRow(impliedBy: facts) : nil)
         return pendingTrace(

@@ -121,7 +121,7 @@ extension Shard {
         }
     }
 
-    /// Answers with the totals of a pending single push, from its job's row or its own.
+    /// Answers with the totals of a pending single push, from the row of its job or of its message.
     private mutating func pendingTotals(_ row: PushRow, _ reply: ShardReply<Found<TaskTotals>>) {
         findJob(row.message) { shard, found in
             var totals = TaskTotals()
@@ -135,7 +135,7 @@ extension Shard {
                 totals.takeOut(
                     wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
                     wasAlerted: found.alertedAt > 0)
-                // A receipt may arrive before the sender's result.
+                // Reports after a lease count as the vendor's, because a receipt may arrive before the sender's result.
                 return shard.answerSingle(
                     totals, of: row.message, found.channel, steps: found.steps, isVendor: found.wasLeased, reply)
             }
@@ -242,7 +242,7 @@ package struct SweepTask: ShardQuestion {
     }
 
     package func perform(on shard: inout Shard, _ reply: ShardReply<Int?>) {
-        // Longer than a message of the task can wait in a mailbox or for a device's record.
+        // The shard refuses the task's messages for longer than one can wait in a mailbox or for a device's record.
         shard.tasks.stop(task, until: shard.now + 24 * 3_600_000)
         shard.closeBroadcast(task, app, .revoked)
         let sweep = Sweep(reply)

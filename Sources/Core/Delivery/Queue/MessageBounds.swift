@@ -19,11 +19,11 @@ package enum MessageBounds {
     package static let vendorCollapseIDByteCount = 64
     /// The content for a follow-up channel: the parameters of a text, not the text's own limit.
     package static let followUpByteCount = 2_048
-    /// A message with the content that its device's vendor gets, and the one for a follow-up.
+    /// A message with the content for its device's vendor and the content for a follow-up.
     package static let byteCount =
         payloadByteCount + collapseKeyByteCount + alertByteCount + vendorVoIPBodyByteCount + vendorCollapseIDByteCount
         + followUpByteCount
-    /// The contents of a task for further platforms; the one for a follow-up is part of `byteCount`.
+    /// The contents of a task for further platforms; the content for a follow-up is part of `byteCount`.
     package static let furtherContentsByteCount = (VendorPlatform.allCases.count - 2) * vendorBodyByteCount
 }
 
@@ -99,18 +99,20 @@ package enum RowBounds {
         func bytes(_ table: StoreKey.Table) -> Int {
             Self.operationByteCount + (byteCount(of: table, limits) ?? 0)
         }
-        // A message's end deletes its row and its job's, and writes a trace, a ledger row and an event.
+        // The end of a message deletes the rows of the message and its job, and writes a trace, a ledger row and an event.
         let end = (
             operations: 5,
             byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage) + bytes(.event)
         )
-        // The counters of today, and of yesterday for messages accepted then; both also of each vendor besides Apple.
+        // The counters of today, and of yesterday for messages accepted then; for each day one row, and one per vendor besides
+        // Apple.
         let counters = 2 * VendorChannel.allCases.count
         let always = (
             operations: 3 + counters,
             byteCount: bytes(.device) + counters * bytes(.counters) + bytes(.tag) + bytes(.event)
         )
-        // A message displaces at most as many smallest messages as fit into its own size (`Shard.accept`). Others end before.
+        // A message displaces at most as many smallest messages as fit into its size (`Shard.accept`). A larger excess ends in
+        // earlier batches.
         let largest = MessageRow.chargeBesideRow + (byteCount(of: .message, limits) ?? 0)
         let displaced = 1 + largest / (MessageRow.chargeBesideRow + MessageRow.smallestByteCount)
         let publish = (

@@ -19,7 +19,7 @@ struct MessageTable: ~Copyable {
     init(now: GatewayTime) { timers = SlotTimers(resolution: 1, now: now) }
 
     var count: Int { entries.count }
-    /// Returns the slots ever used from a given one on, at most `limit`.
+    /// Returns at most `limit` slots from `first` on, occupied or not.
     func slots(from first: MessageSlot, limit: UInt32) -> SlotRange<Message> {
         entries.slots(from: first, limit: limit)
     }

@@ -35,7 +35,7 @@ extension Shard {
             close(slot, .badAck, "an ack above the highest sequence ever given")
             return
         }
-        // Read now, because the device has no queue after its last message has ended.
+        // The value is read now, because the device's queue record is freed when its last message ends.
         let offeredBelow = device.value.offeredBelow
         var settled = 0
         var next = device.value.firstMessage
@@ -80,7 +80,8 @@ extension Shard {
                 shard.messages.at(message).value.facts, .failed, reason: detail, message: message,
                 job: shard.messages.at(message).value.job)
         }
-        // A later position would name the message as processed. A Pong confirms that the rejection is durable.
+        // The session's next Pong waits until the rejection is durable. Only after that Pong do the client's positions name the
+        // message.
         awaitDisk(session)
         pump(slot)
     }

@@ -7,8 +7,8 @@ internal import Wire
 extension Shard {
     /// Ends a message in the open batch: deletes its rows, and writes the trace and the counters.
     ///
-    /// `message` and `job` are their slots in memory, or `.none`. The caller must have loaded an existing job row. `isStored` is
-    /// false for a message that ends in the batch that accepts it and has no row.
+    /// `message` and `job` are the slots of the message and its job in memory, or `.none`. The caller must have loaded an
+    /// existing job row. `isStored` is false for a message that ends in the batch that accepts it and has no row.
     mutating func end(
         _ facts: MessageFacts, _ state: FinalState, reason: String = "", message: MessageSlot, job: JobSlot,
         isStored: Bool = true
@@ -66,7 +66,7 @@ extension Shard {
             FeedItem.Kind(rawValue: state.rawValue) ?? .failed, message: facts.message, task: facts.task,
             reason: reason, hasCallback: facts.hasCallback)
         let isAcked = state == .delivered || state == .deliveredOffline
-        // For a message from before the restart the row shows only whether the device was reachable at acceptance.
+        // The row of a message from before a restart shows only whether the device was reachable at acceptance.
         let wasSent =
             sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
             || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
@@ -89,7 +89,7 @@ extension Shard {
         if message != .none { forgetMessage(message) }
     }
 
-    /// Writes, in the open batch, an event of a message outside its job and its end; `known` are the events already in the row.
+    /// Writes, in the open batch, an event of a message into a row beside its trace; `known` are the events already in that row.
     mutating func noteLate(
         _ event: TraceEvent, at time: GatewayTime? = nil, of message: MessageID, detail: String,
         beside known: [MessageTrace.Step] = []
@@ -101,7 +101,7 @@ extension Shard {
         }
     }
 
-    /// Returns the key of a late event's row; its number is in the id's top four bits, which buckets do not use.
+    /// Returns the key of a late event's row: the event's number is in the top four bits of the msgId, which buckets do not use.
     static func lateKey(_ event: TraceEvent, _ message: MessageID) -> StoreKey? {
         guard let bucket = message.bucket, let index = LateEventRow.events.firstIndex(of: event) else { return nil }
         return StoreKey(

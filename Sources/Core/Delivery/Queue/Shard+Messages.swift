@@ -155,8 +155,8 @@ extension Shard {
         device.value.offeredBelow = max(device.value.offeredBelow, sequence + 1)
         numbers.deliversSent &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
-        // A live message's timer fires by then and is set again, which is cheaper than setting it for every message. A queued
-        // message's timer is set to its expiry.
+        // A queued message's timer may be set to its expiry, so it is set again here. A timer that fires before the ack deadline
+        // is set again when it fires, which is cheaper than setting the timer of every message here.
         if (messages.timers.deadline(of: slot) ?? .max) > entry.value.ackDeadline { armTimer(slot) }
         return true
     }
@@ -199,7 +199,7 @@ extension Shard {
         }
     }
 
-    /// Handles a message whose row is now only on disk; unless the message is in flight, it leaves memory.
+    /// Handles a message whose row is now only on disk; the message leaves memory unless the session has sent it.
     mutating func messageCooled(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         guard let deviceSlot = knownDevice(cid),
@@ -210,7 +210,8 @@ extension Shard {
         let job = entry.value.job
         if job != .none, !jobs.at(job).value.isStored { jobs.at(job).value.isCold = true }
         guard entry.value.flags.isDisjoint(with: [.inFlight, .sentHere]) else { return }
-        // The row contains only the first deadline. A message of a disconnected device with an earlier one gets its job now.
+        // The row contains only the deadline set at acceptance. An unreachable device's message with an earlier deadline gets its
+        // job now.
         let facts = entry.value.facts
         if entry.value.job == .none, entry.value.fallbackAt > 0, !facts.tellsMissed(at: now),
             facts.fallbackAt == 0 || entry.value.fallbackAt < facts.fallbackAt,
@@ -225,8 +226,8 @@ extension Shard {
 
     /// Removes a message on disk from memory; the store then reports its alarm.
     ///
-    /// The store reports an alarm only once. If it has reported this one, the message's job stays in memory, or the alarm is
-    /// retried to end an expired message.
+    /// The store reports an alarm only once. If it has reported this message's alarm, the shard keeps the job in memory or, for
+    /// an expired message, retries the alarm.
     mutating func leaveToStore(_ slot: MessageSlot) {
         let entry = messages.at(slot)
         let device = devices.at(entry.value.device)
@@ -247,7 +248,7 @@ extension Shard {
         forgetMessage(slot)
     }
 
-    /// Returns the bit of a digest in a 64-bit word; 0 without a key.
+    /// Returns the bit of a collapse key's digest in `coldKeys`; 0 without a key.
     static func keyBit(_ hash: UInt64) -> UInt64 { hash == 0 ? 0 : 1 << (hash >> 40 & 63) }
 
     /// Makes all in-flight messages unsent because the session ended, or because the app may have dropped them.

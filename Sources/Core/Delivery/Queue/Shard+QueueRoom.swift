@@ -52,7 +52,7 @@ private struct ShedPlace {
 }
 
 extension Shard {
-    /// Returns whether the queue is within its bounds; otherwise shrinks it first.
+    /// Returns whether the queue is within its bounds; otherwise shrinks the queue and then resumes the publish.
     mutating func isWithinBounds(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard standingExcess(slot).isAny else { return true }
         // A lowered bound may leave any number of messages above it. They end in separate batches and turns.
@@ -68,7 +68,7 @@ extension Shard {
         return false
     }
 
-    /// Returns whether the messages that this one may collapse are in memory; otherwise loads them.
+    /// Returns whether the messages that the new one may collapse are in memory; otherwise loads them and resumes the publish.
     mutating func hasCollapsible(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64) -> Bool {
         let device = devices.at(slot)
         guard hash != 0, device.value.coldKeys & Self.keyBit(hash) != 0,
@@ -83,7 +83,7 @@ extension Shard {
             case .whole: shard.proceed(kept.command, slot, from: .room)
             case .unreadable: shard.refuse(kept.command, .storeFailed)
             }
-            // After the search for room, which may read the store again.
+            // The loaded messages leave memory after the stage `room`, which may read the store again.
             shard.whenReady(slot, isAlarm: true) { shard, slot, readiness in
                 if readiness == .ready { shard.leaveBrought(search.brought, of: slot) }
             }
@@ -119,7 +119,7 @@ extension Shard {
         }
     }
 
-    /// Removes loaded messages from memory that did not end.
+    /// Removes from memory the loaded messages that did not end.
     private mutating func leaveBrought(_ brought: [MessageID], of device: DeviceSlot) {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
@@ -229,7 +229,7 @@ extension Shard {
 
     /// Accepts the message in place of the found messages, if they make enough room.
     private mutating func dropFound(_ overflow: Overflow, _ slot: DeviceSlot, _ reading: Reading) {
-        // The vendor table is not ordered by acceptance, so its oldest messages are known only after all rows.
+        // The vendor table is not ordered by acceptance, so its oldest messages are known only after all rows are read.
         overflow.candidates.sort { $0.acceptedAt < $1.acceptedAt }
         for facts in overflow.candidates where overflow.excess.isAny {
             overflow.dropping.append(facts.message)
@@ -271,7 +271,7 @@ extension Shard {
     // MARK: A bound that was lowered
 
     private static var shedPageRowCount: Int { 128 }
-    /// The number of retained messages that cost as much of a slice as one end.
+    /// The number of retained messages whose check costs as much of a slice as the end of one message.
     private static var shedLooksPerEnd: Int { 16 }
 
     /// Returns the current excess of the queue if the app's policy is to drop the oldest messages.
@@ -286,7 +286,7 @@ extension Shard {
 
     /// Ends the oldest messages that are neither in flight nor leased, until the queue is within its bounds or none is left.
     ///
-    /// The device must be held until the completion (`whileBusy`).
+    /// The device must be busy until the completion (`whileBusy`).
     mutating func shed(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         let device = devices.at(slot)
         guard device.value.coldMessageCount == 0, device.value.coldVendorCount == 0 else {
@@ -367,7 +367,7 @@ extension Shard {
         }
     }
 
-    /// Then selects the oldest messages of the vendor table, which are known only after all rows.
+    /// Selects the oldest messages of the vendor table after all its rows are read, because they are not ordered by acceptance.
     private mutating func findVendor(_ shedding: Shedding, _ slot: DeviceSlot, from item: UInt64) {
         scan(slot, table: .vendorMessage, from: item, rowLimit: Self.shedPageRowCount, byteLimit: 1 << 20) {
             shard, page in

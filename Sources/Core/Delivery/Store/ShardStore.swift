@@ -2,14 +2,14 @@
 //
 // A shard store belongs to one loop and is called only on that loop. Its writes are *visible* to `get` and `scan` immediately,
 // and *durable* when the commit of their ticket is reported. Delivery therefore changes its memory and the store together, and
-// delays all output of the process until `committed(upTo:)`.
+// delays each effect of a change until `committed(upTo:)` reports its ticket.
 //
 // Rows have two ages. *Young* rows are in the journal and in memory; reading one is a look-up. *Cold* rows are in the ordered
 // store on disk; reading one is a request to a reader thread, answered with a `StoreReply`. After a restart every row is cold.
 //
 // A row may have an *alarm* (`wakeAt`, gateway time in milliseconds, 0 for none). Delivery keeps the deadline of a young row in
-// its own timer wheel. The store calls `storeCooled` when the row turns cold. It then reports the alarm once, when the alarm is
-// due and Delivery requests alarms (`requestAlarms`). Alarms therefore never need a scan of queues.
+// its own timer wheel. When the row turns cold, the store calls `storeCooled` and keeps the alarm from then on. It reports a due
+// alarm once, in the reply to `requestAlarms`. Deadlines therefore need no scan of queues.
 
 package import Wire
 
@@ -31,7 +31,7 @@ public struct ValueLocation: Sendable, Equatable {
 /// A store's own limit of a batch's bytes is `ShardStore.batchByteCount`.
 ///
 /// Delivery refuses larger input at admission, before it changes anything, and a test computes that no accepted input exceeds the
-/// limits. A store that gets more does not end the process; it reports a `StoreBreach`.
+/// limits. A store that receives a larger write does not end the process; it reports a `StoreBreach`.
 public enum StoreBounds {
     /// The maximum size of a row's value: the largest message with its vendor content, and a reserve.
     public static let valueByteCount = 128 << 10
@@ -79,7 +79,7 @@ extension StoreBreach: CustomStringConvertible {
     }
 }
 
-/// The store's information about the row that a write replaces or deletes.
+/// The caller's knowledge of an existing row under the key that it writes or deletes.
 public enum PriorRow: Sendable, Equatable {
     /// No row has ever existed under this key; a later delete of the young row needs no write to disk.
     case none
@@ -103,22 +103,22 @@ package typealias ReadToken = UInt64
 
 /// One read.
 ///
-/// A reader answers several in one reply, so one round trip loads a device.
+/// A reader thread answers all reads of one request in one reply, so a device loads in one round trip.
 ///
 /// `@safe`: the store keeps the bytes that it passes to `matches` valid during the call.
 @safe package enum StoreRead: Sendable {
     case get(StoreKey)
-    /// Reads the rows of `partition`'s partition from `partition.item` on, in order, up to both limits (but at least one).
+    /// Reads rows of the partition in order, from `partition.item` on, up to both limits but at least one row.
     case scan(partition: StoreKey, rowLimit: Int, byteLimit: Int)
     /// Returns the number of rows of the partition, the sum of their value bytes, and the first and last item; examines up to
     /// `rowLimit` rows.
     case measure(partition: StoreKey, rowLimit: Int)
-    /// Finds the first row on disk in the bucket's table whose value `matches`, as `.row`.
+    /// Finds the first row on disk in the bucket's table for which `matches` returns true, as `.row`.
     ///
     /// The result is the current row, or none if it was deleted since. A reader thread runs `matches` over all rows of the table,
     /// so use it only for operator queries.
     case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
-    /// Finds the rows of a bucket's traces that `matches`, as `.rows`: highest keys first, at most `limit`.
+    /// Finds the trace rows of a bucket for which `matches` returns true, as `.rows`: highest keys first, at most `limit`.
     ///
     /// The readers and the loop run `matches` over all traces of the bucket, so use it only for operator queries.
     case traces(bucket: Bucket, limit: Int, matches: @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool)
@@ -135,8 +135,8 @@ package enum StoreReadResult {
 ///
 /// The store passes it to Delivery on the requesting loop.
 ///
-/// A reply contains every row visible on the loop at the request, except rows changed since. The store merges young rows over
-/// cold ones on the loop, just before it passes the reply on.
+/// A reply shows the rows as of its delivery. The store merges young rows over cold rows on the loop, just before it passes the
+/// reply on.
 package final class StoreReply {
     package let token: ReadToken
     package let results: [StoreReadResult]
@@ -152,7 +152,7 @@ package final class StoreReply {
     }
 }
 
-/// The events of a shard store on its loop besides read replies, in this order within a turn.
+/// The events of a shard store, reported on its loop; within a turn: commits, then replies, then cooled rows.
 package protocol ShardStoreObserver: AnyObject {
     /// Reports that all batches up to and including `ticket` are durable.
     func storeCommitted(upTo ticket: Ticket)
@@ -162,7 +162,7 @@ package protocol ShardStoreObserver: AnyObject {
     func storeReplied(_ reply: StoreReply)
     /// Reports that a young row is now cold: its location is invalid, and the store handles its alarm.
     ///
-    /// Called only for rows of `device`, `message`, `vendorMessage` and `job`.
+    /// Called only for rows of tables with alarms (`StoreKey.Table.hasAlarms`).
     func storeCooled(_ key: StoreKey)
     /// Reports a write of the observer beyond the store's limits.
     ///
@@ -216,7 +216,7 @@ package protocol ShardStore: AnyObject {
     ///     have the row in memory.
     func add(_ key: StoreKey, _ change: CounterChange, total: (UnsafeMutableRawBufferPointer) -> Void)
 
-    /// Closes the batch; the batch commits or is lost as a whole, also an empty one.
+    /// Closes the batch, which commits or is lost as a whole; an empty batch also gets a ticket.
     func endBatch() -> Ticket
 
     /// The highest ticket known to be durable.
@@ -227,7 +227,7 @@ package protocol ShardStore: AnyObject {
     /// The shard then refuses new publishes with a retryable error, but still settles existing messages.
     var acceptsWrites: Bool { get }
 
-    /// Whether most of that room is used; the remainder is for apps below their share.
+    /// Whether much of the journal or of the bound of uncommitted bytes is used; the remainder is for apps below their share.
     var isShortOfRoom: Bool { get }
 
     func value(at location: ValueLocation) -> UnsafeRawBufferPointer
@@ -246,13 +246,14 @@ package protocol ShardStore: AnyObject {
     /// The store reports each alarm once per start, or again after the alarm changed. The reply contains one `.rows` result with
     /// the rows' current values; `isComplete` is false if more are due. Rows found before a failure are included.
     ///
-    /// The store skips the alarms that the request excludes. A later request names their group. A group may report an alarm
-    /// twice. The alarm of a row is not reported if the successor that the request names exists.
+    /// The store skips an alarm for which `AlarmRequest.judge` returns `leave`, and keeps it in a group. A later request reads
+    /// the group, which may report an alarm twice. The alarm of a message is not reported if the job row named by
+    /// `AlarmRequest.successor` exists.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken
 
     /// The earliest alarm kept by the store, or `Int64.max`.
     ///
-    /// An earlier request finds nothing.
+    /// A request for an earlier time finds nothing.
     ///
     /// After a start the value is 0 until the store has examined all alarms.
     var nextAlarm: Int64 { get }
@@ -264,7 +265,7 @@ package protocol ShardStore: AnyObject {
 
     /// Returns a reported alarm of a cold row to the store.
     ///
-    /// The group reports it again, not before `until` unless a recall or an eager request comes first.
+    /// The group reports the alarm again at `until`, or earlier after a recall or an eager request.
     func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64)
 
     func recallAlarms(of group: AlarmGroup, in bucket: Bucket)

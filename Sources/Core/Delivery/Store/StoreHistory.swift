@@ -8,12 +8,14 @@ package struct StoreHistory: Hashable, Sendable {
     /// The beginning of the history in microseconds since 1970; 0 for a store that was never rolled back.
     package let began: UInt64
 
-    /// A number that JSON readers represent exactly, with room for all later feed items.
+    /// The maximum of `began`, so that cursors of feed items stay below 2⁵³.
+    ///
+    /// JSON readers represent numbers up to 2⁵³ exactly.
     private static let latest: UInt64 = 1 << 52
 
     /// - Parameters:
     ///   - id: 0 is replaced by 1.
-    ///   - began: see the property.
+    ///   - began: microseconds since 1970, at most `latest`.
     package init(id: UInt64, began: UInt64) { (self.id, self.began) = (max(id, 1), min(began, Self.latest)) }
 
     package init(ofNewStore id: UInt64) { self.init(id: id, began: 0) }
@@ -32,9 +34,9 @@ package struct StoreHistory: Hashable, Sendable {
 
     package var hasGoneBack: Bool { began > 0 }
 
-    /// Returns the queue epoch for a device's Welcome, derived from the one in its row.
+    /// Returns the queue epoch for a device's Welcome, derived from the epoch in the device's row.
     ///
-    /// It equals the row's in a store that was never rolled back.
+    /// A store that was never rolled back uses the row's epoch unchanged.
     package func epoch(_ stored: UInt64) -> UInt64 {
         guard hasGoneBack else { return stored }
         let mixed = stored ^ id
@@ -51,7 +53,7 @@ package struct StoreHistory: Hashable, Sendable {
 
     // MARK: Cursors of feeds
 
-    /// Returns the number of a feed's item for its consumer; no two histories have one in common.
+    /// Returns the cursor of a feed item, which is unique across the store's histories.
     package func cursor(_ number: UInt64) -> UInt64 { number &+ began }
 
     /// Returns the stored number of a consumer's cursor; `nil` for a cursor of an earlier history.

@@ -10,7 +10,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case device = 1
         /// A message that may travel on the live channel; never rewritten (owner: cid; item: the sequence in stream 0).
         case message = 2
-        /// A message of strategy 2 or 4 that only the vendor may carry so far (owner: cid; item: low word of the msgId).
+        /// A message that only the vendor may carry so far (owner: cid; item: a number from the msgId, see `Shard.vendorItem`).
         case vendorMessage = 3
         /// A queued message's job: its state and its steps (owner: msgId; item 0).
         case job = 4
@@ -24,13 +24,13 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case meta = 8
         /// The devices that may have an alias (owner: the alias's digest, whose first 12 bits are the bucket; item 0).
         case alias = 9
-        /// A device's tag (owner: (app key, tag digest or 0 for the roster); item: low word of the cid).
+        /// A device's tag (owner: (app key, tag digest, or 0 for the app's roster of all devices); item: low word of the cid).
         case tag = 10
         /// A list message with its state and schedule, in the task's home bucket (owner: taskId; item 0).
         case task = 16
         /// The outcome of one message of a task, in the device's bucket (owner: taskId; item: low word of the msgId).
         case taskMessage = 17
-        /// A user's action on a message (owner: taskId; item: 48 bits of the msgId's low word and an event's number).
+        /// An event of a task's message (owner: taskId; item: 48 bits of the msgId's low word and an event's number).
         case taskEvent = 18
         /// The devices of a scheduled task, in the task's home bucket (owner: taskId; item: an increasing number).
         case taskTargets = 19
@@ -49,17 +49,17 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case event = 24
         /// The custom callback of a task, in the bucket of devices that it reached (owner: taskId; item 0).
         ///
-        /// A call's text is thus stored once a bucket, not with each message; most calls have none.
+        /// The text is stored once per bucket, not with each message; most tasks have none.
         case taskCallback = 25
         /// The attributes of a device from its Hello, apart from its record because few calls need them (owner: cid; item 0).
         case attributes = 26
 
-        /// Whether the store drops the rows after a day, or earlier at its size budget.
+        /// Whether the store drops the rows after a day, or earlier if they exceed a size budget.
         ///
-        /// Delivery writes such rows once and never deletes them; they have no alarm.
+        /// Delivery never deletes such rows and rewrites only a message's action row (`LateEventRow`). They have no alarm.
         public var isEphemeral: Bool { self == .request || self == .trace }
 
-        /// Whether a start reads every row of the table; the rows are few and small, and stored apart from those of messages.
+        /// Whether a start reads every row of the table; the rows are few and small, and stored apart from message rows.
         public var isReadAtStart: Bool { self == .counters || self == .meta || self == .broadcast }
 
         /// Whether partitions have several rows; in the other tables the item is 0.
@@ -76,7 +76,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         /// Whether a row's alarm may be that of a job: the job's own row, or a message's row that implies a due job.
         public var mayHaveJob: Bool { self == .job || self == .message || self == .vendorMessage }
 
-        /// Whether rows may have an alarm; the store reports to their owner when they turn cold.
+        /// Whether rows may have an alarm; the store also calls `storeCooled` for the rows of these tables.
         @inlinable public var hasAlarms: Bool {
             switch self {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,

@@ -1,7 +1,7 @@
 internal import Structures
 package import Wire
 
-/// The answer to the begin of a call.
+/// The answer to `BeginCall`.
 package enum CallStart: Sendable, Codable {
     /// The caller runs the call with this id and these devices, which are those of the first attempt.
     case begun(TaskID, [DeviceID])

@@ -2,9 +2,9 @@
 // others (siblings).
 //
 // The devices of a task belong to several loops, so one write cannot end all messages. The batch that ends the first message also
-// marks its ledger row, whose alarm becomes a retry delay. The gateway waits until the batch is durable. It then ends the
-// siblings one by one, in separate batches, and settles the row. Ending a sibling is idempotent. After a crash in between, the
-// alarm repeats the procedure.
+// marks its ledger row and sets the row's alarm to a retry time. When the batch is durable, the gateway ends the siblings one by
+// one, in separate batches, and settles the row. Ending a sibling is idempotent. After a crash in between, the alarm repeats the
+// procedure.
 
 internal import Structures
 package import Wire
@@ -72,7 +72,7 @@ extension Shard {
 
 /// Stores the devices of a task before any of them gets its message; `ReadTargets` returns them.
 ///
-/// `false`: the devices are not stored.
+/// The answer is `false` if the devices are not stored.
 package struct KeepSiblings: ShardQuestion {
     package var task: TaskID
     package var devices: [DeviceID]
@@ -112,7 +112,7 @@ package struct EndSibling: ShardQuestion {
     }
 
     package func perform(on shard: inout Shard, _ reply: ShardReply<Int?>) {
-        // Longer than a message of the task can wait in a mailbox or for a device's record.
+        // The shard refuses the task's messages for longer than one can wait in a mailbox or for a device's record.
         if !shard.isPlanted(.siblingLetIn) { shard.tasks.stop(task, until: shard.now + shard.limits.taskPatience) }
         let key = StoreKey(device.bucket, .taskMessage, task, item: digest)
         shard.lookUp(key) { shard, found in
@@ -136,7 +136,7 @@ package struct EndSibling: ShardQuestion {
 
 /// Settles a first ack whose siblings have ended; the row's alarm is again the end of report retention.
 ///
-/// `false`: the row is unknown, or the question must be repeated.
+/// The answer is `false` if the row is unknown, or the question must be repeated.
 package struct SettleFirstAck: ShardQuestion {
     package var first: FirstAck
     package init(_ first: FirstAck) { self.first = first }

@@ -71,7 +71,7 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// Records, in the open batch, the end of a task's message; `alarm` is the row's alarm before.
+    /// Records, in the open batch, the end of a task's message; `alarm` is the previous alarm of its ledger row.
     mutating func noteEnded(
         _ facts: MessageFacts, _ state: FinalState, reason: String, vendor: VendorChannel?, wasSent: Bool,
         wasAlerted: Bool, isNew: Bool, alarm: GatewayTime
@@ -105,7 +105,7 @@ extension Shard {
         let row = TaskEventRow(event: event, isVendor: isVendor, action: action, time: now)
         let key = StoreKey(
             bucket, .taskEvent, task, item: TaskEventRow.item(message, event, action: action))
-        // Derived from the id, so that every write of the row has the same alarm.
+        // The alarm is derived from the message's id, so that every write of the row has the same alarm.
         let end = message.acceptedAtMilliseconds + limits.reportRetention
         store.putRow(key, wakeAt: end, prior: .maybe(wakeAt: end), byteCount: TaskEventRow.byteCount) {
             row.write(into: $0)
@@ -126,14 +126,14 @@ extension Shard {
 
     // MARK: Looking a row up
 
-    /// Finds the message of a single push; its row's key is the request, from which the task id is derived.
+    /// Finds the row of a single push by its task id, which contains the row's key (`PushRow.key`).
     mutating func findSingle(
         _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<PushRow>) -> Void
     ) {
         let key = PushRow.key(task, in: bucket)
         lookUp(key) { shard, found in
             if case .unreadable = found { return completion(&shard, .unreadable) }
-            // The task of another day may have the same random bits.
+            // The key does not contain the task's day, so the row may belong to a task of another day.
             guard case .found(let stored) = found, let row = PushRow(stored.bytes, under: key), row.outcome.task == task
             else { return completion(&shard, .absent) }
             completion(&shard, .found(row))
@@ -149,7 +149,7 @@ extension Shard {
 
     /// Finds a message that may be pending; an ended one is absent.
     ///
-    /// The device must be held until the completion (`whileBusy`).
+    /// The device must be busy until the completion (`whileBusy`).
     mutating func findPending(
         _ id: MessageID, table: StoreKey.Table, item: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
@@ -192,7 +192,7 @@ extension Shard {
         if message != .none {
             let entry = messages.at(message)
             if entry.value.sentAt > 0 || entry.value.flags.contains(.attempted) { return true }
-            // A message from before the restart was sent then if the device was reachable at acceptance.
+            // A message loaded after a restart counts as sent if its device was reachable at acceptance.
             if entry.value.flags.contains(.cold), !facts.flags.contains(.offline) { return true }
         } else if !facts.flags.contains(.offline) {
             return true

@@ -62,7 +62,7 @@ package struct ReadTargets: ShardQuestion {
     }
 }
 
-/// Adds a task to its group; `false` if that must be repeated.
+/// Adds a task to its group; the answer is `false` if the caller must retry.
 package struct JoinGroup: ShardQuestion {
     package var task: TaskID
     package var group: GroupPlace

@@ -45,7 +45,7 @@ package struct CreateTask: ShardQuestion {
                 shard.numbers.repeatedRequests &+= 1
                 return shard.answer(reply, .created(row.task, isRepeat: true))
             }
-            // Checked after the request, so that the repetition of an accepted request gets its answer.
+            // The limit is checked after the request's row, so that a repetition of an accepted request gets its answer.
             guard shard.mayBroadcast(record) else { return shard.answer(reply, .full) }
             let written = shard.inBatch(in: key.bucket) { shard in
                 shard.store.putRow(requestKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: [])) {

@@ -17,7 +17,7 @@ struct TaskTable: ~Copyable {
         var task: TaskID
     }
 
-    /// A first ack that may be unsettled; the shard reads its ledger row again at this time.
+    /// A first ack that may be unsettled; at the time `at`, the shard reads its ledger row again.
     // Not private, because the compiler emits a broken module for a private structure inside a generic type.
     struct Unsettled {
         var at: GatewayTime
@@ -62,7 +62,7 @@ struct TaskTable: ~Copyable {
         return due.removeFirst().task
     }
 
-    /// Makes a task due immediately that a restart found incomplete.
+    /// Makes a task that a restart found incomplete due immediately.
     mutating func resume(_ task: TaskID, now: GatewayTime) {
         resumed.insert(task)
         schedule(task, at: now)
@@ -80,15 +80,15 @@ struct TaskTable: ~Copyable {
     mutating func forgetStops(_ now: GatewayTime) {
         guard stopped.count > stoppedLimit else { return }
         stopped = stopped.filter { $0.value > now }
-        // Doubled, so that the removal costs amortized constant time per stop.
+        // The limit is twice the count, so that removals cost amortized constant time per stop.
         stoppedLimit = max(Self.smallestStoppedLimit, 2 * stopped.count)
     }
 
     // MARK: Calls
 
-    /// The time in ms after which a repetition replaces a call's runner.
+    /// The time in ms after which a waiting repetition replaces the *runner*, the caller that carries out the call.
     private static let runnerMilliseconds: GatewayTime = 10_000
-    /// The time in ms for which a call without repetitions is remembered; a later repetition finds its row.
+    /// The time in ms for which a call without repetitions stays in memory; a later repetition finds the call's row.
     private static let rememberedMilliseconds: GatewayTime = 600_000
 
     mutating func begin(_ key: CallKey, _ call: RunningCall) {
@@ -127,7 +127,7 @@ struct TaskTable: ~Copyable {
     @discardableResult
     mutating func end(_ key: CallKey) -> RunningCall? { calls.removeValue(forKey: key) }
 
-    /// Returns the item of a new row of parked devices; increases across restarts.
+    /// Returns the item for the key of a new row of parked devices; items increase across restarts.
     mutating func nextPage(_ now: GatewayTime) -> UInt64 {
         lastPage = max(lastPage + 1, UInt64(max(0, now)) << 16)
         return lastPage

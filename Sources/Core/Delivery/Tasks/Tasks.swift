@@ -7,7 +7,8 @@ package enum TaskBounds {
     package static let groupByteCount = 100
     /// The number of devices per call whose outcomes fit into one row.
     ///
-    /// A larger call to many aliases is also idempotent, because the ledger rows show which devices have the task.
+    /// A larger call, to many aliases, has no such row. It is idempotent because the ledger rows show which devices have the
+    /// task.
     package static let callTargets = StoreBounds.valueByteCount / RequestRow.byteCount
     /// The number of devices in one row for a scheduled task or a task with `firstAckWins`.
     package static let targetsOfARow = (StoreBounds.valueByteCount - 8) / 16
@@ -17,7 +18,7 @@ package enum TaskBounds {
 package enum TaskState: UInt8, Sendable, CaseIterable, Codable {
     /// A list message that accepts targets, or a task that was sent.
     case open = 1
-    /// Waits for its time; may become `running` or `cancelled`.
+    /// Waits for its time; becomes `running`, `stopping` or `cancelled`.
     case scheduled
     /// Due and being sent by the gateway; becomes `open`.
     case running
@@ -26,7 +27,7 @@ package enum TaskState: UInt8, Sendable, CaseIterable, Codable {
     case stopped
     /// The schedule was deleted before its time.
     case cancelled
-    /// An expired broadcast, while a scan ends it for devices that never had it; becomes `ended`.
+    /// An expired broadcast while a scan ends it for the remaining devices; becomes `ended`.
     case ending
     case ended
 }
@@ -42,7 +43,7 @@ package struct TaskRecord: Sendable, Equatable {
     package var scheduleAt: GatewayTime
     /// The time at which a scheduled task was sent; 0: not yet, or not scheduled.
     package var firedAt: GatewayTime = 0
-    /// The retry time while the task is `running` or `stopping`.
+    /// The time of the next retry of a `running` or `stopping` task, or of the next step of a broadcast.
     package var resumeAt: GatewayTime = 0
     package var group: String
     package var content: MessageContent
@@ -143,7 +144,7 @@ package struct TaskTotals: Sendable, Equatable, Codable {
     package var live = Channel()
     /// All vendors together.
     package var vendor = Channel()
-    /// The same by vendor.
+    /// The figures of `vendor`, by channel.
     package private(set) var byVendor: [VendorChannel: Channel] = [:]
     /// Both channels together, each message once.
     package var all = Channel()
@@ -166,7 +167,7 @@ package struct TaskTotals: Sendable, Equatable, Codable {
         byVendor[channel ?? .apns, default: Channel()].add(figures)
     }
 
-    /// Names the vendor of a single message's figures.
+    /// Assigns the vendor figures of a single message to a channel.
     mutating func name(_ channel: VendorChannel?) {
         if vendor != Channel() { byVendor = [channel ?? .apns: vendor] }
     }

@@ -58,7 +58,7 @@ package struct WelcomeEffect {
 ///
 /// `row` is the stored message (see MessageRow), valid until the next call into the shard.
 ///
-/// `@safe`: the gateway reads the row through `MessageRow`, before that call.
+/// `@safe`: the gateway reads the row through `MessageRow`, before it calls the shard again.
 @safe package struct DeliverEffect {
     package var row: UnsafeRawBufferPointer
     package var sequence: UInt64
@@ -75,7 +75,7 @@ package struct WelcomeEffect {
 
 /// A broadcast's Deliver frame, encoded once for all devices; valid until the next call into the shard.
 ///
-/// `@safe`: `write` is its only reader, and the shard keeps the frame until that call.
+/// `@safe`: only `write` reads the frame, before the gateway calls the shard again.
 @safe package struct BroadcastEffect {
     package var frame: UnsafeRawBufferPointer
     /// The offset of the msgId's sixteen bytes in the frame, in network order.
@@ -95,7 +95,7 @@ package struct WelcomeEffect {
 
 /// The result of a publish for one device.
 ///
-/// `accepted` is durable.
+/// The code `accepted` is sent only after the message is durable.
 package struct PublishOutcome: Sendable, Equatable, Codable {
     package enum Code: UInt8, Sendable, Codable {
         case accepted = 0
@@ -175,7 +175,7 @@ package struct Job: Sendable, Codable {
     /// The number of the attempt, from 1.
     package var attempt: Int
     package var acceptedAt: GatewayTime
-    /// The time from which the job may be leased: set by the strategy, after a retry by the result.
+    /// The time from which the job may be leased, set by the strategy or, after a failed attempt, by the sender's result.
     package var dueAt: GatewayTime
     package init(
         channel: VendorChannel, message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID,
@@ -196,7 +196,7 @@ package struct ResultVerdict: Sendable, Equatable, Codable {
     package enum Verdict: UInt8, Sendable, Codable {
         /// The shard recorded the result, now or from an earlier copy.
         case recorded = 0
-        /// The lease has ended and the outcome does not count late.
+        /// The result's lease is unknown or has ended, and the result does not count.
         case stale
         /// The message has ended; the sender must not extend the lease.
         case cancelled
@@ -367,7 +367,7 @@ package struct MessageTrace: Sendable, Codable {
     package var channel: VendorChannel?
     /// The number of leases of the job, without leases that senders returned as `unsent`.
     package var attempts: UInt16 = 0
-    /// Whether the message has a custom callback, and its text in an answer about one message.
+    /// Whether the message has a custom callback; only an answer about one message contains its text.
     package var hasCallback = false
     package var customCallback = ""
     package var steps: [Step]
@@ -383,7 +383,7 @@ package struct MessageTrace: Sendable, Codable {
 }
 
 extension MessageTrace {
-    /// The reason of the vendor's last result, empty if it gave none; `nil` if that result was an acceptance.
+    /// The reason of the vendor's last result, which may be empty; `nil` after an acceptance or without a result.
     package var vendorReason: String? {
         let words: Set<TraceEvent> = [.vendorAccepted, .vendorRetry, .vendorRejected, .badToken]
         guard let last = steps.last(where: { words.contains($0.event) }), last.event != .vendorAccepted else {

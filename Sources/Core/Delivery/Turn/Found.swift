@@ -14,7 +14,7 @@ package enum Found<Value> {
 }
 
 extension Found where Value == Bool {
-    /// The number of messages that a search for one ended; `nil` if its rows could not be read.
+    /// The number of messages that a step ended: 1 if it found the message, otherwise 0; `nil` if the rows could not be read.
     var endedCount: Int? {
         switch self {
         case .found: 1

@@ -48,7 +48,7 @@ struct Outbox: ~Copyable {
     /// The last ticket that an effect waits for; 0 if no effect waits.
     var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting[waiting.count - 1].ticket }
 
-    /// Returns the ticket of the queued effect at an index; the gateway looks ahead with it.
+    /// Returns the ticket of the queued effect at an index, for prefetching.
     @inline(__always)  // A call would copy the whole outbox.
     func ticket(at place: Int) -> Ticket { waiting[place].ticket }
 
@@ -70,7 +70,7 @@ struct Outbox: ~Copyable {
     /// Removes the next queued effect whether it is durable or not, for an abandoned shard.
     mutating func popWaiting() -> PendingEffect? { waiting.popFirst() }
 
-    /// Removes the next effect whose ticket is durable; with `beforeSync` (a planted fault), the next one.
+    /// Removes the next effect if its ticket is durable, or in any case with `beforeSync` (a planted fault).
     mutating func popDue(beforeSync: Bool) -> PendingEffect? {
         guard let first = waiting.first, first.ticket <= committedTicket || beforeSync else { return nil }
         return waiting.popFirst()

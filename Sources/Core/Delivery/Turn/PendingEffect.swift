@@ -11,9 +11,9 @@ struct PendingEffect {
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         indirect case answer(Origin, (any Codable & Sendable)?)
-        /// Send a device's status, a message's trace or the answer to a receipt.
+        /// Send this effect: a device's status, a message's trace, a receipt's answer or a change of tokens.
         indirect case told(Effect)
-        /// A session's report, or its frame behind a report.
+        /// Record that a session's report is durable, and send its Pong or `finished`, if the sign asks for it.
         indirect case reported(SessionRef, ReportSign)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)

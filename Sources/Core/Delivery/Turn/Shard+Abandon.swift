@@ -19,7 +19,7 @@ extension Shard {
         for reply in tasks.dropCalls() { outbox.send(.answered(reply.origin, nil)) }
         for reply in feeds.dropWaiters() { outbox.send(.answered(reply.origin, nil)) }
         refuseWaitingCommands()
-        // A failed read ends most steps. Another read that a step starts fails, too.
+        // Most steps end when their read fails. If a step starts another read, the next round fails that read.
         while !core.continuations.isEmpty || !core.slices.isEmpty || searches.hasMemorySearches {
             while let search = searches.popMemorySearch() {
                 outbox.send(.messageTrace(search.origin, .unreadable))
@@ -51,16 +51,15 @@ extension Shard {
     /// Answers the effect's caller with "retry"; an effect without a caller is dropped.
     private mutating func refuse(_ effect: PendingEffect) {
         if case .leased(let origin, _) = effect.kind { return outbox.send(.leased(origin, [])) }
-        // Devices reconnect. The partition's next owner finds tasks and first acks in the rows.
+        // Other effects need no answer: devices reconnect, and the next owner finds tasks and first acks in the rows.
         if let excused = Self.excused(effect.kind) { outbox.send(excused.busy) }
     }
 
-    /// Answers all callers that wait for a commit while the log is stalled.
+    /// Answers "retry" to all callers that wait for a commit, because the store is stalled.
     ///
-    /// Their requests continue.
-    ///
-    /// A request may become durable later. The caller repeats it under the same id to get its result. A lease is not answered:
-    /// its jobs are returned when the lease is durable, or become due again if its caller has disconnected.
+    /// Their requests continue and may still become durable. A caller that repeats its request under the same id then gets the
+    /// result. A lease is not answered: its jobs are returned when the lease is durable, or become due again if its caller has
+    /// disconnected.
     package mutating func excuseWaiting(now: GatewayTime) {
         begin(now)
         for place in 0..<outbox.waitingCount {
@@ -70,7 +69,7 @@ extension Shard {
         }
     }
 
-    /// The "retry" answer, its caller, and the effect without the caller; `nil` if the effect has no caller.
+    /// Returns the "retry" answer, its caller, and the effect without the caller; `nil` if the effect has no caller.
     private static func excused(
         _ kind: PendingEffect.Kind
     ) -> (busy: Effect, caller: Origin, rest: PendingEffect.Kind)? {

@@ -84,8 +84,8 @@ extension Shard {
 
     /// Stops the device's stream until the last closed batch is durable.
     ///
-    /// Later messages move the device's position past the ended message. A crash that loses the end would leave that position,
-    /// which would settle the message as delivered without a delivery.
+    /// Otherwise later messages would move the device's position past the ended message. If a crash then lost the end, the
+    /// position would settle the message as delivered, although it was not sent.
     private mutating func raiseBarrier(_ slot: DeviceSlot) {
         barriers[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))

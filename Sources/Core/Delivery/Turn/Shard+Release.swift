@@ -16,8 +16,8 @@ extension Shard {
             outbox.send(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
-            // An ack before the lease was durable has cancelled its job. Neither that job nor an expired one is returned to the
-            // sender.
+            // While the lease became durable, an ack may have cancelled a job, or a job may have expired. Such jobs are not
+            // returned to the sender.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobs.find(job.message) else { return false }
@@ -39,11 +39,9 @@ extension Shard {
         }
     }
 
-    /// Counts a sent Welcome or UpdateResult.
+    /// Counts a sent Welcome or UpdateResult; the last pending one opens the device's stream.
     ///
-    /// After the last pending one, the device's stream opens.
-    ///
-    /// A client discards all messages before the result of its latest update.
+    /// The stream waits because a client discards all messages before the result of its latest update.
     private mutating func openGate(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.gates > 0 else { return }

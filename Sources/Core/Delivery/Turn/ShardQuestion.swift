@@ -1,7 +1,7 @@
 /// A question to one shard, with exactly one answer of a fixed type.
 ///
-/// A question is a Codable structure whose work is in `perform`. The gateway adds its number on the link and its bounds
-/// (`PartitionRequest`).
+/// A question is a Codable structure whose work is in `perform`. The gateway declares its type number for links and its size
+/// limits (`PartitionRequest`).
 package protocol ShardQuestion: Codable, Sendable {
     associatedtype Answer: Codable, Sendable
 

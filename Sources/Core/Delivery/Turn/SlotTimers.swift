@@ -6,7 +6,7 @@ struct SlotTimers<Element>: ~Copyable {
     /// The fired timers; entries before `head` are already handled.
     private var fired: [UInt32] = []
     private var head = 0
-    /// The capacity that is kept when all fired timers are handled.
+    /// The longest list of fired timers whose memory is kept for the next ones.
     private static var keptCount: Int { 4_096 }
 
     init(resolution: Int64, now: GatewayTime) { wheel = TimerWheel(resolution: resolution, now: now) }

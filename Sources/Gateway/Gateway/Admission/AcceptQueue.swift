@@ -24,7 +24,7 @@ final class AcceptQueue {
         var longestWait: Int64 = 0
     }
 
-    // The host exists as long as its event loop, which owns this queue.
+    // This reference never dangles: the event loop retains this queue, and the host exists as long as its event loop.
     private unowned(unsafe) let owner: EventLoopHost
     private var governor = AdmissionController()
     private var waiting = Ring<Newcomer>()
@@ -33,10 +33,12 @@ final class AcceptQueue {
     private var isCharging = false
     /// The time passed to the governor, constant within a turn; `nil` if not read yet in this turn.
     ///
-    /// A running clock would grow credit for the time that new connections consume. The turn would then never run out of credit.
+    /// With a running clock, credit would also grow while the turn admits connections. The turn would then never run out of
+    /// credit.
     private var turnTime: Int64?
-    /// The loop time of the turn in which `turnTime` was read; code that runs after `turnEnds` may set `turnTime` for the same
-    /// turn.
+    /// The loop time of the turn in which `turnTime` was read; in other turns `turnTime` is ignored.
+    ///
+    /// Code that runs after `turnEnds` may set `turnTime` again, so it is not always `nil` at the start of a turn.
     private var turnOfTime: UInt64 = 0
 
     /// The expected wait, in nanoseconds, at which a storm is logged.
@@ -50,12 +52,12 @@ final class AcceptQueue {
         owner.loop.mayReadNewcomer = { [self] in mayRead }
         owner.loop.onTurnEnd(.beforeFlush) { [self] in turnEnds() }
         owner.loop.onTick { [self] _ in tick() }
-        // A loop with its own descriptor table must close its descriptors on its own thread.
+        // The loop's thread may have a private descriptor table. Then only that thread can close the queued descriptors.
         owner.loop.onStop { [self] in waiting.removeAll() }
     }
 
     var waitingCount: Int { waiting.count }
-    /// The number of queued connections plus admitted ones with unread input.
+    /// The number of queued connections plus admitted connections with unread input.
     var unheardCount: Int { waiting.count + owner.loop.waitingNewcomerCount }
     /// The measured cost of one new connection, in nanoseconds.
     var cost: Int64 { governor.cost }
@@ -109,7 +111,7 @@ final class AcceptQueue {
 
     /// Charges the time of `work` to the credit for new connections.
     func charge<Result>(_ work: () -> Result) -> Result {
-        // A Welcome may be sent within the charged work for its Hello.
+        // In a nested call, the outer call already measures the time. A Welcome may be sent while its Hello is processed.
         guard !isCharging else { return work() }
         isCharging = true
         let began = time
@@ -169,7 +171,8 @@ final class AcceptQueue {
             DeviceHandshake.begin(newcomer.connection, tls: newcomer.tls, on: owner)
             governor.worked(time - began)
         }
-        // Without room, the next Welcome triggers a turn. Connections that wait for credit have no other trigger.
+        // Connections that wait for credit need this further turn. For connections that wait for room, `settled` requests the
+        // turn.
         if governor.hasRoom { owner.loop.turnAgain() }
     }
 

@@ -1,15 +1,14 @@
 /// Decides when one event loop admits the next new connection, and which connections it refuses.
 ///
-/// After an outage all devices reconnect at once. A handshake is expensive, with TLS several times more. A loop that served all
-/// of them in a row would delay its sessions, so each turn has a budget for new connections:
+/// After an outage all devices reconnect at once. A handshake is expensive, and several times more expensive with TLS. A loop
+/// that ran all handshakes in a row would delay its sessions, so each turn has a budget for new connections:
 ///
 /// - **Credit.** Credit grows with the clock up to one `Rules.slice`. A connection is admitted while credit is positive, and is
-///   charged the average cost in advance. The advance is returned when its handshake ends, because the work itself is charged
-///   when it is done. A session's message therefore waits for at most one slice. An idle loop spends all its time on new
-///   connections.
+///   charged the average cost in advance. When the handshake ends, the advance is returned, because `worked` has charged the
+///   actual time. A session's message therefore waits for at most one slice. An idle loop spends all its time on new connections.
 /// - **Reading.** A device may send its Hello long after it was admitted, and many may send it at once. Each turn therefore reads
-///   input of admitted connections for at most one slice, oldest first. No connection is admitted while the unread ones need more
-///   than one slice.
+///   input of admitted connections for at most one slice, oldest first. No connection is admitted while reading the unread ones
+///   would take more than one slice.
 /// - **Hellos in flight.** A Welcome is sent when the store has committed the Hello. One commit may complete many Hellos, whose
 ///   Welcomes are then work of a single turn. The number of Hellos in flight is therefore limited to about two slices of work.
 /// - **Waiting.** A connection without credit is queued, oldest first, before any TLS or other work for it.
@@ -35,12 +34,12 @@ struct AdmissionController {
 
     /// The assumed cost of one connection before the first measurement: a Hello on a slow core.
     static let firstCost: Int64 = 100_000
-    /// The largest credit deficit; a turn that overran because many handshakes ran at once is repaid before the next admission.
+    /// The largest credit deficit, after a turn in which many handshakes ran at once; it is repaid before the next admission.
     private static let longestDebt: Int64 = 100_000_000
     private static let sampleCount = 32
-    /// The minimum limit of Hellos in flight; with fewer, a slow disk and not the loop would limit the rate.
+    /// The lower bound of `mostUnderWay`; with fewer Hellos in flight, a slow disk would limit the rate instead of the loop.
     private static let leastUnderWay = 16
-    /// The most connections that one turn reads; reading a connection that the peer has closed costs no charged work.
+    /// The most connections that one turn reads; the slice does not limit reads of closed connections, which are not charged.
     private static let readsOfTurn = 256
     private static let span: Int64 = 100_000_000
     /// The length of the first measurement, which also needs `firstSpanCount` connections.
@@ -50,8 +49,9 @@ struct AdmissionController {
     static let leastWindow: Int64 = 1_000_000_000
     /// The width of the retry windows; devices that return within one window arrive evenly enough.
     static let windowWidth: Int64 = 500_000_000
-    /// The latest retry slot, because forecasts beyond it are unreliable; devices past it return at a random time in its second
-    /// half.
+    /// The longest time from now to a retry slot, because longer forecasts are unreliable.
+    ///
+    /// A device whose slot would be later gets a window from half of this time to all of it.
     static let longestWindow: Int64 = 60_000_000_000
 
     var rules = Rules()
@@ -61,7 +61,7 @@ struct AdmissionController {
     private(set) var cost = firstCost
     /// The number of Hellos that wait for the store.
     private(set) var underWayCount = 0
-    /// The number of those Hellos whose store is stalled, up to `standingRoom`.
+    /// The number of Hellos in flight whose store is stalled, up to `standingRoom`.
     ///
     /// These Hellos do not count against the limit, so devices of other partitions are not blocked by them.
     private var excusedCount = 0
@@ -71,7 +71,7 @@ struct AdmissionController {
     private var seenAt: Int64?
     private var sampleWork: Int64 = 0
     private var sampleSize = 0
-    /// The start of the current rate measurement, and the connections admitted in it; some connections were queued throughout.
+    /// The start of the current rate measurement, and the number of connections admitted from the queue since then.
     private var spanBegan: Int64?
     private var spanTaken = 0
     /// Admitted connections per second, measured while some were queued; 0 before the first measurement.
@@ -86,7 +86,8 @@ struct AdmissionController {
 
     /// The estimated admission rate under load, in connections per second.
     var rate: Double {
-        // Before a measurement, half the theoretical rate, because sessions and other processes need the core, too.
+        // The estimate before the first measurement is half the theoretical rate, because sessions and other processes use the
+        // core, too.
         measuredRate > 0 ? measuredRate : 0.5e9 / Double(cost)
     }
 
@@ -127,7 +128,7 @@ struct AdmissionController {
     /// send their Hellos at once, so the turn's slice limits the reads.
     ///
     /// Each turn reads at least one connection, even if other handshakes used up the slice. The number of reads is limited, too,
-    /// because reading a closed connection costs no charged work.
+    /// because reads of closed connections are not charged.
     ///
     /// - Parameter pending: the work of this turn that was not passed to `worked` yet.
     /// - Returns: `false` if the slice is used up or the limit of Hellos in flight is reached; otherwise the caller reads one
@@ -179,7 +180,7 @@ struct AdmissionController {
         credit = min(credit + cost, rules.slice)
         sampleSize += 1
         guard sampleSize >= Self.sampleCount else { return }
-        // One slow sample, from a loop that did not get its core, counts for a quarter.
+        // A new sample counts for a quarter, because it may be too high: the kernel may have run another thread on the core.
         let sample = max(1_000, sampleWork / Int64(sampleSize))
         cost = (3 * cost + sample) / 4
         (sampleWork, sampleSize) = (0, 0)
@@ -188,7 +189,7 @@ struct AdmissionController {
     // MARK: Steps
 
     private mutating func take() -> Bool {
-        // The unread connections already fill the slice of the next turn.
+        // No connection is admitted if reading the unread ones already fills the next turn's slice.
         guard credit > 0, Int64(unreadCount) * cost < rules.slice, hasRoom else { return false }
         credit -= cost
         return true
@@ -200,7 +201,7 @@ struct AdmissionController {
         // The bound prevents an overflow of the sum.
         credit = min(credit + min(now - seenAt, Self.longestDebt + rules.slice), rules.slice)
         guard let began = spanBegan else { return }
-        // The first measurement ends early because the initial estimate may be ten times too high.
+        // The first measurement ends early, because the rate estimated until then may be ten times too high.
         let isFirst = measuredRate == 0 && spanTaken >= Self.firstSpanCount && now - began >= Self.firstSpan
         guard isFirst || now - began >= Self.span else { return }
         // If the queue is empty at the end, the measurement shows the arrival rate and not the capacity.

@@ -6,7 +6,7 @@ internal import PushAPI
 internal import Wire
 
 // Checks of a device before its shard receives the Hello, in order. The accepting host makes the checks that need no device
-// record. The host of the device's partition checks whether it has room. Each check throws a `Refusal`.
+// record. The host of the device's partition checks whether the partition accepts the device. Each check throws a `Refusal`.
 
 extension EventLoopHost {
     /// Decodes a Hello and checks its role, its app and the proof of a registration.
@@ -14,7 +14,7 @@ extension EventLoopHost {
     /// - Parameters:
     ///   - body: The body of the Hello frame.
     ///   - isPrivate: Whether the connection is encrypted or local. The answer to a registration contains the device's secret.
-    ///   - question: How far the lookup of an unknown app has got.
+    ///   - question: The state of the lookup for an unknown app.
     ///   - named: Receives the cid of a Hello that is no registration, also if the Hello is refused.
     /// - Returns: The Hello with its device, or `nil` if the owner of the apps' rows must be asked first.
     /// - Throws: The reason to refuse the Hello.
@@ -54,7 +54,7 @@ extension EventLoopHost {
         }
         adopted.hello.registrationToken = ""
         adopted.bucket = app.bucket(of: adopted.cid)
-        // Checked before any work for the device, registered or not.
+        // A draining gateway refuses new and registered devices alike, before their shard does any work for them.
         if context.isEmptying {
             let alternate = context.emptying.withLock { $0?.alternate } ?? ""
             throw .emptying(alternate, window: alternate.isEmpty ? nil : Emptying.window)
@@ -89,7 +89,7 @@ extension EventLoopHost {
     func takeOnce(_ adopted: AdoptedHello) throws(Refusal) {
         guard adopted.newSecret != nil else { return }
         let (now, tolerance) = (now, limits.shardLimits.clockTolerance)
-        // This gateway does not know which registrations an earlier owner of the partition has accepted.
+        // Proofs from before this gateway owned the partition are refused, because the previous owner may have accepted them.
         let ownedAt = context.cluster?.seatedAt(adopted.bucket.loop(of: context.partitionCount)) ?? 0
         let verdict = context.peers.replays.withLock {
             $0.take(
@@ -153,11 +153,11 @@ extension EventLoopHost {
     func answer(toUpgrade bytes: UnsafeRawBufferPointer) -> WebSocketGreeting.Answer {
         let origins = snapshot.webSockets.origins
         return WebSocketGreeting.answer(bytes) { request in
-            // The query belongs to the client. Slashes in the path are handled as in the push API.
+            // The query is ignored, because clients may use it. Slashes in the path are handled as in the push API.
             guard RequestPath(request.target).isMade(of: "v1", "device") else {
                 return .refuse(status: 404, "devices find their WebSocket at /v1/device")
             }
-            // Only browsers send an origin, and a foreign page cannot remove it.
+            // Other clients send no `Origin` header and are accepted. A page in a browser cannot remove the header.
             guard let text = request.origin else { return .accept }
             return WebOrigin(text).map { origins.contains($0) } ?? false
                 ? .accept : .refuse(status: 403, "device.webSocket.origins does not list this page's origin")

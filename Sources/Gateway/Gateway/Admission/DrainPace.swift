@@ -4,11 +4,11 @@
 struct DrainPace: Equatable {
     let pace: Int
 
-    /// The longest time, in milliseconds, whose share is granted at once after a pause.
+    /// The cap of the accumulated budget, in milliseconds at `pace`, so that a pause in the ticks causes no large burst.
     private static let longestBurst: Int64 = 200
 
     private var lastGrantAt: Int64
-    /// Thousandths of a session that are due but not granted.
+    /// The accumulated budget, in thousandths of a session.
     private var due: Int64 = 0
 
     init(pace: Int, startedAt: Int64) { (self.pace, lastGrantAt) = (pace, startedAt) }

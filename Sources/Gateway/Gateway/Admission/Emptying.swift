@@ -18,7 +18,7 @@ struct Emptying: Sendable {
     var toldCount = 0
     /// Whether a loss of Redis caused this drain; it then ends when Redis is reachable again.
     var isForCutOff = false
-    /// The indices of loops without a connection that a device made to this gateway.
+    /// The indices of the loops that had no session or relay left to close.
     var emptyLoops: Set<Int> = []
     var hasEnded = false
 
@@ -77,7 +77,7 @@ extension GatewayContext {
 }
 
 extension EventLoopHost {
-    /// Closes as many of this loop's sessions as the pace grants; if the loop has fewer, it ends relays up to the same number.
+    /// Closes sessions of this loop, then ends relays, up to the number that the pace grants.
     func drainSessions() {
         guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
         var sessionCount = 0

@@ -26,7 +26,7 @@ struct FlapDamping {
     private static let wayCount = 8
 
     private struct Entry: BitwiseCopyable {
-        /// The hashed cid; 0 if the entry is free.
+        /// The device's key, from `name(_:)`; 0 if the entry is free.
         var device: UInt64 = 0
         /// The time at which all connects are paid off.
         var paidAt: Int64 = 0
@@ -57,7 +57,7 @@ struct FlapDamping {
         return max(0, entries[place].slowedUntil - now)
     }
 
-    /// Counts a Welcome.
+    /// Counts a Hello that the shard has accepted.
     ///
     /// - Returns: The delay of the device's next Hello in milliseconds; 0 if the device does not flap.
     mutating func welcomed(_ cid: DeviceID, now: Int64) -> Int64 {

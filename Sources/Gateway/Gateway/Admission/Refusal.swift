@@ -6,7 +6,7 @@ internal import Wire
 struct Refusal: Error {
     /// The code, from which a client derives whether it reconnects.
     var code: CloseCode
-    /// A reason for people.
+    /// The reason as text, for people.
     var reason: StaticString
     /// The retry window in milliseconds; `nil` selects the default of the code.
     var window: (UInt32, UInt32)?
@@ -85,12 +85,13 @@ extension EventLoopHost {
 
     /// The retry window of a device whose partition has no owner, in milliseconds.
     ///
-    /// A client keeps a window that begins at one second or later. With an earlier window it doubles its wait at each refusal. In
-    /// a simulation of a million devices the last one then returned 13 s after its partition was served again.
+    /// A client honors a window that begins at one second or later. If the window begins earlier, the client doubles its wait at
+    /// each refusal. In a simulation of a million devices, that doubling delayed the last device by 13 s after its partition was
+    /// served again.
     static let refusedWindow: (UInt32, UInt32) = (1_000, 1_500)
 
-    /// Returns the window, in milliseconds, within which a closed client reconnects at a random time; (0, 0) leaves the delay to
-    /// the client.
+    /// Returns the window, in milliseconds, in which a client reconnects at a random time after a Close; (0, 0) leaves the delay
+    /// to the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
         switch code {
         case .overloaded: (1_000, 15_000)

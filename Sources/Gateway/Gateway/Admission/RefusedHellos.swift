@@ -1,10 +1,10 @@
 internal import Delivery
 internal import Wire
 
-/// The last refused Hello of each device that had one lately, for support engineers.
+/// The last refused Hello of each recently refused device, for support engineers.
 ///
 /// A client without a valid proof can also make an entry for a cid, so an entry proves nothing about the device. The table is a
-/// ring: a new device replaces the oldest entry. It is lost at a restart.
+/// ring: a new device replaces the oldest entry. A restart clears the table.
 struct RefusedHellos {
     static let deviceCount = 4_096
 

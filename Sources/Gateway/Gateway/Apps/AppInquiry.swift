@@ -2,10 +2,10 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Lookups of one loop for apps that it does not know, at the owner of the apps' rows.
+/// The lookups of unknown apps, from one loop, at the gateway that owns the apps' rows.
 ///
-/// In a cluster another gateway may have created the app just before. An unknown app is therefore refused only after a lookup
-/// that began after the request. One lookup serves all requests that arrived before it, and only one runs at a time.
+/// In a cluster, another gateway may have just created the app. An unknown app is therefore refused only after a lookup that
+/// began after the request. One lookup serves all requests that arrived before it, and only one runs at a time.
 final class AppInquiry {
     private unowned let owner: EventLoopHost
     private var waiting: [(Bool) -> Void] = []
@@ -23,7 +23,7 @@ final class AppInquiry {
     /// failed.
     func confirm(then: @escaping (Bool) -> Void) {
         guard owner.context.cluster != nil else { return owner.inNextTurn { _ in then(true) } }
-        // A starting gateway requests all apps without a lookup.
+        // A gateway that has not received all apps yet is already requesting them, so no lookup is needed.
         guard owner.registry.isComplete, waiting.count < Self.waitingLimit else {
             return owner.inNextTurn { _ in then(false) }
         }

@@ -3,7 +3,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// Carries out changes of apps on the partition of the gateway's own rows.
+/// Carries out changes of apps on the partition that holds the apps' rows (table `meta`).
 ///
 /// Changes run one at a time. Each is made durable, then applied, announced to the other gateways and answered.
 final class AppService {
@@ -40,7 +40,7 @@ final class AppService {
                 if isDeleted { forget(app.key) }
                 owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
                 owner.context.tellEveryGateway(.appsChanged(app.version))
-                // Queued after the new snapshot on every loop, the asking one included.
+                // `put` has already sent the new snapshot to every loop, so the answer arrives after it.
                 owner.host.inNextTurn { $0.reply(Optional(result), to: origin) }
                 goOn()
             } failed: { [self] in
@@ -55,7 +55,8 @@ final class AppService {
 }
 
 extension AppService {
-    /// Removes state of a deleted app that no later call would remove; its old counters expire by age (`TaskMaintenance`).
+    /// Removes a deleted app's test devices and revocation counts, which nothing else removes; its counters expire by age
+    /// (`TaskMaintenance`).
     private func forget(_ app: AppKey) {
         for cid in owner.context.testDevices.removeAll(of: app) {
             MetaRows.write(.remove(cid), app: app, on: owner)
@@ -69,7 +70,7 @@ extension EventLoopHost {
     /// Requests the app changes that this gateway lacks; calls `then` with `true` once they are applied, and with `false` if the
     /// owner did not answer.
     func followApps(then: @escaping (Bool) -> Void = { _ in }) {
-        // The owner's own list is complete. An answer from its own queue could be older than the list.
+        // The list of the rows' owner is complete. A queued answer of the owner to itself could be older than the list.
         guard servingPartition(0) == nil || !context.apps.isKnown else { return then(true) }
         let version = context.apps.version
         gatherApps([], base: version, since: version, of: context.apps.history, then: then)
@@ -97,7 +98,7 @@ extension EventLoopHost {
             }
             (news.since, news.changed) = (base, changed)
             context.apps.take(news, on: context, now: now)
-            // Queued after the new snapshot on this loop.
+            // `take` has already queued the new snapshot on this loop, so `then` runs after it.
             inNextTurn { _ in then(true) }
         }
     }

@@ -6,7 +6,7 @@ internal import Wire
 
 /// A secret of a managed app, and its expiry.
 struct ManagedSecret: Sendable, Codable, Equatable, CustomStringConvertible, CustomReflectable {
-    /// The secret itself; comment each use with the destination of the secret.
+    /// The secret itself; a comment at each use must state where the secret goes.
     var exposed: String
     /// The gateway time at which the secret expires; 0 for never.
     var until: GatewayTime = 0
@@ -20,7 +20,7 @@ struct ManagedSecret: Sendable, Codable, Equatable, CustomStringConvertible, Cus
 struct ManagedApp: Sendable, Codable, Equatable {
     var appID: String
     var appKey: String
-    /// Newest first; expired ones remain until the next change.
+    /// The secrets with which devices register, newest first; expired secrets remain until the next change of the app.
     var appSecrets: [ManagedSecret]
     var masterSecrets: [ManagedSecret]
     /// The other keys of the configuration's `apps[]` entry, as JSON with sorted keys.
@@ -33,7 +33,7 @@ struct ManagedApp: Sendable, Codable, Equatable {
 
     var key: AppKey { AppKey(appID: appID) }
 
-    /// Returns the time at which the next of its secrets expires.
+    /// Returns the time at which the app's next secret expires.
     func nextEnd(after now: GatewayTime) -> GatewayTime {
         (appSecrets + masterSecrets).map(\.until).filter { $0 > now }.min() ?? .max
     }
@@ -107,7 +107,7 @@ enum AppText {
     }
 }
 
-// The row's format is JSON, so a release with fewer keys ignores the others.
+// The row's format is JSON, so an older release can ignore keys that it does not know.
 extension ManagedApp {
     private static let form: Int64 = 1
 

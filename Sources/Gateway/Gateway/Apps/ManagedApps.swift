@@ -19,7 +19,7 @@ struct ShownSecret: Sendable, Codable, CustomStringConvertible {
 
 /// The apps changed since a version, oldest change first.
 struct AppNews: Sendable, Codable {
-    /// The version asked for; 0, and therefore all apps, if the asker's version is ahead of this store's.
+    /// The requested version, or 0 if it is ahead of this store's version; 0 means that `changed` covers all apps.
     var since: UInt64
     /// The store history in which the versions were assigned.
     var history: UInt64
@@ -42,7 +42,7 @@ struct AppNews: Sendable, Codable {
 struct AppSurroundings {
     /// The appIds in the configuration file.
     var fileApps: Set<String> = []
-    /// The tokens of all credentials; a secret may not be used twice.
+    /// The tokens of all credentials; an app's secret must differ from them.
     var tokens: Set<Secret> = []
     var history = StoreHistory(ofNewStore: 1)
 
@@ -63,7 +63,8 @@ struct ManagedApps: Sendable {
 
     /// The default time for which an old secret remains valid beside a new one.
     ///
-    /// An app's servers replace theirs within a day, app installations within months.
+    /// An app's servers can be given a new masterSecret within a day. Installed apps get a new appSecret only with an update,
+    /// within months.
     static let defaultOverlapSeconds: [String: Int64] = ["masterSecret": 86_400, "appSecret": 90 * 86_400]
     static let longestOverlapSeconds: Int64 = 366 * 86_400
     /// The size limit of one piece of news, in bytes of settings.
@@ -98,7 +99,7 @@ struct ManagedApps: Sendable {
     // MARK: News
 
     func news(since version: UInt64, of history: StoreHistory) -> AppNews {
-        // A version above this one belongs to another store.
+        // A version above that of this list was assigned by another store.
         let start = version > self.version ? 0 : version
         var changed: [ManagedApp] = []
         var byteCount = 0

@@ -27,7 +27,7 @@ final class SharedApps: Sendable {
 
     private let state: Lock<State>
 
-    /// `isKnown`: whether the store's own rows are read before the gateway serves, or do not exist.
+    /// `isKnown`: `true` without a cluster, where the apps' rows are read before the gateway serves.
     init(isKnown: Bool) {
         var state = State()
         state.isKnown = isKnown
@@ -110,7 +110,7 @@ final class SharedApps: Sendable {
     var version: UInt64 { state.withLock { $0.managed.version } }
     var isKnown: Bool { state.withLock { $0.isKnown } }
 
-    /// Sets the managed apps after the owner of the gateway's own rows has read them.
+    /// Sets the managed apps, after this gateway has read the apps' rows as their owner.
     func restore(_ apps: ManagedApps, on context: GatewayContext?, now: GatewayTime) {
         guard let context else {
             return state.withLock { state in (state.managed, state.isKnown) = (apps, true) }

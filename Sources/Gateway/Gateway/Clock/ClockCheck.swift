@@ -1,7 +1,8 @@
 package enum ClockCheck {
-    /// The offset, in milliseconds, above which a gateway does not start, because other gateways would follow its clock.
+    /// The offset from Redis's clock, in milliseconds, above which a gateway does not start, because others would follow its
+    /// clock.
     package static let longestOffset: Int64 = 1_000
-    /// The offset, in milliseconds, below which a clock agrees again.
+    /// The offset, in milliseconds, below which a clock that differed counts as correct again.
     static let agreedOffset: Int64 = 500
 
     /// Returns this machine's time, only for the comparison with a server's.

@@ -3,7 +3,7 @@ internal import Platform
 
 /// The clock readings for `GatewayClock`, in milliseconds.
 package enum ClockReader {
-    /// Reads both clocks with as little time between the two calls as possible.
+    /// Reads the wall clock and the boot-time clock, with as little time between the two calls as possible.
     package static func reading() -> GatewayClock.Reading {
         GatewayClock.Reading(
             wall: Int64(SystemClock.wallMilliseconds), boot: Int64(SystemClock.boottimeMilliseconds))

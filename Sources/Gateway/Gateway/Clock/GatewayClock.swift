@@ -24,7 +24,7 @@ package struct GatewayClock: Sendable {
 
     /// A change of the clock's state, to be logged.
     package enum Event: Equatable, Sendable {
-        /// The wall clock is more than an hour ahead by `offset` and is ignored.
+        /// The wall clock is ahead by `offset`, more than an hour, and is ignored.
         case forwardStepRefused(offset: Int64)
         /// The wall clock differs by more than a second (ahead if positive), and the gateway time follows it.
         case drifts(offset: Int64)
@@ -52,7 +52,7 @@ package struct GatewayClock: Sendable {
         var start = reading.wall
         if let stored {
             if stored.bootID == bootID, reading.boot >= stored.boot {
-                // Within one boot the expected time is exact, regardless of the downtime.
+                // Within one boot, the boot-time clock gives the exact time, however long the process was down.
                 let expected = stored.maximum + (reading.boot - stored.boot)
                 start = max(reading.wall, expected)
                 if reading.wall - expected > ClockLimits.forwardStep, !acceptsClock { start = expected }
@@ -66,7 +66,7 @@ package struct GatewayClock: Sendable {
 
     /// Advances to a time that another gateway of the cluster has used; returns whether the step exceeds a second.
     ///
-    /// Otherwise a message accepted there would be younger here.
+    /// Otherwise messages accepted by that gateway would have an acceptance time in this gateway's future.
     package mutating func raise(to floor: GatewayTime, at reading: Reading) -> Bool {
         let now = mapping.time(atBoot: reading.boot)
         guard floor > now else { return false }
@@ -83,7 +83,7 @@ package struct GatewayClock: Sendable {
         let now = mapping.time(atBoot: reading.boot)
         offset = reading.wall - now
         let isRefused = offset > ClockLimits.forwardStep
-        // The speed would remove the offset within `slewHorizon`, but it is limited.
+        // This speed would remove the offset within `slewHorizon`; the next line limits it.
         let wanted = isRefused ? 0 : offset * 1_000_000 / ClockLimits.slewHorizon
         let speed = max(-ClockLimits.slewPartsPerMillion, min(ClockLimits.slewPartsPerMillion, wanted))
         // The new mapping starts at the current time, so that no step occurs.
@@ -166,7 +166,7 @@ package enum ClockLimits {
     package static let forwardStep: Int64 = 3_600_000
     /// The largest change of speed, 5 %, which removes a minute in 20 minutes and shifts a 10 s deadline by at most 0.5 s.
     package static let slewPartsPerMillion: Int64 = 50_000
-    /// The time in which the current speed would remove the offset; it slows the approach, which therefore does not overshoot.
+    /// The time in which the current speed would remove the offset; the speed falls with the offset, which prevents an overshoot.
     package static let slewHorizon: Int64 = 30_000
     package static let reportedDrift: Int64 = 1_000
     /// The offset above which `/readyz` warns, because timestamps of business servers or devices may be rejected.

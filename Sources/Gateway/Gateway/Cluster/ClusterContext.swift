@@ -21,7 +21,7 @@ final class ClusterContext: Sendable {
 
     /// The owner of a partition.
     ///
-    /// Loops load it for each message. Relaxed loads suffice because a gateway that is not the owner refuses the message.
+    /// Loops load the number for each message. Relaxed loads suffice: after a stale load, the former owner answers as busy.
     private final class Owner: Sendable {
         let node = Atomic<Int>(0)
         /// The gateway time at which this gateway became the owner; 0 if it never was.
@@ -64,7 +64,7 @@ final class ClusterContext: Sendable {
 
     /// Returns whether to redirect a device to its owner, at most once a minute, and records the redirect.
     ///
-    /// A device that returns is relayed, because some networks let a device reach one gateway but not the other.
+    /// A device that returns within the minute is relayed, because its network may block connections to the owner.
     func maySendAway(_ device: DeviceID, now: UInt64) -> Bool { sentAway.withLock { $0.take(device, now: now) } }
 
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
@@ -83,7 +83,7 @@ final class ClusterContext: Sendable {
 
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
 
-    /// Records when this gateway became the owner; it lacks what devices reported to earlier owners.
+    /// Records when this gateway became the owner; `ReplayGuard` refuses earlier registrations, which may be replays.
     func noteOwnership(of part: Int, at time: GatewayTime) { owners[part].seatedAt.store(time, ordering: .relaxed) }
     func seatedAt(_ part: Int) -> GatewayTime { owners[part].seatedAt.load(ordering: .relaxed) }
 }
@@ -126,7 +126,9 @@ protocol GatewayLinks: AnyObject, Sendable {
     ///   question gets exactly one answer: the other gateway's, or a busy answer if the link breaks.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool
 
-    /// Queues answers for loops of another gateway, which their routes name; the caller keeps the batch.
+    /// Queues answers for another gateway; the caller keeps the batch.
+    ///
+    /// The route of each answer names the loop that asked.
     ///
     /// - Returns: false if the link is down or full; the other gateway then answers its questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool

@@ -26,7 +26,7 @@ package struct ClusterFigures: Sendable {
     }
 
     package struct Link: Sendable {
-        /// The peer's link address, which identifies it across restarts; its number changes.
+        /// The peer's link address, which stays the same across restarts; the peer's node number changes.
         package var peer: String
         package var isUp = false
         package var sentBytes: UInt64 = 0
@@ -57,7 +57,7 @@ package struct ClusterHealth: Sendable, Equatable {
         case draining
         /// The lease has expired and no partition here can take writes.
         case redisAway
-        /// Links to all of several other gateways are down.
+        /// All links are down, and the cluster has at least two other gateways.
         case clusterCut
         /// No partition has a known owner.
         case noOwner
@@ -86,7 +86,7 @@ package struct ClusterHealth: Sendable, Equatable {
         }
     }
 
-    /// The lease age, in milliseconds, after which takeovers have finished; they need at most three seconds.
+    /// The lease age, in milliseconds, at which the other gateways have taken over; a takeover needs at most three seconds.
     package static let cutOffMilliseconds: Int64 = 10_000
 
     /// Derives the health of this gateway.
@@ -96,8 +96,8 @@ package struct ClusterHealth: Sendable, Equatable {
     /// link does not show which side is better.
     ///
     /// Without the register, all leases expire and takeovers stop. A gateway whose partitions still take writes therefore stays
-    /// ready. A gateway is cut off if a peer still holds its lease, or if it reaches no peer. A Redis outage that affects all
-    /// gateways is no reason to disconnect devices.
+    /// ready. A gateway that cannot write is cut off if a peer still holds its lease, or if all links are down. A Redis outage
+    /// that affects all gateways is no reason to disconnect devices.
     ///
     /// - Parameters:
     ///   - membership: This gateway's state in the register.

@@ -33,7 +33,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// The number of partitions that open concurrently; a worker spends most of its time waiting for Redis.
     private static let workerCount = 4
-    /// The time a former owner has to answer; a released partition finishes within two seconds (`Partition.release`).
+    /// The time a former owner has to answer pending questions; its release takes at most two seconds (`Partition.release`).
     private static let answerMilliseconds: Int64 = 3_000
 
     let engine: RedisEngine
@@ -131,7 +131,7 @@ final class ClusterHost: @unchecked Sendable {
             guard !state.isStopping else { return }
             state.wanted[part] = epoch
             isFree = state.openings[part] == nil
-            // A partition is open here only once, so a reopening waits until the current owner's shard has closed.
+            // At most one opening of a partition exists here, so a reopening waits until the previous one has closed.
             if isFree { state.openings[part] = opening } else { state.next[part] = epoch }
         }
         if isFree { onWorker { opening.open() } }
@@ -141,7 +141,7 @@ final class ClusterHost: @unchecked Sendable {
         var opening: PartOpening?
         state.broadcast { state in
             if state.wanted[part] == epoch { state.wanted[part] = nil }
-            // A late call for an earlier epoch must not close the current one.
+            // A late call for an earlier epoch must not close an opening of a newer epoch.
             if let present = state.openings[part], present.epoch == epoch { opening = present }
         }
         guard let opening else { return }
@@ -166,13 +166,13 @@ final class ClusterHost: @unchecked Sendable {
 
     func isGivenUp(_ part: Int, epoch: UInt64) -> Bool { state.withLock { $0.wanted[part] != epoch } }
 
-    /// Publishes that this gateway owns the partition, and resynchronizes state that depends on its owner.
+    /// Publishes that this gateway owns the partition, and resynchronizes due jobs and broadcast logs.
     func served(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
         readyIfServed()
         suspectJobs(in: [part])
         announceBroadcasts(to: part)
-        // The partition's own apps may have live broadcasts that other partitions missed while it had no owner.
+        // Other partitions may have missed broadcasts of this partition's apps while the partition had no owner.
         let count = context.partitionCount
         context.submit(to: part) { partition in
             for other in 0..<count where other != part { partition.announceBroadcasts(to: other) }
@@ -182,7 +182,7 @@ final class ClusterHost: @unchecked Sendable {
     /// Routes a partition's messages to a node; 0 means no owner.
     func setRoute(_ part: Int, to node: Int) {
         let before = cluster.owner(of: part)
-        // While this gateway owns the partition, its opening and release set the owner.
+        // While this gateway owns the partition, only `served` and `close` change the route.
         guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
         cluster.setOwner(node, of: part)
         if before != 0, before != cluster.node { forgetLater(part, at: before) }
@@ -279,7 +279,7 @@ final class ClusterHost: @unchecked Sendable {
 
     // MARK: The gateway's own rows
 
-    /// Distributes the revoked tokens of all gateways, as part 0's owner stores them, to every loop.
+    /// Passes the revoked tokens, which part 0 stores for all gateways, to every loop.
     func learn(_ revoked: [TokenID]) {
         let left = Lock(context.hostCount)
         context.tellAll { [self] loop in
@@ -294,7 +294,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Updates the apps to this version of the admin API's changes.
+    /// Fetches the admin API's app changes, if this gateway has another version of the app list.
     func learn(appsVersion: UInt64) {
         context.hosts[0].submit { $0.followApps(upTo: appsVersion) }
     }

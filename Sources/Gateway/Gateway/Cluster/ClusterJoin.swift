@@ -11,9 +11,9 @@ struct ClusterJoin {
 
     /// Joins the register, with retries.
     ///
-    /// A member conflicts if it works alone, has this gateway's address, or has another secret. A crashed member keeps its lease
-    /// until expiry, and all leases are extended after a register outage. A member that remains for three leases is therefore
-    /// running.
+    /// A member conflicts if it or this gateway has no `cluster.listen`, if it has this gateway's address, or if it has another
+    /// secret. A crashed member keeps its lease until expiry, and all leases are extended after a register outage. A member that
+    /// remains for three leases is therefore running.
     ///
     /// - Parameters:
     ///   - register: The cluster's register.
@@ -52,7 +52,7 @@ struct ClusterJoin {
         }
     }
 
-    /// Describes a member with another secret; returns `nil` without one.
+    /// Describes a member that has another secret; returns `nil` if there is no such member.
     private func stranger(in reply: JoinReply) -> String? {
         let strangers = reply.snapshot.members.filter {
             $0.key != reply.node && !request.info.sharesSecret(with: $0.value.info)

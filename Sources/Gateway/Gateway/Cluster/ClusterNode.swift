@@ -171,7 +171,7 @@ final class ClusterNode {
         }
     }
 
-    /// Returns the keys of the links: the first is used, and all are accepted.
+    /// Returns the links' pre-shared keys; this gateway offers the first one to peers, and accepts each of them.
     private static func keys(_ settings: ClusterConfiguration) throws(TLSFailure) -> [PresharedKey] {
         var keys: [PresharedKey] = []
         for secret in settings.secrets {
@@ -378,7 +378,8 @@ private final class HistoryService: Sendable {
 
     func end() { state.withLock { ($0.gateway, $0.runner) = (nil, nil) } }
 
-    /// Requests a new history after Redis lost durable entries, because the partition's next owner may reuse their numbers.
+    /// Requests a new history after Redis lost durable entries, because the partition's next owner may reuse the entries'
+    /// numbers.
     func renew(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
         guard let runner = state.withLock({ $0.runner }) else { return done(false) }
         runner.renewHistory(done)

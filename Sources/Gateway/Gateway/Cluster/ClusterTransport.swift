@@ -132,7 +132,9 @@ final class ClusterTransport: GatewayLinks {
         return true
     }
 
-    /// Sends answers to the node that asked, and closes a full link; on false, the node answers its questions as busy itself.
+    /// Sends answers to the node that asked; closes the node's link if the link is full.
+    ///
+    /// - Returns: false if the answers were not sent. The node then answers its questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
         guard let port = ports[node], port.hasAsker else {
             countRefused(node)
@@ -150,7 +152,7 @@ final class ClusterTransport: GatewayLinks {
         return true
     }
 
-    /// Closes the node's link, because the caller of a lost answer would wait for as long as the link stays open.
+    /// Closes the node's link; otherwise the caller of a lost answer would wait for as long as the link stays open.
     private func dropAsker(_ node: Int) -> Bool {
         countRefused(node)
         loop.submit { [peerConnections] in peerConnections.value.dropAsker(node) }

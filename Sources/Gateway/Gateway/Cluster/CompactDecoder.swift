@@ -230,7 +230,7 @@ private struct CompactListReader: UnkeyedDecodingContainer {
     private var cursor: CompactCursor
     private(set) var currentIndex = 0
     var codingPath: [any CodingKey] { [] }
-    /// Unknown in advance, so that nothing is reserved for a count that a peer claims.
+    /// Always `nil`, so that the decoder reserves no memory for a count that a peer claims.
     var count: Int? { nil }
     var isAtEnd: Bool { cursor.isAtEnd }
 

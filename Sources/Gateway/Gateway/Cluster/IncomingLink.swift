@@ -7,7 +7,7 @@ final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
     private(set) var port: PeerState?
     private let peerAddress: String
-    /// The key of the bound on unidentified connections that counts this link (`PeerConnections.accept`).
+    /// The key that counts this connection among the unidentified ones (`PeerConnections.strangerCounts`).
     let place: String
     /// Whether the first frame made this connection a trunk, which moves to the relay loop.
     private var isTrunk = false
@@ -88,7 +88,7 @@ final class IncomingLink: LinkConnection {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         let count = super.received(bytes, on: stream)
-        // The trunk's Hello may end exactly with the received bytes, so `read` does not report a remainder.
+        // If the received bytes end with the trunk's Hello, `super` has not called `stopped`, because no bytes remain.
         if isTrunk { stopped(with: UnsafeRawBufferPointer(start: nil, count: 0)) }
         return count
     }

@@ -7,7 +7,7 @@ final class LinkBlock: @unchecked Sendable {
     private var memory: UnsafeMutableRawPointer
     private var capacity: Int
     private(set) var byteCount = 0
-    /// The number of bytes that its sender counted as waiting; the link subtracts it again.
+    /// The bytes that `PeerState` added to the backlog of the link; it subtracts them when the block is released.
     var chargedByteCount = 0
 
     init(capacity: Int = 4 << 10) {

@@ -29,7 +29,7 @@ extension LinkCodec {
         static let createdAtByteCount = 8
         static let revokeByteCount = 24
         static let vendorStrategiesByteCount = 8
-        /// The length of the custom callback, whose bytes are the last ones.
+        /// The size of the custom callback's length field; the callback's bytes are the last of the entry.
         static let callbackByteCount = 2
         static let contentByteCount = 36
     }
@@ -49,7 +49,7 @@ extension LinkCodec {
         var carrying: PlatformSet { PlatformSet(rawValue: UInt8(truncatingIfNeeded: rawValue >> 8)) }
     }
 
-    /// The upper bound of a time to live, above any valid one; sums with it cannot overflow.
+    /// A bound above every valid time to live, low enough that sums with a time to live cannot overflow.
     static let timeToLiveLimit: Int64 = 1 << 40
 
     // MARK: To bytes
@@ -196,7 +196,7 @@ extension LinkCodec {
 
     // MARK: From bytes
 
-    /// Decodes the commands of a frame; returns `nil` if one of them is no publish for a device of the partition.
+    /// Decodes the commands of a frame; returns `nil` if a command is malformed or its device is in another partition.
     static func publishes(_ cursor: inout LinkCursor, part: Int, _ reader: Reader) -> CommandBatch? {
         guard let count = cursor.next(UInt32.self) else { return nil }
         let batch = reader.spares.takeCommands()
@@ -283,7 +283,7 @@ extension LinkCodec {
         return true
     }
 
-    /// Adds a vendor's content; skips a channel that this release does not know.
+    /// Adds a vendor's content; skips it if this release does not know its channel, token kind or push type.
     private static func add(
         _ form: UnsafeRawBufferPointer, to command: inout PublishCommand, _ cursor: inout LinkCursor
     ) -> Bool {
@@ -303,7 +303,7 @@ extension LinkCodec {
             default: .none
             }
         let messageIDOffset = load(12, Int32.self), badgeOffset = load(16, Int32.self)
-        // The msgId replaces 32 digits of the body at its offset; the badge is inserted at its own offset.
+        // The msgId replaces 32 digits of the body at `messageIDOffset`; the badge is inserted at `badgeOffset`.
         guard messageIDOffset < 0 || Int(messageIDOffset) + 32 <= body.count, badgeOffset <= body.count else {
             return false
         }
@@ -315,7 +315,7 @@ extension LinkCodec {
         return true
     }
 
-    /// Returns whether sums and differences with a time cannot overflow.
+    /// Returns whether a time is in the range in which sums and differences of times cannot overflow.
     static func isTime(_ time: GatewayTime) -> Bool { 0...CompactDecoder.signedLimit ~= time }
 
     // MARK: Lists
@@ -426,7 +426,7 @@ extension LinkCodec {
         var cid: DeviceID
         var task: TaskID
 
-        /// The answer for the caller if the link returns none.
+        /// The answer for the caller if no answer arrives over the link.
         var busy: LoopAnswer { .published(origin, PublishOutcome(code: .busy, cid: cid, task: task)) }
     }
 

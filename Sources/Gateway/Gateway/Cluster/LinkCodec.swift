@@ -3,14 +3,14 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-// Publishes and their answers are encoded field by field, because each live message to another owner needs one of each. Other
-// questions and answers use the compact encoder. An answer is decoded as the type that its question defines.
+// Publishes and their answers are encoded field by field, because each live message to another owner needs a publish and an
+// answer. Other questions and answers use the compact encoder. An answer is decoded as the type that its question defines.
 //
 // A frame of messages begins with a number from its sender. A reader that cannot decode the frame returns that number, and the
 // sender answers the frame's questions as busy.
 
 enum LinkCodec {
-    /// A question of a block, which its link keeps until the answer arrives.
+    /// A question in an encoded block; the link keeps the question until its answer arrives.
     struct Question {
         let number: UInt32
         let part: Int
@@ -25,7 +25,7 @@ enum LinkCodec {
         var refused: [LoopAnswer] = []
     }
 
-    /// The kind of news in a `message` frame; questions use `PartitionRequest.number`.
+    /// The kind byte of a `message` frame that carries news; the kind byte of a question is its `PartitionRequest.number`.
     private static let newsNumber: UInt8 = 11
 
     // MARK: Messages to bytes
@@ -158,7 +158,7 @@ enum LinkCodec {
         return (origin, hasBytes == 1 ? cursor.rest : nil)
     }
 
-    /// Decodes the answer to a question of this type; returns `nil` if the bytes are not such an answer or exceed its bounds.
+    /// Decodes the answer to a question of this type; returns `nil` for bytes of another form, or an answer out of bounds.
     static func answer<Request: PartitionRequest>(
         to type: Request.Type, _ bytes: UnsafeRawBufferPointer
     ) -> (any Codable & Sendable)? {

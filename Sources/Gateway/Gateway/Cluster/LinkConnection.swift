@@ -128,7 +128,7 @@ class LinkConnection: StreamDelegate {
         firstQueued = 0
     }
 
-    /// Drops written blocks from the queue, which would otherwise grow while the stream is never idle.
+    /// Drops written blocks from the queue, because `pump` empties the queue only when it has written every block.
     private func forgetReleased() {
         guard firstQueued >= LinkLimits.releasedBlockCount else { return }
         queue.removeFirst(firstQueued)

@@ -56,8 +56,8 @@ enum LinkFault: Error, Equatable {
 
 /// Splits a byte stream into frames, regardless of the sizes of its pieces.
 ///
-/// It keeps at most one incomplete frame, and only the received bytes of that frame. It is a class because a frame may change
-/// `bodyLimit` for later frames while they are being read.
+/// It keeps at most one incomplete frame, and only the received bytes of that frame. It is a class because the handler of a frame
+/// may raise `bodyLimit` while `read` is running.
 final class LinkFrameReader {
     var bodyLimit = LinkLimits.firstFrameByteCount
     private var kept: [UInt8] = []

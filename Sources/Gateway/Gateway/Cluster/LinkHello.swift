@@ -51,7 +51,7 @@ extension LinkForm {
         self = value
     }
 
-    /// The encoded body; a text or number cannot fail to encode.
+    /// The encoded body; encoding cannot fail, because every field is a text or a number.
     var bytes: [UInt8] { (try? CompactEncoder.encode(self)) ?? [] }
 }
 
@@ -99,7 +99,7 @@ extension RelayPreamble {
     }
 
     private static let secretByteCount = 32
-    /// More than a device has attributes.
+    /// The maximum number of dropped attribute names to accept; a device has fewer attributes.
     private static let droppedNameCount = 16
 
     /// Decodes a frame's body.

@@ -50,7 +50,7 @@ package enum LinkInspection {
             return once == written(read(once)) ? nil : "answers change when they are written"
         case .answer:
             guard let (origin, bytes) = LinkCodec.answer(in: frame.body), let bytes else { return nil }
-            // The answer's bytes do not name their type, so any type may have to decode them.
+            // The answer's bytes do not name their type, so the route selects the type to decode.
             let types = PartitionRequests.types
             let type = types[Int(origin.route % UInt64(types.count))]
             guard let answer = LinkCodec.answer(to: type, bytes) else { return nil }

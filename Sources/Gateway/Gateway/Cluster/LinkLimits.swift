@@ -11,9 +11,9 @@ enum LinkLimits {
     /// The outbox size up to which a link writes more to its stream.
     static let outboxByteCount = 512 << 10
     static let pieceByteCount = 64 << 10
-    /// The questions in flight over one link, at least 112 bytes each: as many as the list devices pending on one loop.
+    /// The questions in flight over one link, at least 112 bytes each: `Partition.waitingListTargetLimit`, rounded up.
     static let questionCount = 1 << 20
-    /// The parcels from all other loops that may wait for the link loop.
+    /// The batches (`OutgoingBatch`) from all other loops that may wait for the link loop.
     static let parcelCount = 1 << 16
     /// The unidentified connections to the cluster's port, from addresses that belong to no gateway.
     static let strangerCount = 256
@@ -31,17 +31,17 @@ enum LinkLimits {
 
     /// The bytes of one device in flight over a trunk, per direction, so that a slow device does not block the others.
     ///
-    /// With a round trip of 10 ms, it allows 12 MB per second.
+    /// With a round trip of 10 ms, a window of this size allows 12 MB per second.
     static let relayWindowByteCount = 128 << 10
     /// The outbox of a relayed device's stream: a window, and the Close frame.
     static let relayOutboxByteCount = 2 * relayWindowByteCount
     /// The largest piece of a device's bytes, so that the devices of a trunk take turns.
     static let relayPieceByteCount = 16 << 10
-    /// The outbox size above which a trunk takes no more device bytes: a few turns of a fast network.
+    /// The outbox size above which a trunk takes no more device bytes; a fast network sends as much in a few turns.
     static let trunkBytesByteCount = 2 << 20
     /// The outbox size above which a trunk takes no more devices.
     static let trunkOpeningByteCount = 4 << 20
-    /// The total outbox of a trunk; the remainder is for ends and credits (20 bytes each), which must not wait.
+    /// The total outbox of a trunk; the room above `trunkOpeningByteCount` is for ends and credits of 20 bytes each.
     static let trunkOutboxByteCount = 8 << 20
     /// The time after which a trunk without devices is closed.
     static let idleTrunkMilliseconds: UInt64 = 60_000

@@ -5,8 +5,8 @@
 struct LinkNews {
     /// The maximum of waiting and of recently sent items per gateway.
     static let itemLimit = 4_096
-    /// The age at which a sent item has certainly arrived: a link breaks after two seconds of silence, and heartbeats follow
-    /// earlier items in order.
+    /// The age at which a sent item has certainly arrived, because a link that delivers nothing breaks after two seconds of
+    /// silence.
     static let doubtMilliseconds: UInt64 = 5_000
 
     private struct Peer {
@@ -59,7 +59,7 @@ struct LinkNews {
         guard peers[node] != nil else { return }
         peers[node]?.sent.removeAll { $0.at + Self.doubtMilliseconds < time }
         peers[node]?.sent += all.map { ($0, time) }
-        // Older items are more likely to have arrived.
+        // Above the limit the oldest items are dropped, because they are the most likely to have arrived.
         let surplus = (peers[node]?.sent.count ?? 0) - Self.itemLimit
         if surplus > 0 { peers[node]?.sent.removeFirst(surplus) }
     }

@@ -5,8 +5,8 @@ internal import Platform
 
 /// Runs a gateway's membership on a dedicated thread: renews the lease, passes inputs to `Membership`, and runs its actions.
 ///
-/// While the runner is active, no other thread uses `register`. A call may take seconds while Redis is down, so no other thread
-/// may wait for one.
+/// While the runner is active, no other thread uses `register`. A call may take seconds while Redis is down, so other threads
+/// pass their requests to the `inbox`.
 final class MembershipRunner: @unchecked Sendable {
     // Sound because `inbox` and `shown` are behind locks, and only the runner's thread accesses everything else.
 
@@ -150,7 +150,7 @@ final class MembershipRunner: @unchecked Sendable {
         }
     }
 
-    /// Passes on an input, and the inputs that result from its actions.
+    /// Passes an input to `membership`, then the inputs that result from its actions.
     private func feed(_ input: MembershipInput) {
         var inputs = [input]
         while !inputs.isEmpty {

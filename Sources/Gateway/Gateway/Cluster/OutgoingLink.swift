@@ -3,10 +3,11 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// This gateway's link to one other: connects, reconnects, sends questions and receives their answers.
+/// This gateway's link to another gateway: connects, reconnects, sends questions and receives their answers.
 ///
 /// States: paused (until a time) → resolving → connecting → identifying → up, and from each of them back to paused. A link that
-/// breaks while it is up reconnects at once. A refused reconnect indicates a dead process, a timeout a network failure.
+/// breaks while it is up reconnects at once. A refused reconnect suggests a dead process, and a timeout suggests a network
+/// failure.
 final class OutgoingLink {
     private enum State {
         case paused(until: UInt64)
@@ -142,11 +143,11 @@ final class OutgoingLink {
         case (.published, .up):
             let isRead = LinkCodec.forEachPublished(in: frame.body) { answer in
                 guard case .published(let origin, let outcome) = answer else { return }
-                // The answer is late or unknown.
+                // An answer without a pending question is late or unknown, and is dropped.
                 guard questions.take(origin, outcome.cid) else { return peerConnections.counters.count(.strayAnswers) }
                 peerConnections.deliver(answer)
             }
-            // The answer's question is answered as busy when the link ends.
+            // The error closes the link, which answers the remaining questions as busy.
             guard isRead else { throw .malformed("an answer cannot be read") }
             port.setQuestions(questions.count)
         case (.answer, .up):

@@ -17,14 +17,14 @@ internal import Wire
 // returns no counts of any day until part 0's owner answers (`Shard.learnFold`).
 //
 // A broadcast stays unknown to the shard while its app's home partition has no owner. Devices of the app are accepted, but their
-// broadcasts wait until the home has an owner. An unavailable partition therefore blocks no device of another one.
+// broadcasts wait until the home has an owner. An unavailable partition therefore blocks no devices of other partitions.
 //
-// A broadcast that starts during the opening is not lost. Its home includes it in the answer, or announces it after it knows the
-// partition's new owner (`ClusterHost.setRoute`).
+// A broadcast that starts during the opening is not lost. The home either includes the broadcast in its answer, or announces it
+// once the home's gateway knows the partition's new owner (`ClusterHost.setRoute`).
 
 /// The opening of one partition on this gateway.
 final class PartOpening: @unchecked Sendable {
-    // Sound because a step runs on one thread at a time, and each passes the object on through a loop or a worker.
+    // Sound because only one thread at a time runs a step, and a queue of a loop or of the workers passes the object on.
 
     let part: Int
     let epoch: UInt64
@@ -33,11 +33,11 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
-    /// Whether the wait for the folded days has ended, on the partition's loop.
+    /// Whether the wait for the folded days has ended; accessed only on the partition's loop.
     private var isReading = false
-    /// The folded days, if they arrived after the wait, on the partition's loop.
+    /// The folded days, if they arrived after the wait; accessed only on the partition's loop.
     private var lateFold: FoldedDays?
-    /// Whether the partition was opened, on the partition's loop.
+    /// Whether the partition was opened; accessed only on the partition's loop.
     private(set) var isOwned = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
@@ -94,7 +94,7 @@ final class PartOpening: @unchecked Sendable {
         guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
         member.ask(StartRowsRequest(), of: Bucket(0)) { answer in
             guard let rows = answer else {
-                // Part 0 has no owner yet.
+                // Part 0 has no owner yet, or its owner did not answer.
                 return member.campaigns.coordinator.later(delay) {
                     self.askFold(on: member, delay: min(500, delay * 2))
                 }

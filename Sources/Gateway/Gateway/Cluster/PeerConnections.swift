@@ -15,7 +15,7 @@ enum LinkEvent: Sendable, Equatable {
     case down(node: Int, wasRefused: Bool, reason: String)
     /// The node's own link to this gateway is up, so its news arrives from now on.
     case heard(node: Int)
-    /// A peer was rejected; without a code, before it had proven the secret.
+    /// A peer was rejected; `code` is `nil` if the peer had not proven the cluster's secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 
     /// The log level; a stale node number is only info, because peers still connect to a restarted gateway's old number.
@@ -29,9 +29,9 @@ enum LinkEvent: Sendable, Equatable {
 
 /// The receiver of the links' messages; all methods except `relayArrived` are called on the link loop.
 protocol LinkReceiver: AnyObject, Sendable {
-    /// Takes messages for a partition from the front of the array; questions that remain are answered as busy.
+    /// Takes messages for a partition from the front of the array; the caller answers the remaining questions as busy.
     func receive(_ messages: inout [LoopMessage], forPart part: Int)
-    /// Takes answers for a host of this gateway; returns false if its mailbox is full, and they are offered again.
+    /// Takes answers for a host of this gateway; returns false if the host's mailbox is full, and the caller retries later.
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool
     func receive(_ news: GatewayNews)
     func linkChanged(_ event: LinkEvent)
@@ -111,7 +111,7 @@ struct OutgoingBatch: Sendable {
 final class PeerConnections {
     /// The numbers that the register assigns.
     static let nodes = 1...1_023
-    /// The TLS server name of each gateway; the pre-shared key authenticates it, without certificates.
+    /// The TLS server name of every gateway; gateways authenticate by the pre-shared key, without certificates.
     static let serverName = "longwire-link"
 
     let loop: EventLoop
@@ -140,7 +140,7 @@ final class PeerConnections {
     private struct Inbox {
         var messages: [LoopMessage] = []
         var senders: [IncomingLink?] = []
-        /// Messages without an answer that the mailbox had no room for; they must not be lost.
+        /// Notices that the full mailbox refused; no answer would report their loss, so they are offered again.
         var kept: [LoopMessage] = []
     }
 
@@ -179,7 +179,7 @@ final class PeerConnections {
         listener = try Listener(on: loop, socket: socket.take()) { [unowned self] in accept($0) }
     }
 
-    /// Changes the gateway's number and closes all connections, which used the old one.
+    /// Changes the gateway's number, and closes all connections, because they identified it by the old number.
     func renumber(_ node: Int) {
         guard node != self.node else { return }
         self.node = node
@@ -217,7 +217,7 @@ final class PeerConnections {
         news.withLock { $0.setPeers(Set(outgoing.keys)) }
     }
 
-    /// Closes the relays to a silent node; its devices reconnect and get the current owner.
+    /// Closes the relays to a silent node; the relayed devices reconnect and reach their current owner.
     func wentSilent(_ node: Int) { relays.close(node) }
 
     func linkEnded(_ node: Int) { news.withLock { $0.linkEnded(node, at: loop.now) } }
@@ -234,8 +234,8 @@ final class PeerConnections {
     }
 
     private func accept(_ connection: DetachedConnection) {
-        // An unidentified connection costs a TLS handshake, so their number is bounded. Each gateway's address has its own bound,
-        // so that neither strangers nor relayed devices prevent a link from reconnecting.
+        // Unidentified connections cost TLS handshakes, so their number is bounded. Each gateway's address has its own bound, so
+        // that neither strangers nor relayed devices prevent a link from reconnecting.
         let host = connection.peer.map { $0.host.hasPrefix("::ffff:") ? String($0.host.dropFirst(7)) : $0.host }
         let memberCount = host.map { host in outgoing.values.count { $0.hosts.contains(host) } } ?? 0
         let limit = memberCount > 0 ? memberCount * LinkLimits.memberStrangerCount : LinkLimits.strangerCount
@@ -258,7 +258,7 @@ final class PeerConnections {
 
     /// Accepts a peer's link in place of its earlier one.
     ///
-    /// - Returns: The peer's port, or `nil` if another process uses its number; the peer then receives a Close.
+    /// - Returns: The peer's link state, or `nil` if another process uses the peer's number. The peer then receives a Close.
     func admit(_ link: IncomingLink, _ hello: LinkHello) -> PeerState? {
         if let earlier = incoming[hello.node], earlier !== link {
             guard earlier.peer?.instance == hello.instance || !earlier.isLively else {
@@ -277,7 +277,7 @@ final class PeerConnections {
         return port
     }
 
-    /// Closes the link of a node that reads its answers too slowly; it answers its questions as busy and reconnects.
+    /// Closes the link of a node that reads its answers too slowly; the node then answers its questions as busy and reconnects.
     func dropAsker(_ node: Int) {
         incoming[node]?.close(.unavailable, "the answers to this gateway found no room: it reads too slowly")
     }
@@ -446,7 +446,7 @@ final class PeerConnections {
     }
 }
 
-/// The ports of all nodes; can be used from any thread.
+/// The link states of all nodes; can be used from any thread.
 final class PeerStates: Sendable {
     /// The lease state that this gateway's heartbeats report.
     private let ownLease = Atomic<UInt8>(0)
@@ -460,7 +460,7 @@ final class PeerStates: Sendable {
         return ports.withLock { $0[node] }
     }
 
-    /// Returns the node's port, creating it if needed; `node` must be in `PeerConnections.nodes`.
+    /// Returns the node's link state, creating it if needed; `node` must be in `PeerConnections.nodes`.
     func make(_ node: Int) -> PeerState {
         ports.withLock { ports in
             if let port = ports[node] { return port }

@@ -26,8 +26,8 @@ final class PeerState: Sendable {
 
     init(node: Int) { self.node = node }
 
-    // Relaxed ordering suffices because each value is a bound or a hint that may be stale. The link answers questions as busy if
-    // it ended before they arrived.
+    // Relaxed ordering suffices because each value is a bound or a hint that may be stale. Questions that arrive after the link
+    // ended are answered as busy.
 
     /// Returns whether the link is up and its backlog is below the limits.
     func mayAsk(byteLimit: Int) -> Bool {

@@ -7,7 +7,7 @@ internal import TextForms
 
 /// The register in Redis: scripts on keys of one slot, `{lw:NAME}:…`.
 ///
-/// Changes that must not be lost succeed only after the primary's replicas confirmed them. It is not thread-safe.
+/// Changes that must not be lost succeed only after the primary's replicas confirmed them. The register is not thread-safe.
 package final class RedisRegister: ClusterRegister {
     private let client: RedisClient
     private let keys: [[UInt8]]
@@ -15,7 +15,7 @@ package final class RedisRegister: ClusterRegister {
     private let timing: ClusterTiming
     private let minReplicas: Int
     private let timeoutMilliseconds: Int
-    /// The timeout of a slot map refresh; together with the call before it, it stays below a lease.
+    /// The timeout of a slot map refresh; a call and the refresh after it take less than a lease.
     private static let mapMilliseconds: UInt64 = 400
 
     /// Creates a register for a cluster; a call takes at most `timeoutMilliseconds`, well below a lease.
@@ -152,7 +152,7 @@ package final class RedisRegister: ClusterRegister {
         command.append(SecureRandom.word() | 1)
         command.append(timing.lease)
         for word in words { command.append(word) }
-        // The deadline includes redirects and unresponsive servers, so a second call fits into a lease.
+        // The deadline also covers redirects and unresponsive servers, so that a second call still fits into a lease.
         let deadline = client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds)
         do throws(RedisError) {
             var commands = [command]

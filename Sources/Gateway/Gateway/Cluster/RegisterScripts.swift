@@ -69,7 +69,8 @@ enum RegisterScripts {
     /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, minimum age of a reused number,
     /// count of numbers, id of a history.
     ///
-    /// After a restore of older data an operator removes or overwrites the history, so the script begins a new one.
+    /// The script begins a new history if the stored one is missing or invalid. An operator overwrites it after a restore of
+    /// older data.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')

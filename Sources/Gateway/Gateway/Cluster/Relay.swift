@@ -24,7 +24,7 @@ final class Relay: StreamDelegate {
     private var stream: ByteStream?
     private var openedAt: UInt64 = 0
     private var sentAt: UInt64 = 0
-    /// The latest end of the relay, after the device has closed its sending half.
+    /// The deadline for closing the relay after the device has closed its sending half; `nil` before.
     private var endsAt: UInt64?
     /// The bytes that may still be sent to the other end.
     private var sendable: Int

@@ -3,7 +3,7 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// A connection between two gateways that relays many devices from one gateway to the other, which owns them.
+/// A connection between two gateways that relays many devices from the accepting gateway to their owner.
 ///
 /// All devices of a loop with the same owner share one TLS handshake. With a connection per device, handshakes dominated a
 /// takeover. After the first frame, each frame's body begins with the device's number, which the connecting side assigns. Reading
@@ -12,7 +12,7 @@ final class RelayTrunk: StreamDelegate {
     /// The owner's callbacks for relayed devices.
     struct Arrival: Sendable {
         let node: @Sendable () -> Int
-        /// The count of the inner ends of all socket pairs.
+        /// The number of open inner ends of the relays' socket pairs.
         let ends: SharedCount
         let take: @Sendable (DetachedConnection, RelayPreamble) -> Void
         let fault: @Sendable (String) -> Void
@@ -95,7 +95,7 @@ final class RelayTrunk: StreamDelegate {
 
     /// Ends up to `count` relays of any partition; the devices reconnect, possibly to another gateway.
     ///
-    /// It sends no Close, which could land inside one of the owner's frames.
+    /// The devices get no Close frame, because it could land inside a partly relayed frame of the owner.
     func end(_ count: Int) -> Int {
         let chosen = relays.values.prefix(count)
         for relay in chosen {
@@ -242,7 +242,7 @@ final class RelayTrunk: StreamDelegate {
         guard let arrival, number > last else { throw .malformed("a device's number comes again") }
         guard let preamble = try? RelayPreamble(body) else { throw .malformed("the preamble cannot be read") }
         last = number
-        // The peer refers to an earlier process at this address, or this process has no free descriptors.
+        // Either the peer wants an earlier process at this address, or this process has no free descriptors.
         guard preamble.hello.wanted == arrival.node(), let (here, there) = try? DetachedConnection.pair() else {
             return mustWrite(.relayEnd, number)
         }

@@ -25,6 +25,6 @@ extension APNsTemplate {
         object.finish()
     }
 
-    /// The limit of each text, which is added to every alert's payload beside a title and body of any length.
+    /// The limit of each text, in bytes; it is low, because every alert carries the texts in addition to its title and body.
     private static let textByteLimit = 64
 }

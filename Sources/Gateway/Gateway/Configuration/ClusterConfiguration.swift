@@ -4,9 +4,9 @@ package import Configuration
 package struct RedisConfiguration: Sendable, Equatable {
     /// TLS settings for the servers; without files, the system's trust store and no client certificate.
     package struct TLS: Sendable, Equatable {
-        /// The PEM file of the trusted authorities; `nil` for the system's.
+        /// The PEM file of the trusted authorities; `nil` for the system's trust store.
         package var authoritiesFile: String?
-        /// The PEM files of the client certificate and its key; both or neither.
+        /// The PEM files of the client certificate and its key; both are set, or neither is.
         package var certificateFile: String?
         package var keyFile: String?
         /// The name in the servers' certificates; `nil` for each server's host.
@@ -14,7 +14,7 @@ package struct RedisConfiguration: Sendable, Equatable {
         package init() {}
     }
 
-    /// The seeds; the first that answers returns the addresses of the others.
+    /// The seed servers; the first one that answers returns the addresses of all servers.
     package var nodes: [HostPort]
     /// The ACL user; `nil` for the default user.
     package var user: String?
@@ -37,7 +37,7 @@ package struct ClusterConfiguration: Sendable, Equatable {
     package var listen: ListenAddress?
     /// The address at which other gateways reach this one; set whenever `listen` is.
     package var advertise: ListenAddress?
-    /// The address to which devices of this gateway are redirected; `nil` to relay their connections.
+    /// The address to which other gateways redirect this gateway's devices; `nil` if they relay the connections instead.
     package var deviceAddress: HostPort?
     package var deviceTLSAddress: HostPort?
     /// The shared secrets for links, newest first; each is accepted.

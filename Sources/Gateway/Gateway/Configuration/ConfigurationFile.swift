@@ -441,7 +441,7 @@ struct ConfigurationReader {
         }
     }
 
-    /// Returns the problems of an app's secrets; `tokens` are those of all credentials.
+    /// Returns the problems of an app's secrets; `tokens` has the tokens of all credentials.
     static func secretProblems(of app: AppConfiguration, tokens: Set<Secret>) -> [String] {
         let (open, secret) = (Set(app.appSecrets), Set(app.masterSecrets))
         var problems: [String] = []

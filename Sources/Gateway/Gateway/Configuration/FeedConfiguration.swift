@@ -4,7 +4,7 @@ package import Delivery
 /// The settings of a feed: `apps[].upstream` or `apps[].events`.
 package struct FeedConfiguration: Sendable, Equatable {
     package var limits = FeedLimits()
-    /// The webhook for pages; `nil` if the consumer polls.
+    /// The webhook that receives the feed's pages; `nil` if the consumer polls.
     package var webhook: GatewayConfiguration.Hook?
     package init() {}
 }
@@ -47,7 +47,7 @@ extension ConfigurationReader {
             return app.report(
                 "getuiReceipts", "not allowed beside events.webhook, because the feed of events has one reader")
         }
-        // A missing secret has been reported.
+        // `readApp` has already reported a missing masterSecret.
         guard let secret = configuration.masterSecrets.first else { return }
         hook?.form = .getuiReceipts(masterSecret: secret)
         var events = configuration.events ?? FeedConfiguration()

@@ -10,7 +10,7 @@ package import Wire
 /// docs/use/Operations.md describes the file key by key. `ConfigurationFile` reads it; this type does no disk access.
 package struct GatewayConfiguration: Sendable, Equatable {
     package struct Listener: Sendable, Equatable {
-        /// The plain address; `nil` if switched off.
+        /// The address for connections without TLS; `nil` if it is off.
         package var plain: ListenAddress?
         package var tls: TLSListener?
         /// Addresses of load balancers, whose connections begin with a PROXY header.
@@ -61,7 +61,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package struct Hook: Sendable, Equatable {
         package var url: HookURL
-        /// The `whsec_…` secrets, newest first; each request is signed with every one.
+        /// The `whsec_…` secrets, newest first; each request is signed with all of them.
         package var secrets: [Secret]
         /// The PEM file of the certificate authorities that replace the system's.
         package var authoritiesFile: String?
@@ -69,12 +69,12 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var timeoutSeconds: Int64 = 10
         /// The channels whose jobs are posted to the hook.
         ///
-        /// Jobs of other channels must be leased. Follow-up channels are not included by default, because the receiver is often
-        /// `longwire-sender`.
+        /// Jobs of other channels must be leased. By default, follow-up channels such as SMS are not included, because the
+        /// receiver is often `longwire-sender`, which does not serve them.
         package var channels = VendorChannel.vendors
         package var form = Form.pages
 
-        /// The form of the pages of a feed.
+        /// The format in which the pages of a feed are posted.
         package enum Form: Sendable, Equatable {
             case pages
             /// Receipts in Getui's format, signed with the app's newest masterSecret (`GetuiReceipts`).
@@ -111,9 +111,9 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var loopCount = 1
     package var loopTables = LoopTables.shared
     package var limits = GatewayLimits()
-    /// Addresses without per-address limits, in addition to this machine's.
+    /// Addresses without per-address limits, in addition to loopback addresses.
     package var exemptAddresses: [AddressRange] = []
-    /// The HTTP proxies before the push API.
+    /// The HTTP proxies in front of the push API.
     package var forwarded = ForwardedClients()
     package var apps: [AppConfiguration] = []
     package var credentials: [Credential] = []
@@ -142,18 +142,18 @@ package struct AppConfiguration: Sendable, Equatable {
     package var appKey: String
     package var appSecrets: [Secret]
     package var masterSecrets: [Secret]
-    /// The APNs topic of tokens without one; empty if tokens must name theirs.
+    /// The APNs topic of device tokens that name none; empty if every token must name its topic.
     package var apnsTopic = ""
     package var apnsTemplate = APNsTemplate()
     package var queuedMessageLimit = 1_000
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = AppSettings.OverflowPolicy.reject
     package var maxAttempts = 5
-    /// See `AppSettings.vendorOrder`.
+    /// The preferred vendors of a device with tokens of several (`AppSettings.vendorOrder`).
     package var vendors: [VendorChannel] = []
-    /// Whether the appSecret registers devices.
+    /// Whether devices can register with the appSecret.
     ///
-    /// If not, devices need a token of the app's server.
+    /// Otherwise they need a token of the app's server.
     package var registersBySecret = true
     /// The public keys for RS256 tokens, in PEM form.
     package var tokenKeys: [String] = []
@@ -269,7 +269,7 @@ extension GatewayConfiguration {
     package func applied(over old: GatewayConfiguration) -> GatewayConfiguration {
         var next = self
         next.version = old.version + 1
-        // A TLS listener keeps its address and gets new files; an added or removed one needs a restart.
+        // A TLS listener keeps its address and gets the new files. Adding or removing a TLS listener needs a restart.
         for (_, path) in Self.listeners {
             next[keyPath: path].plain = old[keyPath: path].plain
             next[keyPath: path].balancers = old[keyPath: path].balancers

@@ -12,16 +12,16 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
     package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
 
-    /// The devices of the process, each with about 1 kB here and 9 kB in the kernel; reduced to the available descriptors.
+    /// The most device connections, reduced to the available descriptors; each takes about 1 kB here and 9 kB in the kernel.
     package fileprivate(set) var connections = 100_000
-    /// The connections of trusted senders, a few per app server.
+    /// The most connections of trusted senders; an app server uses a few.
     package fileprivate(set) var senderConnections = 1_024
     /// The maximum number of devices that have not sent a Hello.
     ///
     /// Above the limit a new connection replaces the one that has waited longest.
     package fileprivate(set) var connectionsBeforeHello = 16_384
     package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
-    /// The time for accepting devices in one turn of a loop, which delays messages of other devices.
+    /// The time that one turn of a loop spends on accepting devices; messages of other devices wait that long.
     package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
     /// The longest queueing time of a connecting device; clients time out after ten seconds.
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
@@ -34,11 +34,12 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var tlsHandshakeWaitMilliseconds: Int64 = 2_000
     /// The remaining validity below which a listener's certificate is logged, for certificates without automatic renewal.
     package fileprivate(set) var certificateWarningDays: Int64 = 14
-    /// The body of one frame; it must hold the largest message (16 KiB) and its alert.
+    /// The maximum size of a frame's body, which must hold the largest message (16 KiB) and its alert.
     package fileprivate(set) var frameBytes = 64 << 10
-    /// The backlog of one slow reader: at least two of the largest frames and a full window.
+    /// The most unsent bytes of one slow reader; at least two of the largest frames, and at least a full window plus one such
+    /// frame.
     package fileprivate(set) var outboxBytes = 256 << 10
-    /// The items in each loop's mailbox before further ones are refused as busy.
+    /// The capacity of each loop's mailbox; further items are refused as busy.
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
@@ -46,18 +47,18 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var connectionsPerAddress = 20_000
     /// The new connections per second and address, enough for an office that reconnects within seconds after a power failure.
     package fileprivate(set) var newConnectionsPerSecondPerAddress = 2_000
-    /// The requests per second and address, for a business server with one address; two cores answer about twice as many.
+    /// The requests per second and address, for a business server with one address; two cores answer about twice this number.
     package fileprivate(set) var requestsPerSecondPerAddress = 10_000
     /// The bytes of requests per second and address; a burst of two seconds equals `httpBodyBytesPerAddress`.
     package fileprivate(set) var requestBytesPerSecondPerAddress = 64 << 20
-    /// The admin connections: sender services with long polls, probes and operators.
+    /// The most connections on the admin listener: sender services with long polls, probes and operators.
     package fileprivate(set) var adminConnections = 1_024
-    /// The bodies of requests in progress on all listeners; at least the largest body.
+    /// The most bytes of bodies of requests in progress on all listeners; at least the largest body.
     package fileprivate(set) var httpBodyBytes = 256 << 20
     package fileprivate(set) var httpBodyBytesPerAddress = 128 << 20
-    /// Other bytes buffered for peers: partial frames, unread output, TLS handshakes, upstream messages.
+    /// The most bytes buffered for peers besides these bodies: partial frames, unread output, TLS handshakes, upstream messages.
     ///
-    /// A quarter of it suffices for 4,096 concurrent handshakes of unknown peers.
+    /// A quarter of the limit suffices for 4,096 concurrent handshakes of unknown peers.
     package fileprivate(set) var peerBytes = 512 << 20
     package fileprivate(set) var httpHeaderBytes = 64 << 10
     /// The timeout from a request's first byte to its last.
@@ -68,26 +69,26 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var longPolls = 256
 
     package fileprivate(set) var users = UserLimits()
-    /// The rates per app of calls that change many devices' tags, and of calls that query a device's tags.
+    /// The rates per app: of calls that change the tags of many devices, and of calls that query a device's tags.
     package fileprivate(set) var tagChanges = RateBound(perMinute: 100, perDay: 10_000)
     package fileprivate(set) var tagQueries = RateBound(perMinute: 100, perDay: 10_000)
 
-    /// The journal's size on disk before its contents move to the ordered store.
+    /// The journal's size on disk at which its contents move to the ordered store.
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
-    /// The encoded bytes of all loops that are not on disk yet; above it, publishes are refused as busy.
+    /// The most encoded bytes of all loops that are not on disk yet; above this limit, publishes are refused as busy.
     package fileprivate(set) var uncommittedBytes = 64 << 20
     /// The age at which messages move from memory to the ordered store.
     package fileprivate(set) var spillAfterSeconds: Int64 = 60
 
-    /// The disk space for request ids, and for traces; above it, the oldest are removed before a day has passed.
+    /// The disk space for request ids, and for traces; above the limit, the oldest are removed before their day has passed.
     package fileprivate(set) var requestBytes: Int64 = 16 << 30
     package fileprivate(set) var traceBytes: Int64 = 4 << 30
 
     /// The time during which a stopping gateway reports "not ready" but still serves, for load balancers to notice.
     package fileprivate(set) var drainSeconds: Int64 = 2
-    /// The longest wait of a clean stop for work in progress, after the drain.
+    /// The longest wait of a clean stop for work in progress, after `drainSeconds`.
     package fileprivate(set) var stopTimeoutSeconds: Int64 = 10
-    /// The time over which devices are spread for their reconnect after a clean stop.
+    /// The time over which devices spread their reconnects after a clean stop.
     package fileprivate(set) var reconnectSpreadSeconds: Int64 = 30
 
     package init() {}
@@ -96,7 +97,7 @@ package struct GatewayLimits: Sendable {
         var limits = shard
         // The configuration has validated the range already; `max` only avoids a trap.
         limits.heartbeatSeconds = heartbeatMinimumSeconds...max(heartbeatMinimumSeconds, heartbeatMaximumSeconds)
-        // One value of the file limits both the call and the device.
+        // Each of these keys of the file limits both a call (`users`) and a device (`ShardLimits`).
         (limits.tagsPerDevice, limits.tagCharactersPerDevice) = (users.tagsPerDevice, users.tagTotalCharacters)
         (limits.tagCharacters, limits.aliasCharacters) = (users.tagCharacters, users.aliasCharacters)
         return limits

@@ -2,7 +2,7 @@ internal import Delivery
 internal import MessageStore
 internal import PushAPI
 
-/// Folds the counters of past days into daily sums, on the partition of the gateway's own rows; see `CounterFold`.
+/// Folds the counters of past days into daily sums, on the partition of bucket 0; see `CounterFold`.
 final class CounterMaintenance {
     private unowned let owner: Partition
     private var fold: CounterFold
@@ -24,7 +24,7 @@ final class CounterMaintenance {
         else { return }
         isUnderWay = true
         nextLookAt = owner.now + Self.lookMilliseconds
-        // Each loop answers once all its counts are durable.
+        // Each partition answers once all its counts are durable.
         let today = CountersRow.day(of: owner.now)
         owner.coordinator.collect({ _ in FoldableQuery(today: today) }) { [self, owner] parts in
             guard owner.isServing else { return }

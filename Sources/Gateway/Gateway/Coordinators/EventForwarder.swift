@@ -34,7 +34,7 @@ final class EventForwarder {
             // A full batch suggests that more events are waiting.
             if batch.items.count == FeedBounds.pageItems { tick() }
         default:
-            // A home that refuses may not know the app or its feed yet, so the batch is retried.
+            // The batch is retried even after a refusal, because the home may not know the app or its feed yet.
             owner.coordinator.later(Self.retryMilliseconds) { [owner] in
                 guard owner.isServing else { return }
                 owner.withShard { $0.eventsTold(batch, isTold: false, now: owner.now) }

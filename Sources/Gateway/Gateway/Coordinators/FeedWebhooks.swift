@@ -6,9 +6,9 @@ internal import Wire
 
 /// The webhooks of the feeds whose home is this partition.
 ///
-/// Each webhook reads a page, posts it, acknowledges it, and reads the next one. It is a consumer with the feed's only cursor.
-/// After a move of the home, the new owner continues from the cursor. A page that was posted but not acknowledged is posted
-/// again.
+/// Each webhook reads a page, posts it, acknowledges it, and reads the next one. The acknowledgement moves the feed's only
+/// cursor, as for any consumer. After a move of the home, the new owner continues from the cursor. A page that was posted but not
+/// acknowledged is posted again.
 final class FeedWebhooks {
     private enum Step {
         case reading, posting, acking
@@ -18,7 +18,7 @@ final class FeedWebhooks {
 
     private struct Runner {
         var hook: GatewayConfiguration.Hook
-        /// The feed's name at the poster, which must stay known after the app is removed from the configuration.
+        /// The feed's name in `FeedPoster`, kept because the app's id is unknown after the app is removed from the configuration.
         var name: String
         var step: Step
         /// The identity of this runner; answers for an earlier runner of the feed are ignored.
@@ -44,7 +44,7 @@ final class FeedWebhooks {
         }
         guard mayRun else { return }
         for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
-            // Random, so that it differs from the runners of earlier owners.
+            // The number is random, so that it differs from the numbers of earlier runners on other owners.
             let number = UInt64.random(in: .min ... .max)
             runners[feed] = Runner(hook: hook, name: name(feed), step: .reading, number: number)
             read(feed, number)
@@ -80,7 +80,7 @@ final class FeedWebhooks {
         let read = FeedRead(
             feed, after: nil, limit: runner.hook.batchJobs, waitMilliseconds: Self.waitMilliseconds)
         let asked = owner.loop.now
-        // In a separate turn, because an answer may come at once.
+        // The feed is asked in the next turn, because a home on this loop may answer inside the call.
         owner.inNextTurn { partition in
             partition.host.feeds.ask(.read(read)) { [weak self] answer in
                 guard let self, isCurrent(feed, number) else { return }
@@ -103,7 +103,7 @@ final class FeedWebhooks {
                 page, of: feed, registry: owner.registry,
                 type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")
         case .getuiReceipts(let secret):
-            // The secret is part of a digest.
+            // Getui's receipts are signed with the app's masterSecret.
             body = GetuiReceipts.body(
                 page, appID: owner.registry.appID(of: feed.app), masterSecret: secret.exposed)
             guard !body.isEmpty else { return acknowledge(feed, upTo: page.next, number) }

@@ -24,7 +24,7 @@ enum MetricsGatherer {
 
     /// Updates the gateway's health findings, logs the changes, and adds a point to the plots of the last hour.
     ///
-    /// `wall` is the machine's time in seconds since 1970, by which certificates expire.
+    /// `wall` is the machine's time in seconds since 1970; findings about expiring certificates use it.
     static func look(_ asker: EventLoopHost, wall: Int64) {
         let context = asker.context
         // Jobs of deleted and disabled apps are never leased, so they need no sender.

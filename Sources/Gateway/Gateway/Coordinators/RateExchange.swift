@@ -73,7 +73,7 @@ final class SharedRates: RateLimiting, Sendable {
         }
     }
 
-    /// Applies the counter's answer; `nil` if the exchange failed.
+    /// Applies the counter's answer; `totals` is `nil` if the exchange failed.
     func endExchange(_ totals: [RateTotal]?, now: GatewayTime) {
         let call = state.withLock { state -> (@Sendable () -> Void)? in
             guard state.answerDueAt != nil else { return nil }

@@ -44,7 +44,7 @@ final class SharedQuotas: Sendable {
 
     /// Stores a gateway's queue counts and returns those of the others; used at the owner of partition 0.
     ///
-    /// - Returns: `nil` until all gateways can have reported.
+    /// - Returns: The counts, or `nil` until every gateway has had time to report.
     func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue]? {
         ledger.withLock { $0.take(queues, of: node, now: Int64(now)) }
     }
@@ -82,8 +82,8 @@ struct PublishPermit: Sendable {
 extension EventLoopHost {
     /// Sends this gateway's queue counts to the owner of partition 0, and applies the counts of the other gateways.
     ///
-    /// The counts are of apps with a quota on queues. Only host 0 of each gateway exchanges them. Such a quota cannot be split
-    /// into shares, because a message may be accepted on one gateway and queued on another.
+    /// Only host 0 of each gateway exchanges counts, for apps with a quota on queues. A quota on queues cannot be split into
+    /// shares, because a message may be accepted on one gateway and queued on another.
     func exchangeQueues() {
         guard index == 0, let cluster = context.cluster, !snapshot.storeBoundApps.isEmpty,
             loop.now >= nextQueueExchange
@@ -112,7 +112,7 @@ extension EventLoopHost {
         throw refusal
     }
 
-    /// Counts a call about tasks; a call without messages is not counted, and a broadcast needs only room in the store.
+    /// Counts a call with messages against the app's quotas; checks a broadcast only against the quotas of the store.
     func permit(_ action: CampaignAction, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
         if let (app, count) = action.publishes {
             return try permit(of: app, publishes: count, byteCount: byteCount)
@@ -180,10 +180,10 @@ extension Partition {
         throw EventLoopHost.overDevices
     }
 
-    /// Whether a device without a Welcome exceeds the device quota; if so, `surplusLeft` must be called.
+    /// Returns whether a device without a Welcome exceeds the device quota; such a device is surplus until `surplusLeft`.
     ///
-    /// Several Hellos may wait for the disk at once, and each of them passed the first check. Counting them earlier would let
-    /// unauthenticated Hellos use up an app's quota.
+    /// Several Hellos may wait for the disk at once after each has passed the first check. If they counted on arrival,
+    /// unauthenticated Hellos could use up an app's quota.
     func isSurplus(of key: AppKey) -> Bool {
         guard let quotas = registry[key]?.quotas, quotas[.devices] > 0,
             context.usage.quotas.hasSurplusDevice(

@@ -10,7 +10,7 @@ extension TaskCoordinator {
         let purpose: ScanBroadcast.Purpose
         /// The partition that runs the scan, until its release.
         let home: Partition
-        /// The scan's position, and the part of it that is stored.
+        /// The number of scanned buckets; `written` is its last stored value.
         var position: Int
         var written: Int
         /// Receives whether the scan is complete.
@@ -26,7 +26,7 @@ extension TaskCoordinator {
         }
     }
 
-    /// The number of buckets per step; a broadcast with a speed limit scans one at a time, so that its jobs are spread over time.
+    /// The number of buckets per step; a step with a speed limit scans one bucket, to spread jobs and messages over time.
     static let bucketsPerStep = 16
     /// The largest number of buckets between two stored positions.
     static let bucketsPerWrite = 64
@@ -48,7 +48,7 @@ extension TaskCoordinator {
         }
     }
 
-    /// Runs the closing scan, unless it is not needed, then records the end of the broadcast.
+    /// Runs the closing scan if it is needed, then records the end of the broadcast.
     private func close(
         _ record: TaskRecord, as state: FinalState, of home: Partition, isNeeded: Bool, then change: TaskChange,
         completion: @escaping () -> Void
@@ -92,7 +92,7 @@ extension TaskCoordinator {
 
     private func stepped(_ run: BroadcastRun, _ answers: [ScanBroadcast.Step?], to end: Int) {
         guard let steps = answers.allOrNil() else {
-            // The write also checks the task's state, because the scan may be outdated.
+            // A partition did not answer. The retry begins with a write, which ends the scan if the task has changed.
             return later(1_000) { [self] in write(run, completion: { [self] in self.run(run) }) }
         }
         let count = steps.reduce(0) { $0 + $1.count }
@@ -109,7 +109,7 @@ extension TaskCoordinator {
             content: content, isBulk: true, permit: owner.permitOfKeptTask)
         let targets = found.map { app.target($0, of: run.record.id) }
         fanOut(sending, targets) { [self] outcomes in
-            // Devices deduplicate the message, so a repeated step delivers nothing twice.
+            // The devices' shards deduplicate the message, so a repeated step delivers nothing twice.
             guard !outcomes.contains(where: { $0.code.isRetryable }) else {
                 return later(1_000) { [self] in self.run(run) }
             }
@@ -132,7 +132,7 @@ extension TaskCoordinator {
 
     /// Stores the scan's position; the scan ends if the task was stopped or has ended.
     ///
-    /// Without `completion` the scan is complete.
+    /// `completion` continues the scan. Without it, the position is the last one, and the scan is complete.
     private func write(_ run: BroadcastRun, completion: (() -> Void)? = nil) {
         guard mayContinue(run.home) else { return run.completion(false) }
         let place = AdvanceBroadcast(

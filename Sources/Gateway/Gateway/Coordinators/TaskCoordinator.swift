@@ -21,7 +21,7 @@ final class TaskCoordinator {
     /// The most lists in flight on one loop; further lists are answered as busy.
     static let pendingLimit = 65_536
     static let cacheLimit = 1_024
-    /// The lifetime of a cached record, because the announcement of a stop may be lost on a broken link.
+    /// The lifetime of a cached record; it is short, because the announcement of a stop may be lost on a broken link.
     static let cacheMilliseconds: UInt64 = 5_000
 
     unowned let owner: EventLoopHost
@@ -100,7 +100,7 @@ final class TaskCoordinator {
         owner.context.tellEveryGateway(.taskChanged(task))
     }
 
-    /// Returns the task's row, from this loop's cache if the task accepts targets.
+    /// Returns the task's row, from the cache if possible; the cache has only tasks in state `open`.
     func record(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<TaskRecord>) -> Void) {
         if let (record, until) = cache[task], until > owner.loop.now {
             return completion(record.app == app ? .found(record) : .absent)
@@ -126,7 +126,7 @@ final class TaskCoordinator {
         var app: AppKey
         /// The task's creation time; 0 if unknown.
         ///
-        /// With 0, devices check whether they already have the task's message.
+        /// With 0, a device's shard always looks in the store for an earlier message of the task.
         var createdAt: GatewayTime
         var content: MessageContent
         var isBulk: Bool
@@ -166,7 +166,7 @@ final class TaskCoordinator {
 
     // MARK: Stop
 
-    /// Stops a task: stores the stop, so that it reaches no more devices, then ends its pending messages everywhere.
+    /// Stops a task: stores the stop, so that the task reaches no more devices, then ends its pending messages everywhere.
     ///
     /// `completion` receives the number of ended messages.
     func stop(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<Int>) -> Void) {
@@ -189,7 +189,7 @@ final class TaskCoordinator {
         }
     }
 
-    /// Stops a push to an alias; such a task has several devices but no row, so its messages are counted instead.
+    /// Stops a push to an alias, a task that has several devices but no row; its counted messages show whether it exists.
     private func stopWithoutRow(_ task: TaskID, _ app: AppKey, completion: @escaping (Found<Int>) -> Void) {
         totals(of: task, app) { [self] totals in
             guard let totals else { return completion(.unreadable) }
@@ -198,7 +198,7 @@ final class TaskCoordinator {
         }
     }
 
-    /// Ends a task's pending messages on all partitions; `nil` if one of them must repeat it.
+    /// Ends a task's pending messages on all partitions; `completion` receives `nil` if the sweep must be repeated.
     func sweep(_ task: TaskID, _ app: AppKey, completion: @escaping (Int?) -> Void) {
         collect({ SweepTask(task, app, $0) }) { counts in completion(counts?.reduce(0, +)) }
     }
@@ -240,7 +240,7 @@ final class TaskCoordinator {
 
     // MARK: A task's time
 
-    /// Forgets the work of a released partition; its next owner continues it.
+    /// Forgets the work of a released partition; the partition's next owner continues the work.
     ///
     /// Each run checks `mayContinue` before its next step.
     func partitionLeft(_ partition: Partition) {
@@ -257,7 +257,7 @@ final class TaskCoordinator {
         guard !owner.context.isStopping, underWay[work] == nil else { return }
         underWay[work] = ObjectIdentifier(home)
         let completion: () -> Void = { [self] in
-            // After a release, the next owner may already have restarted the work.
+            // After a release, the entry may belong to a later ownership, which has restarted the work.
             if home.isServing { underWay[work] = nil }
         }
         guard record.broadcast == nil else { return broadcastDue(record, of: home, completion: completion) }
@@ -270,7 +270,7 @@ final class TaskCoordinator {
 
     /// Sends a scheduled task page by page; after a failed page its home retries the task.
     ///
-    /// Devices deduplicate the message, so a repeated page delivers nothing twice.
+    /// The devices' shards deduplicate the message, so a repeated page delivers nothing twice.
     private func sendScheduled(
         _ record: TaskRecord, from item: UInt64, of home: Partition, completion: @escaping () -> Void
     ) {

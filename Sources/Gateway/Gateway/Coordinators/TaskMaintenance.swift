@@ -28,7 +28,7 @@ final class OnlineHistory: Sendable {
 
     /// Adds the current number of connected devices.
     ///
-    /// - Returns: The day's peak if it rose, and the days whose peaks were dropped; their rows must be updated.
+    /// - Returns: The day's peak, and the days whose peaks were dropped; `nil` if the peak did not rise.
     func notePeak(_ count: Int, app: AppKey, day: UInt32) -> (peak: Int, leftPeaks: [UInt32])? {
         state.withLock { state in
             guard count > state.peaks[app]?[day] ?? -1 else { return nil }
@@ -77,7 +77,7 @@ final class OnlineHistory: Sendable {
     }
 }
 
-/// Counts connected devices every second and stores the use of rate limits, on the partition of the gateway's own rows.
+/// Counts connected devices every second and stores the use of rate limits, on the partition of bucket 0.
 final class TaskMaintenance {
     private unowned let owner: Partition
     private var lastPoint: GatewayTime = 0
@@ -111,7 +111,7 @@ final class TaskMaintenance {
         }
     }
 
-    /// Removes expired rows of deleted apps every ten minutes, because no later count replaces these.
+    /// Removes expired rows every ten minutes; no later count removes the rows of deleted apps.
     private func removeOld() {
         let old = owner.context.usage.online.takeOld(now: owner.now)
         for point in old.points { MetaRows.deleteOnline(app: point.app, at: point.time, on: owner) }

@@ -9,7 +9,7 @@ final class AdminHandler {
     static let pendingLimit = 4_096
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
-    // SAFETY: the loop outlives this handler, because the loop first ends its streams and servers.
+    // SAFETY: the host outlives this object, because its loop closes all streams and servers before the host is released.
     private unowned(unsafe) let owner: EventLoopHost
     private let api: AdminAPI
     private let inspections: InspectionHandler
@@ -59,7 +59,7 @@ final class AdminHandler {
         }
     }
 
-    /// Whether a path names an app that another gateway may have created just before.
+    /// Whether a path names an app that is unknown here; another gateway may have just created the app.
     private func isOfUnlistedApp(_ target: UnsafeRawBufferPointer) -> Bool {
         guard owner.context.cluster != nil, target.starts(with: "/v1/apps/".utf8) else { return false }
         let path = RequestPath(target)
@@ -179,7 +179,7 @@ final class AdminHandler {
         respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: now)))
     }
 
-    /// Passes the request to the membership thread, because reading the register may block.
+    /// Passes the request to the membership thread, because a call of the register may block.
     private func wish(_ exchange: HTTPExchange, _ request: ClusterRequest) {
         guard let cluster = owner.context.cluster else { return respond(exchange, ClusterAnswer.none) }
         let (loop, bound) = (owner.loop, LoopBound(exchange, on: owner.loop))

@@ -3,7 +3,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Operators' requests about apps; the owner of the gateway's own rows carries out changes, and every gateway replicates them.
+/// Operators' requests about apps; the owner of part 0 applies the changes, and every gateway replicates them.
 struct AppHandler {
     private unowned let owner: EventLoopHost
 

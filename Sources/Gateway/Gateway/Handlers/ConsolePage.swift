@@ -4,8 +4,8 @@ internal import PushAPI
 
 /// The console's files on the admin listener, at `/console` and below, and the description of the API at `/openapi.yaml`.
 ///
-/// The root leads to the console.
-/// The files contain no data of this gateway and need no credential. The page's calls to the admin API do.
+/// The root path redirects to the console. The files contain no data of this gateway and need no credential, but the page's calls
+/// to the admin API need one.
 enum ConsolePage {
     private static let root = Array("/console".utf8)
     private static let files = Dictionary(uniqueKeysWithValues: ConsoleFile.all.map { ($0.name, $0) })

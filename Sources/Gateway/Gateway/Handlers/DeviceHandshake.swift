@@ -19,7 +19,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         case closed
     }
 
-    // SAFETY: the host outlives this object, because the host first ends its streams and servers.
+    // SAFETY: the host outlives this object, because its loop closes all streams and servers before the host is released.
     private unowned(unsafe) let owner: EventLoopHost
     /// The device's partition, while the session belongs to this handshake.
     private var partition: Partition?
@@ -30,16 +30,16 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private var namedCID = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
-    /// The app whose device quota counts this device as new.
+    /// The app whose device quota is checked again before the Welcome; `nil` if no quota applies.
     private(set) var countedApp: AppKey?
     var handshakePlace = HandshakeQueue.none
     /// Whether the shard must be notified of the session's end.
     private var isKnownToShard = false
-    /// Whether the gateway refuses a device that the shard had accepted.
+    /// Whether the gateway itself refuses the device after the shard has received the Hello.
     private var isRefused = false
     /// Whether the Hello timeout was restarted because the loop was too busy to read the Hello.
     private var hasWaitedLonger = false
-    /// The state of the app's lookup; the Hello stays in the stream until it ends.
+    /// The state of the app's lookup; the Hello stays in the stream until the lookup ends.
     private var appQuestion = AppQuestion.none
     /// The number of empty WebSocket frames received before the Hello.
     private var emptyFrameCount = 0
@@ -208,7 +208,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             let isHere = owner.servingPartition(target) != nil
             var other = isHere ? nil : owner.context.cluster
             if let cluster = other, cluster.owner(of: target) == cluster.node { other = nil }
-            // The owning gateway checks the proof's replay, even if the Hello arrived here.
+            // Only the gateway that owns the device checks the proof for replay.
             if other == nil { try owner.takeOnce(adopted) }
             owner.endHandshake(self)
             phase = .awaitingWelcome
@@ -223,7 +223,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// Looks the app up, because another gateway may have created it just before.
+    /// Asks for an app that is unknown here, because another gateway may have just created it.
     private func askForApp() {
         appQuestion = .asked
         stream?.pauseReading()
@@ -306,9 +306,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var kind: ConnectionKind { .device }
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
-    /// Passes the stream of an open session on; `nil` if the stream is closed.
-    ///
-    /// In this case `closed` follows.
+    /// Returns the stream for the opened session, or `nil` if the stream is closed; in that case `closed` follows.
     func handOver() -> ByteStream? {
         guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
         stream.clearTimeout()
@@ -340,7 +338,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
-        // Reading the peer's close needs no credit for new connections, but an unfinished TLS handshake does.
+        // A stream that only waits for the peer's close is not limited as a newcomer, unless its TLS handshake is unfinished.
         if let stream, !stream.isInHandshake { stream.isNewcomer = false }
         stream?.closeAfterFlush(code: WebSocketCode(code))
     }

@@ -140,7 +140,7 @@ final class DeviceNamesHandler {
         return counts[session, default: 0] <= Self.requestsPerMinute
     }
 
-    /// Runs an operation in the next turn, because its steps may call the shard, which may be performing effects now.
+    /// Runs an operation in the next turn, because its steps may call the shard, which may be performing its effects.
     ///
     /// `then` is called only while the session is open, because operations of the host can outlive the partition.
     private func run(

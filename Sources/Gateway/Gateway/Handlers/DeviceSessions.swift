@@ -111,7 +111,7 @@ final class DeviceSessions: StreamDelegate {
         return ByteStream(record.pointee.stream, on: owner.loop)
     }
 
-    /// Returns the address to which the session's stream is counted; 0 for none.
+    /// Returns the network address that the session's stream counts against (`AddressGuard`); 0 for none.
     func countedNetwork(of session: SessionRef) -> UInt64 { stream(of: session)?.countedNetwork ?? 0 }
 
     private func session(of stream: ByteStream, tag: UInt32) -> SessionRef? {
@@ -133,8 +133,7 @@ final class DeviceSessions: StreamDelegate {
         }
     }
 
-    /// Closes up to `count` sessions, starting at a slot; relayed sessions are kept, because the other gateway closes its
-    /// devices.
+    /// Closes up to `count` sessions, starting at a slot; keeps relayed sessions, which the gateway that accepted them closes.
     ///
     /// - Returns: The slot to continue at, wrapping around after the last one, and the number of closed sessions.
     func sendAway(_ count: Int, from first: UInt32, alternate: String) -> (next: UInt32, told: Int) {
@@ -277,7 +276,7 @@ final class DeviceSessions: StreamDelegate {
         stream.resumeReading()
     }
 
-    /// Counts a proven connection of a device, even if the device has left.
+    /// Counts a Welcome for the reconnect limit (`FlapDamping`), even if the device has already disconnected.
     func noteWelcome(_ cid: DeviceID) {
         let now = Int64(owner.loop.now)
         let delay = owner.context.peers.flaps.withLock { $0.welcomed(cid, now: now) }
@@ -393,7 +392,7 @@ final class DeviceSessions: StreamDelegate {
 
     override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
-    /// Sends a Close frame and closes the connection; `isForgotten` means that the shard requested the close and needs no
+    /// Sends a Close frame and closes the connection; `isForgotten` means that the shard requested this and needs no
     /// notification.
     func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard let record = record(session) else { return }

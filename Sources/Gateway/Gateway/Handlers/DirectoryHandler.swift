@@ -17,7 +17,7 @@ final class DirectoryHandler {
     /// The most operations in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 16_384
 
-    /// The most token changes that are queued for a retry; changes beyond it are repaired by the devices' next Hellos.
+    /// The maximum number of token changes queued for a retry; the devices' next Hellos repair the changes above it.
     static let lateTokensLimit = 65_536
     /// The limit on retries, so that an unreachable partition costs little.
     static let lateTokensPerSecond = 2_048
@@ -49,7 +49,7 @@ final class DirectoryHandler {
 
     /// Starts an operation that a device requested.
     ///
-    /// Such operations and token updates may use only half of the limit.
+    /// Operations of devices, like token updates, may use only half of `pendingLimit`.
     func runForDevice(
         _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
     ) -> Bool {

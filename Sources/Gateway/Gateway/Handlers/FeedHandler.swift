@@ -3,7 +3,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The admin listener's requests about feeds; each is one question to the loop of the app's home.
+/// The admin listener's requests about feeds, which the owner of the feed's home bucket answers.
 final class FeedHandler {
     private unowned let owner: EventLoopHost
 
@@ -36,9 +36,9 @@ final class FeedHandler {
     /// The longest wait, in milliseconds, of one question to the feed's home; a disconnected reader keeps its place there for at
     /// most this time.
     private static let sliceMilliseconds: Int64 = 1_000
-    /// The margin, in milliseconds, by which a wait must end early to count as refused by the home.
+    /// The tolerance, in milliseconds, for a slice that ends early.
     ///
-    /// The home refuses if it has too many readers or is stopping.
+    /// If an empty answer arrives even earlier, the home has refused to wait, because it has too many readers or is stopping.
     private static let earlyMilliseconds: Int64 = 200
 
     /// Waits at the feed's home, one slice at a time.
@@ -53,7 +53,7 @@ final class FeedHandler {
         ask(.read(slice)) { [self] answer in
             guard answer?.page?.isEmpty ?? false else { return completion(answer) }
             let now = Int64(owner.loop.now)
-            // A slice this short cannot end early. Repeating it would cause a busy loop until the deadline.
+            // An early end of a slice within the tolerance cannot be detected. Repeating such slices could be a busy loop.
             guard asked > Self.earlyMilliseconds, now < deadline, now - began >= asked - Self.earlyMilliseconds,
                 !owner.context.isStopping,
                 isCallerPresent()

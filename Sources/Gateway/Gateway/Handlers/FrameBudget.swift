@@ -34,7 +34,7 @@ struct FrameBudget: BitwiseCopyable {
     static let tokensCost: Int32 = 90
     /// The cost of a WebSocket frame without payload; a WebSocket ping, for example, must be answered like a protocol ping.
     static let emptyFrameCost: Int32 = 10
-    /// The extra cost of an action, which is stored as a row until its reports expire.
+    /// The extra cost of an action (`Feedback`), whose row is stored until the task's reports expire.
     static let actionCost: Int32 = 9
     /// The number of bytes that cost as much as a frame.
     private static let byteCountOfOne = 256

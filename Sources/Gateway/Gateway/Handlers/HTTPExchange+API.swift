@@ -2,7 +2,7 @@ internal import EventLoops
 internal import PushAPI
 
 extension HTTPExchange {
-    /// Calls `body` with the request in the API's form; its pointers are valid only during the call.
+    /// Calls `body` with the request as an `APIRequest`, whose pointers are valid only during the call.
     func withRequest<Result>(_ body: (APIRequest) -> Result) -> Result {
         body(
             APIRequest(
@@ -19,7 +19,7 @@ extension HTTPExchange {
 }
 
 extension HTTPRequestHead {
-    /// The request without its body, in the API's form; its pointers are valid only during the call.
+    /// The request without its body, as an `APIRequest` whose pointers are valid only during the call.
     var request: APIRequest {
         APIRequest(
             method: APIRequest.Method(method), target: target, token: header("token"),

@@ -45,7 +45,7 @@ enum HealthPage {
 
     /// Returns all findings with their remedies.
     ///
-    /// A credential for some apps does not see those about feeds, which name apps.
+    /// A credential for some apps does not see findings about webhooks, because these findings name apps.
     static func findings(_ context: GatewayContext, isForAllApps: Bool) -> APIResponse {
         let findings = context.health.withLock(\.findings).filter { isForAllApps || $0.name != .webhookFailing }
         var writer = JSONWriter(capacity: 1_024)
@@ -65,7 +65,7 @@ enum HealthPage {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    /// Returns the answer to health checks and admin calls while the start waits for `reason`.
+    /// Returns the answer to health checks and admin calls while `reason` delays the start.
     static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
         writer.object { writer in

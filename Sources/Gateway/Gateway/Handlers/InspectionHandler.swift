@@ -122,7 +122,7 @@ final class InspectionHandler {
 
     // MARK: Requests
 
-    /// Finds the tasks of the request's calls first, because refusals for devices name the task.
+    /// Finds the tasks of the request's calls first, because the refusals of a call's devices are found by its task.
     private func findCalls(_ name: RequestName, _ respond: @escaping Respond) {
         let gathering = Gathering<Found<TaskID>>(count: name.calls.count) { [self] answers in
             var tasks: [(name: String, task: TaskID)] = []

@@ -45,7 +45,7 @@ extension PublicHandler {
         if !isTaken { respond(exchange, .busy) }
     }
 
-    /// Carries out the request on the loop that owns the gateway's own rows.
+    /// Carries out the request on the owner of bucket 0, which stores the test devices.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
         let call = TestDevicesCall(request: request, known: known, limit: owner.limits.users.testDevices)
         owner.ask(call, of: Bucket(0)) { [self] result in

@@ -25,13 +25,13 @@ final class PublicHandler {
     /// The most requests in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 65_536
 
-    // SAFETY: the loop outlives this handler, because the loop first ends its streams and servers.
+    // SAFETY: the host outlives this object, because its loop closes all streams and servers before the host is released.
     unowned(unsafe) let owner: EventLoopHost
     let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicHandler.pendingLimit)
     /// Throttled requests, by the callers' indices in `AppShares`, in the order of arrival.
     ///
-    /// They are not parsed yet. A connection sends its next request only after the answer.
+    /// They are not parsed yet. Each connection has at most one, because the HTTP server reads nothing before the answer.
     private var waiting: [Int: [HTTPExchange]] = [:]
     private var waitingCount = 0
     private var handledCount = 0
@@ -66,11 +66,11 @@ final class PublicHandler {
     /// The largest clock difference between gateways, in milliseconds; gateways with a larger difference do not start.
     private static let clockMargin: Int64 = 2_000
 
-    /// Adds all revoked tokens, as the owner of partition 0 knows them.
+    /// Adds the complete list of revoked tokens from the owner of partition 0.
     func learnRevoked(_ tokens: [TokenID]) {
         let now = owner.now
         for token in tokens where token.expiresAt > now { api.tokens.revoke(token) }
-        // Expired rows are removed once this gateway owns their partition.
+        // `forgetExpiredTokens` removes expired rows once this gateway owns partition 0.
         if owner.index == 0 { expiredRows += tokens.filter { $0.expiresAt <= now } }
         api.tokens.knowsRevoked()
     }
@@ -82,7 +82,7 @@ final class PublicHandler {
         api.tokens.revoke(token)
     }
 
-    /// Removes some expired tokens from memory, and their rows on the owner of those.
+    /// Removes some expired tokens from memory, and their rows if this host has partition 0.
     func forgetExpiredTokens() {
         let rows = owner.servingPartition(0)
         if let rows, !expiredRows.isEmpty {
@@ -95,7 +95,7 @@ final class PublicHandler {
         for token in expired { MetaRows.delete(token, on: rows) }
     }
 
-    /// The most expired tokens removed in a second, in one batch each.
+    /// The maximum number of expired tokens removed in a second; each row is removed by its own batch.
     private static let expiredTokensAtOnce = 256
 
     /// Checks the head of a request with a large or delayed body, so that a refusal comes before the body is buffered.
@@ -126,7 +126,7 @@ final class PublicHandler {
             return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
         }
         guard isProbe || owner.context.isReady else { return respond(exchange, .starting) }
-        // The app matters only under contention or if requests exceed one slice.
+        // The caller is identified only under contention, or if the requests exceed one slice.
         let isCalm = waiting.isEmpty && handledCount < AppShares.loneRequestsPerTurn
         guard !isProbe, !isCalm || owner.core.pointee.shares.isContended else {
             return take(exchange)
@@ -160,7 +160,7 @@ final class PublicHandler {
         owner.context.activity.note([app], now: owner.loop.now)
     }
 
-    /// Whether a request must wait until the gateway knows the revoked tokens and the store's content.
+    /// Whether a request is refused because the gateway has not read the revoked tokens and the store's content yet.
     private func mustWait(_ target: UnsafeRawBufferPointer) -> Bool {
         !owner.context.isReady && !Self.isProbe(target)
     }
@@ -224,7 +224,7 @@ final class PublicHandler {
         }
         owner.ask(RevokeToken(token: token), of: Bucket(0)) { isRevoked in
             if isRevoked { return then(nil) }
-            // The token may be revoked nevertheless. It does not count against the app's limit then.
+            // The owner may have revoked the token nevertheless; the token then does not count against the app's limit.
             revocations.withLock { $0.giveBack(token, of: app) }
             then(.busy)
         }
@@ -258,7 +258,7 @@ final class PublicHandler {
     /// Whether a throttled request has a new slice, so that `goOn` must be called.
     var mayGoOn: Bool { !waiting.isEmpty && waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
-    /// Resets the turn's count; stops accepting connections while throttled requests use most of them.
+    /// Resets the turn's count; pauses the listeners while throttled requests use over three quarters of the connections.
     func turnEnded() {
         handledCount = 0
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
@@ -311,7 +311,7 @@ final class PublicHandler {
         let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [self] answers in
             var statuses: [DeviceID: DeviceStatus] = [:]
             for (cid, answer) in answers {
-                // One unreadable device fails the request, because it would look like a missing one.
+                // One unreadable device fails the request, because the answer would show it as a missing device.
                 if case .unreadable = answer { respond(exchange, .statusUnreadable); return }
                 statuses[cid] = answer.status
             }

@@ -25,7 +25,7 @@ struct ReplayGuard: ~Copyable {
     /// The span, in milliseconds, of a group of proofs that expire together.
     private static let span: Int64 = 60_000
 
-    /// Earlier proofs are refused, because they were forgotten or an earlier process may have accepted them.
+    /// The earliest accepted timestamp; older proofs were forgotten, or an earlier process may have accepted them.
     private var notBefore: GatewayTime
     private let limit: Int
     /// The first eight bytes of each proof, grouped by the minute of its timestamp; a client without the secret cannot choose
@@ -60,7 +60,7 @@ struct ReplayGuard: ~Copyable {
 
     private mutating func forget(before time: GatewayTime) {
         let oldest = time / Self.span
-        // The limit also holds if a reload has increased the tolerance.
+        // `notBefore` refuses forgotten proofs even if a later reload increases the tolerance.
         notBefore = max(notBefore, oldest * Self.span)
         // The dictionary holds only a few minutes, and usually none has expired.
         for (minute, proofs) in minutes where minute < oldest {

@@ -13,7 +13,7 @@ internal import Wire
 final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
-    // SAFETY: the loop outlives this object, because the loop first ends its streams and servers.
+    // SAFETY: the host outlives this object, because its loop closes all streams and servers before the host is released.
     private unowned(unsafe) let owner: EventLoopHost
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
@@ -29,7 +29,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private var appQuestion = AppQuestion.none
     private var isResting = false
     private var share = 0
-    /// The rate limit of all frames but publishes, which the store's bounds limit.
+    /// The rate limit of Ping and Pong frames; `unansweredLimit` and `AppShares` limit publishes.
     private var budget = FrameBudget()
     /// Whether the gateway is stopping; the connection closes after the last answer.
     private var isStopping = false
@@ -83,7 +83,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         return offset
     }
 
-    /// Looks the app up, because another gateway may have created it just before.
+    /// Asks for an app that is unknown here, because another gateway may have just created it.
     private func askForApp() {
         appQuestion = .asked
         stream?.pauseReading()
@@ -272,7 +272,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Keeps a half-closed connection open, because the sender still reads its results.
     override func peerEnded(_ stream: ByteStream) -> Bool { awaitAnswers() }
 
-    /// Keeps the connection open until all results are sent, after the sender's last frame.
+    /// Keeps the connection open after the sender's last frame until all results are sent.
     ///
     /// - Returns: `false` if no results are pending.
     private func awaitAnswers() -> Bool {

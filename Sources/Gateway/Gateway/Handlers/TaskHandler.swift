@@ -62,7 +62,7 @@ final class TaskHandler {
 
     // MARK: Lists
 
-    /// Creates a task; the permit covers the messages of a broadcast, which follow without another call.
+    /// Creates a task; the permit also covers the messages of a broadcast, because no other call sends them.
     private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
         let question = CreateTask(task.record, key: task.requestKey, digest: task.requestDigest)
         coordinator.ask(home: task.record.id, question) { [self] answer in
@@ -190,9 +190,9 @@ final class TaskHandler {
         case conflict, busy
     }
 
-    /// Carries out a call to several devices: begin, fan out, end.
+    /// Carries out a call to several devices: `BeginCall`, fan-out, `EndCall`.
     ///
-    /// A call without a request id skips begin and end, because its devices deduplicate by the task.
+    /// A call without a request id only fans out, because the devices' shards deduplicate by the task.
     private func carry(
         _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         completion: @escaping (Carried) -> Void
@@ -206,7 +206,8 @@ final class TaskHandler {
             case .begun(let task, let cids):
                 var (sending, targets) = (sending, targets)
                 if task != sending.task {
-                    // The call was begun before under another id, which the vendor's content contains, too.
+                    // An earlier attempt began this call under another task id. The vendors' contents contain the id, so they are
+                    // changed.
                     sending.content = sending.content.renamed(from: sending.task, to: task)
                     (sending.task, sending.createdAt) = (task, 0)
                 }
@@ -228,15 +229,15 @@ final class TaskHandler {
         }
     }
 
-    /// Fans out.
+    /// Fans out a message; `completion` receives `nil` if the task's devices could not be stored.
     ///
-    /// If the first ack wins, the devices are stored first; `nil` if that failed.
+    /// The devices are stored first if the first ack is to end the task's other messages.
     private func sendOnce(
         _ given: TaskCoordinator.Sending, _ targets: [ListTarget],
         completion: @escaping ([PublishOutcome]?) -> Void
     ) {
         var sending = given
-        // A single device needs no such rule.
+        // With a single device there are no other messages that the first ack could end.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
         guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { completion($0) } }
         coordinator.ask(home: sending.task, KeepSiblings(sending.task, targets.map(\.cid))) {
@@ -268,7 +269,7 @@ final class TaskHandler {
             guard !cids.isEmpty else { return completion(CampaignAnswer.unknownAlias(push.alias.text)) }
             carry(push, to: cids, key: push.key, permit) { [self] result in
                 guard case .conflict = result else { return completion(Self.result(result)) }
-                // The id may have been used for another alias, which is a different request.
+                // The request id may have been used for a push to another alias, which is a different request.
                 owner.ask(CallQuery(push.key), of: push.key.bucket) { [self] answer in
                     guard let task = answer.value else { return completion(CampaignAnswer.busyResult) }
                     guard push.isApart(from: task) else { return completion(CampaignAnswer.conflictResult) }
@@ -301,7 +302,7 @@ final class TaskHandler {
 
     /// Looks up the details of each device, in order.
     ///
-    /// `nil` for a missing device; `nil` for all if a record cannot be read.
+    /// A missing device has `nil` in the list. If a record cannot be read, `completion` receives `nil` instead of the list.
     private func describe(_ places: [DevicePlace], of app: App, completion: @escaping ([DeviceDetail?]?) -> Void) {
         let isTaken = owner.directoryHandler.run(.each(places, .describe), app: app.key) { operation in
             guard !operation.outcomes.contains(.failed) else { return completion(nil) }
@@ -367,7 +368,7 @@ final class TaskHandler {
 
     // MARK: Reports
 
-    /// Collects the totals of one task at a time, so that a report of many does not crowd out pushes.
+    /// Collects the totals of one task at a time, so that a report of many tasks does not crowd out pushes.
     private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
         guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
         let task = query.tasks[found.count]
@@ -380,10 +381,10 @@ final class TaskHandler {
         }
     }
 
-    /// Sums the totals of all loops.
+    /// Sums a task's totals over all partitions.
     ///
-    /// A task without accepted messages has only its row: a list without devices, or a task that was stopped or expired before it
-    /// was sent.
+    /// Without accepted messages, the task's row shows whether the task exists. Examples are a list without devices, and a task
+    /// that was stopped or expired before it was sent.
     private func totals(of task: TaskID, _ app: AppKey, completion: @escaping (Found<TaskTotals>) -> Void) {
         if task.kind == .single {
             let share = LoopShare(index: task.home.loop(of: owner.partitionCount), count: owner.partitionCount)
@@ -444,7 +445,7 @@ final class TaskHandler {
         let rates = owner.context.usage.rates
         let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
         owner.ask(CountRates(reports: question), of: Bucket(0)) { [self] totals in
-            // Without the counter, the answer contains this gateway's own count.
+            // If part 0's owner, which counts for all gateways, does not answer, the report has this gateway's own count.
             if let totals { rates.hear(totals, now: owner.now) }
             respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })
         }

@@ -136,7 +136,7 @@ final class UpstreamHandler {
         let message = UpstreamMessage(
             app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
             task: parcel.upstream.taskID)
-        // In a separate turn, because an answer from this loop itself may come at once.
+        // The question is sent in the next turn, because a home on this loop may answer inside the call.
         owner.host.inNextTurn { [weak self] host in
             host.feeds.ask(.upstream(message)) { answer in
                 host.context.peers.budget.giveBack(parcel.share)
@@ -155,7 +155,7 @@ final class UpstreamHandler {
         guard var lane = lanes[session] else { return }
         tell(session, parcel.upstream, code)
         if code.comesAgain {
-            // This message is the oldest one, so it replaces a hold set by a later one.
+            // This message is older than all waiting ones, so its hold replaces a hold for a later message.
             hold(session, for: parcel.upstream, code)
             for waiting in lane.waiting {
                 owner.context.peers.budget.giveBack(waiting.share)
@@ -184,10 +184,10 @@ extension UpstreamHandler.Code {
         self =
             switch answer {
             case .taken: .taken
-            // `refused(.off)` is included: this gateway serves the feed, but its home has an older configuration.
             case .refused(.numberReused): .numberReused
             case .refused(.deviceFull): .deviceFull
             case .refused(.appFull): .appFull
+            // Includes `refused(.off)`: the gateway of the feed's home does not have this gateway's newer configuration yet.
             default: .busy
             }
     }

@@ -7,7 +7,7 @@ struct ConnectionLimits: Sendable, Equatable {
     /// The limit per loop, if each loop has its own descriptor table; otherwise unlimited.
     var devicesPerLoop = Int.max
     var sendersPerLoop = Int.max
-    /// The descriptors for device connections and for the inner ends of relayed devices.
+    /// The limit of descriptors for devices; a relayed device takes two (`hasRoom`).
     var deviceDescriptors = Int.max
 
     /// Returns whether `count` devices fit; a relayed device needs a second descriptor for its inner socket-pair end.
@@ -30,7 +30,7 @@ struct DescriptorShortage: Error, CustomStringConvertible {
 struct DescriptorBudget: Sendable {
     /// The number of files that the ordered store may keep open.
     let storeFileCount: Int
-    /// The number of closing connections that may wait for their peer's end, in addition to the counted connections.
+    /// The closing connections of a loop that may wait until their peers close, in addition to those in `ConnectionLimits`.
     let closingPerLoop: Int
     let capacity: Int
     private let room: Int
@@ -39,9 +39,10 @@ struct DescriptorBudget: Sendable {
 
     /// The minimum and maximum of the ordered store's open files; below the minimum it would reopen files constantly.
     private static let storeFileCounts = 64...512
-    /// Twice the need of journal segments, spills, merges, the hook, the log, reloads and a connection being rejected.
+    /// The descriptors for everything else: twice what journal segments, spills, merges, the hook, the log, reloads and a
+    /// connection being rejected need.
     private static let otherCount = 96
-    /// A loop's poller, wake-ups, passage and listening sockets.
+    /// The descriptors of a loop: its poller, wake-ups, listening sockets, and the passage by which it gets connections.
     private static let perLoopCount = 12
     /// The minimum of connections for a useful gateway.
     private static let leastRoom = 64
@@ -110,7 +111,7 @@ struct DescriptorBudget: Sendable {
         grow(&limits.http, to: wanted.httpConnections)
         grow(&limits.senders, to: wanted.senderConnections)
         grow(&limits.admin, to: wanted.adminConnections)
-        // Only gateways of a cluster relay, and their loops share one table.
+        // The remaining descriptors are for relays. Only gateways of a cluster relay, and their loops share one table.
         limits.deviceDescriptors = limits.devices + left
         return limits
     }

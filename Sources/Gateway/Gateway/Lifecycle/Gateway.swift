@@ -103,7 +103,7 @@ final class Gateway {
             warn(of: certificates)
             note(certificates)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
-            // An app with a webhook may be created through the admin API at any time.
+            // The thread is started even without webhooks, because the admin API may add one at any time.
             try context.outbound.startFeedPoster(log)
         } catch {
             start.close()
@@ -111,7 +111,7 @@ final class Gateway {
         }
     }
 
-    /// Logs limits that exceed the available descriptors at the start, before the peak load.
+    /// Logs, at the start and not only at peak load, that configured limits exceed the available descriptors.
     private func warnOfFewDescriptors(_ limits: ConnectionLimits) {
         guard limits.isBelow(configuration.limits) else { return }
         // Without a configuration file no operator requested these limits, so the log level is only info.
@@ -308,7 +308,7 @@ final class Gateway {
         let store = context.store.statistics
         if store.spillFailureCount != spillFailureCount {
             spillFailureCount = store.spillFailureCount
-            // Redis servers refuse slot moves during each failover; the engine logs these (`redisEvent`).
+            // With Redis, moves of rows fail during every failover, and the engine logs them itself (`redisEvent`).
             if node == nil { log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")]) }
         }
         requestWatch.look(at: store.requests, log)
@@ -318,7 +318,7 @@ final class Gateway {
             look()
             let wall = ClockReader.wall() / 1_000
             context.hosts[0].submit { MetricsGatherer.look($0, wall: wall) }
-            // A notice from part 0's owner may have been lost.
+            // A notification of a changed app, from the owner of partition 0, may have been lost.
             if node != nil { context.hosts[0].submit { $0.followApps() } }
         }
         if reading.boot - lastClockRecord > 10_000 {
@@ -415,7 +415,8 @@ final class Gateway {
 
     /// The upper bound of a clean stop from `beginDrain` on, except for a stalled disk.
     ///
-    /// It sums half a stop timeout for the hook, one for moving partitions, one for requests in progress, and 10 s of reserve.
+    /// It sums the drain, a reserve of 10 s, and a stop timeout each for moving partitions, the hook (which uses half) and
+    /// requests.
     var longestStopMilliseconds: Int64 {
         (configuration.limits.drainSeconds + 3 * configuration.limits.stopTimeoutSeconds + 10) * 1_000
     }
@@ -423,7 +424,7 @@ final class Gateway {
     /// Stops cleanly: closes the listeners, sends Close to all devices, and finishes accepted requests.
     func stop() {
         log.write(.info, .stopping)
-        // The other gateways take over its partitions while it still answers.
+        // The other gateways take over this gateway's partitions while it still answers requests.
         node?.leave(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 1_000)
         context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)

@@ -13,16 +13,18 @@ struct GatewaySnapshot: Sendable {
     var registry: AppRegistry
     var credentials: CredentialSet
     var limits: GatewayLimits
-    /// The limits, reduced to the available descriptors.
+    /// The connection limits, reduced to the available descriptors.
     var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
     var webSockets: GatewayConfiguration.WebSockets
     var backupFolder: String
     var hasEvents: Bool
     var hasQuotas: Bool
-    /// Apps with a quota on stored or connected items, including disabled ones, whose usage is shown until it ends.
+    /// The apps with a quota that limits an amount and not a rate, such as devices or stored bytes.
+    ///
+    /// Disabled apps are included, because their usage is shown until it ends.
     var boundApps: [AppKey]
-    /// The apps of `boundApps` with a quota on stored items.
+    /// The apps of `boundApps` with a quota on queued messages or on bytes.
     var storeBoundApps: [AppKey]
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 

@@ -12,13 +12,14 @@ struct GatewayStart {
     let partitions: [PartitionStart]
     let clock: GatewayClock
     let context: GatewayContext
-    /// The gateway's own rows; `nil` in a cluster.
+    /// The rows of the table `meta`; `nil` in a cluster.
     let meta: MetaRows?
     let node: ClusterNode?
 
     /// Opens the store before any listener.
     ///
-    /// If another gateway uses the same folder, the store's error names its process, which is more helpful than a busy port.
+    /// If another gateway uses the same folder, the store's error names that gateway's process. An error about a busy port would
+    /// help less.
     ///
     /// - Throws: `StoreError`, `ClusterFailure`, `StartInterrupted`, `SystemError`.
     init(
@@ -66,7 +67,8 @@ struct GatewayStart {
             context.testDevices.restore(meta.testDevices)
             context.apps.restore(meta.book, on: nil, now: clock.mapping.time(atBoot: ClockReader.boot()))
             Self.tell(of: meta.unreadAppCount, log)
-            // Broadcasts must be loaded before any device says Hello, because device positions are checked against their logs.
+            // Broadcasts must be loaded before the first Hello, because a device's positions are checked against the broadcast
+            // logs.
             var broadcasts = BroadcastStart()
             for part in set.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
             let now = clock.mapping.time(atBoot: ClockReader.boot())

@@ -78,7 +78,8 @@ final class HookSender: Sendable {
                 complete: { [registry = loop.registry] jobs in
                     self.post(jobs, of: channel, registry: registry, by: dispatcher)
                 })
-            // Jobs whose results cannot be recorded would be delivered again.
+            // While too many results wait for their partitions, no jobs are leased. Without a recorded result, a job would be
+            // delivered again.
             let isFull = loop.handoff.kept.count >= KeptResults.fullCount
             if isFull || !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
                 self.leased(channel)
@@ -96,7 +97,7 @@ final class HookSender: Sendable {
         let batch = PushAPI.HookDelivery(
             jobs: jobs, channel: channel, leaseID: first.leaseID, registry: registry)
         let now = ClockReader.monotonic()
-        // After its last expiry, a batch has no job left to deliver.
+        // The dispatcher retries a batch until the last of its jobs expires.
         let gatewayNow = jobs.map { $0.leasedUntil }.max().map { $0 - Self.leaseMilliseconds } ?? 0
         let lifetime = jobs.map { $0.expiration == 0 ? 60_000 : $0.expiration - gatewayNow }.max() ?? 0
         state.withLock { state in
@@ -150,7 +151,7 @@ final class HookSender: Sendable {
         }
     }
 
-    /// Retries the extension, because a moving partition has not processed it.
+    /// Schedules another attempt of an extension that a partition has not processed, for example because it was moving.
     private func prolongSoon(_ id: String) {
         let time = ClockReader.monotonic() + Self.repeatMilliseconds
         state.withLock { $0.batches[id]?.prolongAt = time }

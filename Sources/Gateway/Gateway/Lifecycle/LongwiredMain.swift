@@ -14,8 +14,8 @@ package enum LongwiredMain {
     package static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         let terminal = StartingTerminal()
-        // A peer that closes early must cause a write error instead of killing the process. `serve` waits for the other signals.
-        // They are blocked here, before any thread exists, so that all threads inherit the mask.
+        // A peer that closes early must cause a write error instead of killing the process. SIGTERM, SIGINT and SIGHUP are
+        // blocked here, before any thread exists, so that all threads inherit the mask. `serve` waits for these signals.
         signal(SIGPIPE, SIG_IGN)
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -62,7 +62,7 @@ package enum LongwiredMain {
             }
             if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
             guard (problems + refused).isEmpty else {
-                // A start accepts a certificate that clients refuse; see docs/use/Operations.md, "TLS".
+                // Only `--check` fails for a certificate that clients refuse. A start accepts it (docs/use/Operations.md, "TLS").
                 return fail(
                     (refused + problems).joined(separator: "\nlongwired: "),
                     problems.isEmpty ? .certificate : .configuration)
@@ -96,7 +96,7 @@ package enum LongwiredMain {
         }
         log.write(
             .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
-        // With JSON every line of the output is JSON.
+        // With the format JSON, every line of the output must be JSON, so no greeting is printed.
         if configuration.logging.format == .text { greet(gateway, generated) }
         let manager = ServiceManager()
         serve(gateway, terminal, manager, log, &signals)
@@ -198,7 +198,7 @@ package enum LongwiredMain {
                 "No credentials are configured: a bearer token for the admin API is in "
                     + "\(gateway.configuration.storePath)/\(GeneratedCredentials.adminTokenFileName)")
         }
-        // A blocked standard output must not delay the handling of signals.
+        // A blocked standard output delays the handling of signals by at most one second, the timeout of `tell`.
         _ = tell(lines.joined(separator: "\n"))
     }
 

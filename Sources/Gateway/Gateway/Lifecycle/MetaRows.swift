@@ -4,7 +4,7 @@ internal import MessageStore
 package import PushAPI
 internal import Wire
 
-/// The gateway's own rows in the store, which must survive a restart or a move of the data to another machine.
+/// The rows of the table `meta`: the gateway's own data, which must survive a restart or a move of the store to another machine.
 package struct MetaRows: Sendable {
     /// The kind of a row; raw values are stored.
     enum Kind: UInt64, CaseIterable {
@@ -116,7 +116,7 @@ package struct MetaRows: Sendable {
         }
     }
 
-    /// Writes or removes an app's row, and writes the version of the apps, which outlives a removed app.
+    /// Writes or removes an app's row, and writes the version of the app list, which must not decrease when an app is removed.
     static func write(
         _ app: ManagedApp, isDeleted: Bool, on partition: Partition, done: @escaping () -> Void,
         failed: @escaping () -> Void
@@ -144,7 +144,7 @@ package struct MetaRows: Sendable {
 
     /// Writes the values that `complete` created, and makes the gateway ready when they are durable.
     ///
-    /// Tokens signed with a key that is not durable would become invalid with a crash.
+    /// Tokens signed with a key that is not durable would become invalid after a crash.
     func write(on partition: Partition) {
         guard isNew else { return partition.context.setReady() }
         let epoch = (0..<8).map { UInt8(truncatingIfNeeded: queueEpoch >> UInt64(56 - 8 * $0)) }
@@ -172,7 +172,7 @@ extension MetaRows {
     }
 }
 
-/// The callbacks of a pending row of the gateway's own.
+/// The callbacks of a write to the table `meta` that is not durable yet.
 struct MetaWaiter {
     var ticket: Ticket
     var done: () -> Void

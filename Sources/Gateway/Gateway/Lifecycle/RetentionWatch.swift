@@ -1,6 +1,6 @@
 package import MessageStore
 
-/// Logs when request ids or traces are about to be removed before their time, and when some were.
+/// Logs when request ids or traces are about to be removed before their day has passed, and when some were removed.
 package struct RetentionWatch: Sendable {
     package enum Notice: Equatable, Sendable { case near, cut }
 

@@ -6,7 +6,7 @@ internal import Synchronization
 final class SharedCount: Sendable {
     private let count = Atomic<Int>(0)
 
-    /// Increments the counter even above the limit; returns whether it is within, but every caller must call `leave`.
+    /// Increments the counter, and returns whether it is within the limit; the caller must call `leave` in either case.
     func enter(limit: Int) -> Bool { count.wrappingAdd(1, ordering: .relaxed).newValue <= limit }
 
     func leave() { count.wrappingSubtract(1, ordering: .relaxed) }

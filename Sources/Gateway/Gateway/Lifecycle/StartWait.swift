@@ -17,7 +17,7 @@ final class StartWait {
     /// The time between two attempts.
     private static let pauseMilliseconds = 250
     private static let logMilliseconds: UInt64 = 60_000
-    /// Longer than an attempt with several unresponsive servers.
+    /// The extension of the service manager's timeout, longer than an attempt with several unresponsive servers.
     private static let extensionMilliseconds: UInt64 = 60_000
 
     private let configuration: GatewayConfiguration
@@ -85,7 +85,7 @@ final class StartWait {
     private func open(
         _ address: ListenAddress?, _ balancers: [AddressRange], _ tls: TLSContext?, on loop: EventLoop
     ) throws {
-        // Port 0 would assign a different port than the gateway's.
+        // For port 0, the kernel would choose another port than it later chooses for the gateway.
         guard let address, address.port != 0 else { return }
         var settings = HTTPServer.Configuration()
         settings.tls = tls

@@ -13,7 +13,7 @@ enum StoreSetup {
             guard FileSystem.isDirectory(path) else { return "store.path: \(path) is no folder" }
             return access(path, R_OK | W_OK | X_OK) == 0 ? nil : reason("cannot be used")
         }
-        // The path is invalid, or the folder must be created in its first existing ancestor.
+        // Any error but ENOENT means that the path is unusable. A missing folder is created in its nearest existing ancestor.
         guard errno == ENOENT else { return reason("cannot be used") }
         var above = path
         while !FileSystem.exists(above) {
@@ -49,7 +49,7 @@ enum StoreSetup {
         store.fatal = { failure in
             log.write(.error, .storeFailed, [.error: .text("\(failure)")])
             log.flush()
-            // No answer may depend on the failed write, so even a clean stop would be unsafe.
+            // Even a clean stop would be unsafe: it would send answers, and these could depend on the failed write.
             _exit(ExitCode.failedOutput.rawValue)
         }
         return store

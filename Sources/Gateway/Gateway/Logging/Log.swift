@@ -11,7 +11,7 @@ package final class Log: Sendable {
         var level: LogLevel
         var waiting: [LogRecord] = []
         var limiter = RepeatLimiter()
-        /// The dropped lines that are not reported yet, and those since the start.
+        /// The numbers of dropped lines: those not reported yet, and all since the start.
         var lostCount = 0
         var lostCountInAll = 0
         var isWriting = false

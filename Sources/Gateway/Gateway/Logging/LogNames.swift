@@ -18,10 +18,10 @@ package enum LogName: String, Sendable, CaseIterable {
     case terminalClosed
     /// A listener is open; fields: listener, address.
     case listening
-    /// A listener ran out of descriptors or its accept failed; fields: count, since the last such line.
+    /// A listener ran out of descriptors or its accept failed; fields: count (since the last such line).
     case acceptFailed
-    /// Connections of load balancers were closed without a valid PROXY header; fields: loop, count since the last line, reason of
-    /// the last.
+    /// Connections of load balancers were closed without a valid PROXY header; fields: loop, count (since the last line), reason
+    /// (of the last connection).
     case proxyHeaderRefused
     /// Network addresses above their limits were refused; fields: address (of the last one), detail (how many of which kind since
     /// the last line).
@@ -32,7 +32,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case quotaUsedUp
     /// An operator started to disconnect all devices; fields: name (of the credential), pace, devices.
     case drainBegan
-    /// The disconnect is finished: no device is connected.
+    /// The drain is finished: no device is connected.
     case drainEnded
     /// An operator allows devices to connect again; fields: name, devices.
     case drainUndone
@@ -43,7 +43,8 @@ package enum LogName: String, Sendable, CaseIterable {
     /// More devices connect than the loop can accept at once; they are queued or receive a Close with a retry time. Fields: loop,
     /// count (of queued devices), milliseconds (the expected wait of the next one).
     case stormBegan
-    /// The queue is empty; fields: loop, waited, sentAway, milliseconds (the duration), longestWaitMilliseconds.
+    /// No device was queued or refused for two seconds; fields: loop, waited, sentAway, milliseconds (the duration),
+    /// longestWaitMilliseconds.
     case stormEnded
     /// A problem that an operator should act on; `/v1/health` lists all of them. Fields: name, detail (with the remedy).
     case findingBegan
@@ -88,7 +89,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case clusterRegisterFailed
     /// The stop timeout expired before all partitions were handed over; the other gateways take them over as after a crash.
     case clusterLeftEarly
-    /// Fields of these: detail.
+    /// Events of the cluster's members and partitions; fields: detail.
     case memberJoined, memberLeft, memberExpired, partTaken, partGiven, partLost, partEpochTaken, registerCorrected,
         leaseLapsed, clusterLeft
     /// The clocks of this machine and of Redis differ by more than a second; fields: offsetMilliseconds.
@@ -98,7 +99,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case clusterClockRefused
     /// A partition's log could not be opened; retried. Fields: part, error.
     case partNotOpened
-    /// Links to other gateways; fields: node, version; node, reason; peer, reason.
+    /// A link to another gateway is open (fields: node, version), broken (node, reason) or refused (peer, reason).
     case linkUp, linkDown, linkRefused
     /// News for other gateways was dropped because the queues of their links were full; fields: count.
     case linkNewsDropped
@@ -112,9 +113,9 @@ package enum LogName: String, Sendable, CaseIterable {
     /// The store's content may be older than devices and consumers have seen, so their positions and cursors are invalid. Fields:
     /// reason (a `HistoryChange`, or `redis`), detail (the current history).
     case historyChanged
-    /// A power failure truncated the last record of RocksDB's manifest, and it was removed; fields: bytes.
+    /// A power failure left a partial record at the end of RocksDB's manifest, and the gateway removed it; fields: bytes.
     case tableListCut
-    /// Writes are refused temporarily because a limit is reached; in a cluster, fields: reason, with the servers.
+    /// Writes are refused temporarily because a limit is reached; fields, only in a cluster: reason (which names the servers).
     case storeBusy
     /// The configured limits exceed the available descriptors; fields: limit, and the reduced devices, senders, http, admin.
     case fewDescriptors
@@ -142,7 +143,7 @@ package enum LogName: String, Sendable, CaseIterable {
     /// The hook's receiver failed; retried. Fields: status, error, attempt, retryInMilliseconds.
     case hookFailing
     case hookRecovered
-    /// A batch for the hook was abandoned; its jobs become due again when their leases end.
+    /// A batch for the hook, or the results of one, were given up; jobs that have not expired become due again.
     case hookGivenUp
     /// A feed's webhook failed; retried. Fields: name, status, error, attempt, retryInMilliseconds.
     case webhookFailing

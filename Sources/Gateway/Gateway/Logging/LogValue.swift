@@ -3,7 +3,7 @@ package import Wire
 
 /// The value of a log field.
 ///
-/// Bytes and `Secret` have no initializer, so payloads, keys and tokens cannot be logged.
+/// There is no initializer from bytes or from a `Secret`, so payloads, keys and tokens cannot be logged.
 package enum LogValue: Equatable, Sendable {
     case integer(Int64)
     case number(Double)
@@ -39,10 +39,10 @@ package enum LogLimits {
     static let flushMilliseconds: UInt64 = 2_000
     /// The time for which the log's thread retries after `close`, in addition to `flush`.
     static let closeMilliseconds: UInt64 = 200
-    /// The lines queued for a slow stderr; about a megabyte.
+    /// The most lines queued for a slow stderr, about a megabyte.
     package static let waitingLineCount = 4_096
-    /// The lines of one event within `repeatWindow`; further ones are counted.
+    /// The most lines written for one event within `repeatWindow`; further lines are only counted.
     package static let repeatCount = 20
-    /// In milliseconds.
+    /// The window of `repeatCount`, in milliseconds.
     package static let repeatWindow: Int64 = 10_000
 }

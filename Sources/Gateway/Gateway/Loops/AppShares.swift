@@ -4,9 +4,10 @@ internal import Wire
 
 /// Fair sharing of a loop's time between the senders and requests of several apps.
 ///
-/// All connections of an app together get a slice of publishes per turn and a bounded number of publishes in flight. Past either
+/// All connections of an app together get a slice of publishes per turn and a bounded number of publishes in flight. Above either
 /// limit the loop stops reading from them, so TCP flow control slows the sender down without errors. A publish of another app
-/// waits for one slice at most. An app that is alone gets a larger slice, which bounds the wait of another app's first message.
+/// therefore waits for a few slices at most. An app that is alone gets a larger slice, which bounds the wait of another app's
+/// first message.
 struct AppShares {
     /// The slice of each app under contention, about 0.1 ms of work; another app's publish waits for about five such slices.
     static let publishesPerTurn = 16
@@ -14,7 +15,7 @@ struct AppShares {
     static let lonePublishesPerTurn = 1_024
     /// The slice of a lone app in HTTP requests, each of which costs many times as much as a publish frame.
     static let loneRequestsPerTurn = 64
-    /// The most unanswered publishes of one app; one commit may answer all of them in a single turn.
+    /// The maximum number of unanswered publishes of one app, because one commit may answer all of them in a single turn.
     static let publishesUnderWay = 128
     /// The most throttled connections of one app that resume in a turn.
     static let resumedPerTurn = 4
@@ -27,7 +28,7 @@ struct AppShares {
         var stamp: UInt32
     }
 
-    /// The callers of an app with a valid token, or those without one, which do not use up the app's share.
+    /// The callers of an app with a valid token (`isProven`), or those without a valid token; each group has its own share.
     private struct Caller: Hashable {
         let app: AppKey
         let isProven: Bool
@@ -117,7 +118,7 @@ struct AppShares {
 
     /// Starts a new slice for each app, and returns the connections to resume, longest throttled first.
     ///
-    /// While the loop pauses (`CPUShare`), apps that have used up their slices get no new one.
+    /// While the loop pauses (`CPUShare`), apps that have used up their slices get no new slice.
     mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
         guard !busy.isEmpty else { return [] }
         defer {

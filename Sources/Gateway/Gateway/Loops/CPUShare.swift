@@ -1,14 +1,14 @@
 /// A limit on a loop's CPU time while several apps publish, applied to apps that have used up their slices.
 ///
-/// The kernel scheduler may suspend a thread that never sleeps for milliseconds, in which no message is served. Apps that have
+/// The kernel scheduler suspends a thread that never sleeps, and the loop then serves no message for milliseconds. Apps that have
 /// used up their slices therefore publish only while the loop is below its share of a core. Their sockets fill until then, and
 /// other apps are not delayed.
 struct CPUShare {
-    /// The percentage of the time that may be work before such apps are paused.
+    /// The percentage of time for which the loop may work before it pauses apps that have used up their slices.
     static let share: Int64 = 60
     /// The work beyond the share that is allowed after a calm period, in nanoseconds.
     static let burst: Int64 = 200_000
-    /// The largest recorded excess, in nanoseconds; work beyond it is not repaid.
+    /// The largest excess of work that is recorded, in nanoseconds; apps do not wait for more than this.
     static let longestDebt: Int64 = 2_000_000
 
     private var credit: Int64 = 0

@@ -8,7 +8,7 @@ final class CommandBatch: @unchecked Sendable {
     private struct Entry {
         var command: PublishCommand
         var offset: Int
-        /// The sizes of the texts; a content's own views hold its sizes.
+        /// The sizes of payload, collapse key, title and body; the views in the contents keep their own sizes.
         var byteCounts: (Int32, Int32, Int32, Int32)
         /// The size of the custom callback, whose bytes follow the contents.
         var callbackByteCount: Int32
@@ -44,7 +44,7 @@ final class CommandBatch: @unchecked Sendable {
         return capacity <= Self.keptByteCount
     }
 
-    /// Sets the gateway that the commands came from in their origins.
+    /// Writes the number of the requesting gateway into the commands' origins.
     func setAsker(_ node: Int) {
         for index in entries.indices {
             entries[index].command.origin = entries[index].command.origin.asked(by: node)
@@ -57,7 +57,7 @@ final class CommandBatch: @unchecked Sendable {
         let offset = byteCount
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
         let counts = (add(copy.payload), add(copy.collapseKey), add(copy.alertTitle), add(copy.alertBody))
-        // The source bytes of these views are gone when the command is read. Only the lengths remain valid.
+        // The source bytes of these views are freed before the command is read. Only the lengths of the views remain valid.
         copy.contents.forEach { content in
             _ = add(content.body)
             _ = add(content.collapseID)

@@ -85,7 +85,7 @@ extension EventLoopHost {
         }
     }
 
-    /// Counts a closed connection; a connection that moves to another loop stays counted.
+    /// Subtracts a closed connection from the counts; a connection that moves to another loop stays counted.
     func endConnection(_ kind: ConnectionKind) {
         switch kind {
         case .device: context.connections.devices.leave()
@@ -110,8 +110,9 @@ struct HostListeners {
         if isPublicHTTP { publicHTTP.append(listener) }
     }
 
-    /// Logs and counts failed accepts, refused PROXY headers and health checks of load balancers; called once a second, whatever
-    /// peers send.
+    /// Logs and counts failed accepts, refused PROXY headers and health checks of load balancers.
+    ///
+    /// It is called once a second, so that peers cannot flood the log.
     mutating func report(to host: EventLoopHost) {
         let failures = all.reduce(0) { $0 + $1.exhaustedCount }
         if failures > reportedAcceptFailures {

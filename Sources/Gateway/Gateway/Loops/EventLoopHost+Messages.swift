@@ -6,7 +6,7 @@ internal import Quotas
 internal import Wire
 
 // Routing of messages to partitions on this loop, on another loop or on another gateway, and of their answers. A new
-// `LoopMessage` case needs changes only in this file. A new question needs none: it is a `PartitionRequest`.
+// `LoopMessage` case needs changes only in this file. A new question is a `PartitionRequest` and needs no change here.
 extension EventLoopHost {
     func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
         let isCovered = permit.covers(command.app)
@@ -33,7 +33,7 @@ extension EventLoopHost {
         if context.cluster == nil { partition(index)?.foresee(cid) }
     }
 
-    /// The part of a device's record that most commands use, in bytes.
+    /// The number of bytes of a device's record that most commands use.
     static let recordByteCount = 128
 
     func move(_ adopted: AdoptedConnection, to target: Int) {
@@ -89,7 +89,7 @@ extension EventLoopHost {
             }
             guard !core.pointee.mail[other].items.isEmpty else { continue }
             if mailboxes[other].send(contentsOf: &core.pointee.mail[other].items) { continue }
-            // One turn's messages may exceed the capacity of a mailbox, so they are sent in pieces.
+            // The mailbox has no room for all items: the first ones are sent, and `refuse` handles the others.
             mailboxes[other].send(prefixOf: &core.pointee.mail[other].items)
             refuse(&core.pointee.mail[other].items)
         }
@@ -131,7 +131,7 @@ extension EventLoopHost {
 
     /// Handles items that a full mailbox refused.
     ///
-    /// Publishes are answered as busy; other messages are sent again at the next tick at the latest.
+    /// Items with `isRefusedWhenFull` are answered as busy. The others are sent again at the next tick at the latest.
     private func refuse(_ items: inout [Mail]) {
         guard !items.isEmpty else { return }
         metrics.count(.mailboxRefusals)
@@ -214,8 +214,8 @@ extension EventLoopHost {
 
     func take(_ answer: LoopAnswer) {
         guard var route = Route(answer.origin.route) else { return }
-        // An answer from a link carries this gateway's number. It is cleared, because the answer may cause a question to a local
-        // partition, whose answer needs no link.
+        // An answer from a link carries this gateway's number. The number is cleared, because the answer may cause a question to
+        // a local partition, whose answer needs no link.
         route.node = 0
         switch answer {
         case .published(let origin, let outcome):

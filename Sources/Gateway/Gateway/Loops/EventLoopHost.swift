@@ -152,7 +152,7 @@ final class EventLoopHost {
     @inline(__always)
     func partition(_ number: Int) -> Partition? { core.pointee.partitions[number] }
 
-    /// Returns a partition that accepts new work: `nil`, too, for one that is being released.
+    /// Returns a partition of this host that accepts new work; `nil` also while the partition is being released.
     @inline(__always)
     func servingPartition(_ number: Int) -> Partition? {
         guard let partition = core.pointee.partitions[number], partition.isServing else { return nil }
@@ -193,7 +193,7 @@ final class EventLoopHost {
         shareOut()
     }
 
-    /// Divides the loop's limits among its partitions again, after one was opened or removed.
+    /// Divides the loop's limits among its partitions again, after a partition was opened or removed.
     private func shareOut() {
         let limits = shardLimits
         forEachPartition { $0.setLimits(limits) }
@@ -207,7 +207,7 @@ final class EventLoopHost {
         return snapshot.limits.shardLimits.share(of: max(1, count))
     }
 
-    /// The number of Hellos at partitions whose stores are stalled.
+    /// The number of pending Hellos in partitions whose stores are stalled.
     var standingHelloCount: Int {
         var count = 0
         forEachPartition { if $0.isStandingStill { count += $0.sessions.openingCount } }
@@ -275,7 +275,7 @@ final class EventLoopHost {
 
     /// Flushes the turn's work: batches to the committer, messages to other hosts and gateways.
     private func endTurn() {
-        // Announced jobs may be leased at once, and leases are writes of this turn.
+        // This comes first, because the announced jobs may be leased at once, and the leases are writes of this turn.
         forEachPartition { $0.passJobNews() }
         forEachPartition { $0.turnEnded() }
         dispatch()

@@ -20,7 +20,7 @@ final class Gathering<Answer> {
         finishIfComplete()
     }
 
-    /// Stores an answer at the next free place, for callers that need only the number of answers.
+    /// Stores an answer at the next free place, for callers that do not need the order of the answers.
     func take(_ answer: Answer) { take(answer, at: answers.count - missing) }
 
     var isComplete: Bool { missing == 0 }

@@ -29,7 +29,7 @@ struct Mail: Sendable {
 
 /// News for all hosts of all gateways, independent of their partitions.
 enum GatewayNews: Sendable, Codable, Hashable {
-    /// A partition has due jobs of a channel for an app that had none there.
+    /// A partition has due jobs of a channel for an app that had no such jobs in the partition before.
     case jobsAvailable(VendorChannel, part: Int)
     /// A cached record of the task is outdated.
     case taskChanged(TaskID)
@@ -43,7 +43,7 @@ enum GatewayNews: Sendable, Codable, Hashable {
     case registerChanged
 }
 
-/// An answer that returns to the asking loop; the rare case is indirect, so that publish answers stay cheap to copy.
+/// An answer that returns to the asking loop; the rare case `answered` is indirect, so that `published` stays cheap to copy.
 enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
     /// A `PartitionRequest`'s `Answer`; `nil` if there is no answer, in which case the caller gets the request's `busy` value.
@@ -66,7 +66,7 @@ struct AdoptedConnection: Sendable {
     var connection: DetachedConnection
     var isSecure: Bool
     var hello: AdoptedHello
-    /// Whether the device is connected to another gateway, which relays it; this gateway has not counted it yet.
+    /// Whether another gateway accepted the connection and relays the device; this gateway has not counted the device yet.
     var isRelayed = false
 
     /// The data sent with the connection if its descriptor must be copied to another descriptor table.

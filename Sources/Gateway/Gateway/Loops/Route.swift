@@ -44,7 +44,7 @@ struct Route: Equatable, Sendable {
         (self.slot, self.stamp) = (slot, stamp & Self.stampMask)
     }
 
-    /// Returns `nil` for `Origin.none` and for any word that no loop has issued.
+    /// Unpacks a route; returns `nil` for `Origin.none` and for any other word with an unknown kind.
     init?(_ word: UInt64) {
         guard let kind = Kind(rawValue: UInt8(word >> 60)) else { return nil }
         self.kind = kind

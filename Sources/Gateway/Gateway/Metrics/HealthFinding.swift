@@ -4,13 +4,13 @@ internal import Wire
 
 /// A problem of this gateway that an operator should act on.
 ///
-/// One list feeds `/v1/health`, `/readyz`, the console, `longwire doctor` and the log, so that they agree. docs/use/Operations.md,
-/// "Health findings", has a row for each name.
+/// One list feeds `/v1/health`, `/readyz`, the console, `longwire doctor` and the log, so that they agree.
+/// docs/use/Operations.md, "Health findings", has a row for each name.
 struct HealthFinding: Sendable, Equatable {
     enum Severity: String, Sendable {
         /// Messages, devices or operators are affected now.
         case problem
-        /// The gateway works, but will not without a change.
+        /// The gateway works, but may fail later if the operator does not act.
         case advice
     }
 
@@ -22,21 +22,22 @@ struct HealthFinding: Sendable, Equatable {
 
     var name: Name
     var severity: Severity
-    /// The affected listener, app's feed or other part; empty if there is only one.
+    /// The affected listener, feed or vendor channel; empty if the name can apply only once.
     var subject = ""
     var text: String
     /// The remedy.
     var advice: String
 }
 
-/// The findings of the last look, which every reader sees.
+/// The findings of the last evaluation, which all pages show.
 struct HealthReport: Sendable {
     private var watch = HealthWatch()
     private(set) var findings: [HealthFinding] = []
 
-    /// Looks again.
+    /// Evaluates the figures and replaces the findings.
     ///
-    /// - Returns: The findings that began and ended since the last look. A finding is the same if its name and subject are.
+    /// - Returns: The findings that began and ended since the last evaluation. Two findings are the same if their names and
+    ///   subjects are equal.
     mutating func look(
         at figures: MetricFigures, _ health: ClusterHealth?, wall: Int64
     ) -> (began: [HealthFinding], ended: [HealthFinding]) {
@@ -49,7 +50,7 @@ struct HealthReport: Sendable {
     }
 }
 
-/// The findings of successive looks at the gateway's figures.
+/// Derives the findings from successive readings of the gateway's figures.
 struct HealthWatch: Sendable {
     /// The time in milliseconds after which due jobs without a lease are a finding.
     static let leaseTimeout: Int64 = 60_000
@@ -58,7 +59,7 @@ struct HealthWatch: Sendable {
     /// The uptime at which due jobs were first seen without a lease; `nil` while senders lease, or nothing is due.
     private var unleasedSince = PerChannel<Int64?> { _ in nil }
 
-    /// Looks at the figures.
+    /// Evaluates the figures.
     ///
     /// - Parameters:
     ///   - figures: All figures of the gateway, with all served apps.
@@ -92,7 +93,7 @@ struct HealthWatch: Sendable {
         return found
     }
 
-    /// Returns the finding about a time that differs from the machine's clock, also for the reason in `/readyz`.
+    /// Returns a finding if the gateway time differs from the machine's clock; `/readyz` shows its text as a reason.
     static func clock(_ status: GatewayStatus) -> [HealthFinding] {
         let offset = status.clockOffset
         guard status.isClockStepRefused || abs(offset) > ClockLimits.noticedOffset else { return [] }
@@ -143,7 +144,7 @@ struct HealthWatch: Sendable {
         return found
     }
 
-    /// Returns the channels with due jobs that no sender service has leased for a minute.
+    /// Returns a finding for each channel with due jobs that no sender service has leased for a minute.
     private mutating func handoff(_ figures: MetricFigures) -> [HealthFinding] {
         VendorChannel.allCases.compactMap { channel in
             let due = figures.loops.reduce(0) { $0 + $1.apps.reduce(0) { $0 + $1.dueJobs[channel] } }

@@ -3,7 +3,7 @@ package import Wire
 
 /// The metrics of one loop, without locks or atomics, because only the loop's thread writes them.
 ///
-/// A scrape gets a copy: a retain, after which the loop's next write copies the arrays once. Counters never decrease.
+/// A scrape gets a copy-on-write copy: the loop's next write after the scrape copies the arrays once. Counters never decrease.
 package struct LoopMetrics: Sendable, Equatable {
     private var counters: [UInt64]
     private var timers: [MetricHistogram]

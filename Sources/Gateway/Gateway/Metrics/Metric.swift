@@ -11,7 +11,7 @@ package struct Metric: Sendable {
     package enum Unit: Sendable {
         case none, bytes, seconds, milliseconds, microseconds, nanoseconds
 
-        /// The number of these units per unit of the page.
+        /// The number of these units per unit on the page, for example 1,000 milliseconds per second.
         var divisor: Double {
             switch self {
             case .none, .bytes, .seconds: 1
@@ -55,7 +55,7 @@ package struct MetricSample: Sendable {
     package typealias Labels = KeyValuePairs<MetricLabel, String>
 
     enum Source: Sendable {
-        /// `nil` to omit the sample.
+        /// A number; for `nil` the sample is omitted.
         case number(@Sendable (MetricFigures) -> Double?)
         case histogram(@Sendable (MetricFigures) -> MetricHistogram?)
         /// One sample per other gateway, labelled with its address.

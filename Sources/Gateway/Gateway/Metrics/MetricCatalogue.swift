@@ -7,7 +7,8 @@ internal import Wire
 
 /// The metrics of `/metrics`, in the order of the page and of docs/use/Operations.md.
 ///
-/// A new metric needs an entry in both. `MetricCatalogueTests` fails if a value of the shard or the store has no entry.
+/// A new metric needs an entry here and a row in that page. `MetricCatalogueTests` fails if a value of the shard or the store has
+/// no entry.
 package enum MetricCatalogue {
     package static let all =
         process + kernel + connections + messages + broadcasts + handoff + hook + feeds + http + loops + store

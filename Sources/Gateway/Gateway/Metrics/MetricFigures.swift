@@ -17,7 +17,8 @@ package struct MetricFigures: Sendable {
     package var isEmptying = false
     var addressRefusals: [AddressRefusal.Kind: Int] = [:]
     package var bodyBytes = 0
-    /// Other bytes buffered for peers, and the refusals and closed connections caused by their limit.
+    /// The bytes buffered for peers besides bodies, and the refusals and closed connections caused by the budget of all such
+    /// bytes.
     package var upstreamBytes = 0
     package var streamBytes = 0
     package var budgetRefusals = 0

@@ -11,7 +11,7 @@ internal import Webhooks
 /// nor other apps.
 final class FeedPoster: Sendable {
     struct Post: Sendable {
-        /// The feed's local name; each feed has at most one post.
+        /// The feed's name, from appId and kind; each feed has at most one post.
         var feed: String
         /// The webhook-id, the same at every attempt.
         var id: String
@@ -103,7 +103,7 @@ final class FeedPoster: Sendable {
                 case .post(let post): works.append(Work(post: post))
                 case .cancel(let feed):
                     Self.giveUp(&works) { $0 == feed }
-                    // An attempt that ended during `cancel` may have recorded a state again.
+                    // An attempt that ended after `cancel` cleared the state may have recorded it again.
                     shared.withLock { $0.state[feed] = nil }
                 }
             }

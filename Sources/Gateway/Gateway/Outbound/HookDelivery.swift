@@ -5,7 +5,7 @@ package struct HookDelivery: Sendable, Equatable {
     /// The webhook-id, by which the receiver detects repeats.
     package var id: String
     package var body: [UInt8]
-    /// The time at which the batch expires because its leases lapse, in milliseconds of the monotonic clock; `nil` for never.
+    /// The time at which the batch is given up because its jobs have expired, in monotonic milliseconds; `nil` for never.
     package var giveUpAt: Int64?
 
     package init(id: String, body: [UInt8], giveUpAt: Int64? = nil) {
@@ -77,7 +77,7 @@ package struct HookState: Sendable, Equatable {
 
 /// The limits of the hook's requests; times in milliseconds.
 package enum HookLimits {
-    /// The most batches held by the dispatcher; with more, the leases would expire before delivery.
+    /// The most batches held by the dispatcher: in flight, or waiting for their next attempt.
     package static let heldCount = 16
     /// The concurrent requests while the receiver is healthy; a failing receiver gets one at a time.
     package static let concurrentCount = 4

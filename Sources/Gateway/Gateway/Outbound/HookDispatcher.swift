@@ -4,8 +4,8 @@ package import Platform
 /// Posts batches to the hook's receiver, and retries each until it is accepted or expires.
 ///
 /// A dedicated thread drives curl's multi interface, so a slow or failing receiver delays no event loop. At most
-/// `HookLimits.heldCount` batches are held, failed ones included; `submit` refuses more. While the receiver fails, one request is
-/// in flight at a time. The first success lifts that limit.
+/// `HookLimits.heldCount` batches are held, including those that wait for a retry; `submit` refuses more. While the receiver
+/// fails, one request is in flight at a time. The first success lifts that limit.
 package final class HookDispatcher: Sendable {
     private struct Shared: ~Copyable {
         var incoming: [HookDelivery] = []
@@ -18,7 +18,7 @@ package final class HookDispatcher: Sendable {
     }
 
     private let shared: Lock<Shared>
-    /// Used only by the dispatcher's thread once that runs.
+    /// The HTTP transfers; after the init, only the dispatcher's thread uses them.
     private let transfers: HTTPTransfers
     /// The signal that wakes the thread; opened before any loop ran.
     ///
@@ -31,7 +31,7 @@ package final class HookDispatcher: Sendable {
     /// Starts the dispatcher's thread; `stop(withinMilliseconds:)` ends it.
     ///
     /// - Parameters:
-    ///   - configuration: The hook; `nil` for none. Batches submitted without a hook are dropped.
+    ///   - configuration: The hook; `nil` for none. Without a hook, `submit` refuses batches.
     ///   - policy: Signs requests, judges responses and receives final results. Retained until the stop.
     ///   - log: The log for failures and recoveries.
     ///   - wakeup: Wakes the thread. Must have been opened before any thread with its own descriptor table started.
@@ -62,8 +62,7 @@ package final class HookDispatcher: Sendable {
         return isTaken
     }
 
-    /// The number of batches that `submit` would accept now, so that callers lease no more jobs than that; at most one while the
-    /// receiver fails.
+    /// The number of batches for which callers should lease jobs now; at most one while the receiver fails.
     package var room: Int {
         shared.withLock { shared in
             guard !shared.isStopping, shared.configuration != nil else { return 0 }
@@ -76,7 +75,7 @@ package final class HookDispatcher: Sendable {
 
     /// Applies a changed configuration: later attempts use the new URL and secrets.
     ///
-    /// With `nil`, all held batches are dropped.
+    /// With `nil`, all batches are given up, except those that the receiver accepts in a running attempt.
     package func update(_ configuration: GatewayConfiguration.Hook?) {
         shared.withLock { shared in
             shared.configuration = configuration
@@ -132,7 +131,7 @@ package final class HookDispatcher: Sendable {
             if changed || edition == 0 {
                 configuration = next
                 edition += 1
-                // A corrected URL should be tried at once, without the old one's backoff.
+                // A corrected URL should be tried at once, without the backoff of the old URL.
                 for index in waiting.indices { waiting[index].nextAttemptAt = now }
             }
 
@@ -171,7 +170,8 @@ package final class HookDispatcher: Sendable {
 
             transfers.perform()
             collect(&attempts, &waiting, &random, edition: edition)
-            // Without a hook, no batch may wait for another attempt. The next iteration drops it.
+            // Without a hook, a batch whose attempt has just failed gets no other attempt. The next iteration, at once, gives it
+            // up.
             let isOver = configuration == nil && !waiting.isEmpty
             let wait = isOver ? 0 : pause(waiting, attempts, isStopping: isStopping, deadline: deadline)
             if transfers.wait(milliseconds: wait, orInputOn: wakeup.descriptor) { wakeup.clear() }

@@ -6,7 +6,7 @@ internal import Wire
 // every partition keeps a copy of the live part. A newly opened partition fetches the logs of all homes. A home announces its
 // logs again to a partition that has moved, and after a link was restored. All partitions also compare their copies periodically.
 // Logs are transferred in pieces (`BroadcastPiece`), each requested by the receiving partition. Neither side holds more than one
-// piece of each log, whatever its size.
+// piece of a log, whatever the size of the log.
 
 /// The limit on concurrent piece requests to one gateway, over all local partitions.
 ///
@@ -34,12 +34,12 @@ final class BroadcastTurns: Sendable {
 }
 
 extension Partition {
-    /// Sends this partition's broadcast logs to a partition that has a new owner, or asks it to fetch them.
+    /// Sends this partition's broadcast logs to another partition; logs of more than one piece are only announced.
     func announceBroadcasts(to part: Int) {
         guard isServing else { return }
         host.ask(LiveBroadcasts(share), of: number) { [self] piece in
             guard let piece else { return }
-            // An empty log is sent, too, because the receiver accepts no registrations of these apps before it has the log.
+            // An empty log is sent, too, because the receiver registers no new devices of an app before it knows the app's log.
             guard piece.next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
             host.tell(TellBroadcasts(home: number, logs: piece.logs), to: part)
         }
@@ -59,7 +59,7 @@ extension Partition {
     /// Compares this partition's broadcast logs with those of partitions on other gateways, a few each second.
     ///
     /// The announcement of the latest broadcast may be lost, and nothing else would reveal the gap. Each partition is compared
-    /// about every sixteen seconds, whatever their number.
+    /// about every sixteen seconds, whatever the number of partitions.
     func compareBroadcasts() {
         guard let cluster = context.cluster, isServing, context.partitionCount > 1 else { return }
         for _ in 0..<max(1, context.partitionCount / Self.comparisonSeconds) {
@@ -88,7 +88,8 @@ extension Partition {
 
     // MARK: Learning
 
-    /// Requests a partition's broadcast logs until they are complete; `completion` runs after the first attempt, successful or not.
+    /// Requests a partition's broadcast logs until they are complete; `completion` runs after the first attempt, even if it
+    /// failed.
     func learnBroadcasts(of home: Int, completion: @escaping () -> Void = {}) {
         guard learning.updateValue(true, forKey: home) == nil else { return completion() }
         askForBroadcasts(BroadcastLesson(home: home), completion: completion)
@@ -112,8 +113,8 @@ extension Partition {
         }
     }
 
-    /// The time in milliseconds after which an unanswered request frees its place, because the home may itself be waiting for its
-    /// logs.
+    /// The time in milliseconds after which an unanswered request no longer counts in `BroadcastTurns`, so that one home does not
+    /// block the requests to others.
     private static let turnMilliseconds: Int64 = 1_000
     private static let turnPause: Int64 = 10
 
@@ -162,7 +163,7 @@ extension Partition {
             return again()
         }
         completion()
-        // A broadcast was announced during the transfer and may be missing from these logs.
+        // `learnBroadcasts` was called again during the transfer, so these logs may lack a newer broadcast.
         guard learning[lesson.home] ?? false else { return learning[lesson.home] = nil }
         askForBroadcasts(BroadcastLesson(home: lesson.home))
     }

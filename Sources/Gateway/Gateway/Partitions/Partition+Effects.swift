@@ -61,7 +61,7 @@ extension Partition {
         case .close(let session, let code, let reason):
             sessions.close(session, code, reason: reason, isForgotten: true)
         case .leased(let origin, let jobs):
-            // A partition that is being released reports no jobs, because its next owner leases them.
+            // During a release all channels are reported as due, so that callers ask the next owner for the remaining jobs.
             let due = isServing ? core.pointee.shard.dueChannels : .all
             host.answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: due))))
         case .settled(let origin, let verdicts):
@@ -95,7 +95,7 @@ extension Partition {
         }
     }
 
-    /// Adds this gateway's records of refused Hellos to the answer.
+    /// Adds this gateway's records of refused Hellos and of reconnect delays to the answer.
     private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
         guard case .known(var status) = answer else { return answer }
         let delay = context.peers.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }

@@ -48,7 +48,7 @@ extension Partition {
 
     private func dealLater() {
         inNextTurn { partition in
-            // The turn that ends the pause continues.
+            // `dealAfterPause` continues in the turn that ends the pause.
             guard !partition.host.isPausing else { return }
             partition.dealing.isLater = false
             partition.dealLists()
@@ -59,7 +59,7 @@ extension Partition {
         if dealing.isLater { dealLater() }
     }
 
-    /// Refuses entries that have waited too long, and retries the others, because the journal may have shrunk.
+    /// Refuses entries that have waited too long, and retries the others, because the store may have room again.
     func tickLists() {
         guard !lists.isEmpty else { return }
         for portion in lists.popOverdue(now: loop.now) { portion.forEach { answerBusy($0) } }

@@ -43,11 +43,11 @@ final class Partition {
     var learning: [Int: Bool] = [:]
     /// The partition whose broadcasts were compared last.
     var compared = 0
-    /// The number of the current drain, and its position among the sessions.
+    /// The number of the current drain, and the session slot at which it continues.
     var drain: (number: Int64, cursor: UInt32) = (0, 0)
     /// The number of seconds for which the store has been stalled.
     var stuckSeconds = 0
-    /// The work on the gateway's own rows; `nil` on all partitions but that of bucket 0.
+    /// The work on the gateway's own rows; `nil` except on the partition of bucket 0.
     private(set) var ownRows: OwnRows?
     private(set) lazy var upstream = UpstreamHandler(self)
     private(set) lazy var names = DeviceNamesHandler(self)
@@ -152,7 +152,7 @@ final class Partition {
     /// Whether the store was stalled at the last check; the check runs once a second.
     var isStandingStill: Bool { stuckSeconds > 0 }
 
-    /// Closes connections whose pending Hellos would block those of other partitions; they cannot be answered now.
+    /// Closes connections whose Hellos wait for this stalled store, if the waiting Hellos exceed the host's limit for them.
     func sendStandingAway() {
         guard isStandingStill else { return }
         // Several partitions may be stalled. Each closes its share of the surplus.
@@ -161,7 +161,7 @@ final class Partition {
         sessions.sendOpeningsAway((surplus * sessions.openingCount + standing - 1) / standing)
     }
 
-    /// Makes callers on this host request the jobs that became due in this turn.
+    /// Notifies waiting lease calls on this host of the jobs that became due in this turn.
     func passJobNews() {
         let jobNews = core.pointee.jobNews
         guard !jobNews.isEmpty else { return }
@@ -170,7 +170,7 @@ final class Partition {
     }
 
     func turnEnded() {
-        // The commit is awaited if own rows are pending, because their writers wait for it. Such rows are rare.
+        // While writers of the gateway's own rows wait, the turn's batches are committed without delay. Such writes are rare.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
     }
 
@@ -216,7 +216,7 @@ final class Partition {
     func launch(_ record: TaskRecord) {
         var isTaken = true
         withShard { isTaken = $0.launch(record, loopCount: context.partitionCount, now: now) }
-        // The shard refuses a broadcast if it missed an earlier one, because a link was down or the partition was moving.
+        // The shard refuses a broadcast if an earlier one is missing, for example after a move. The log is then fetched.
         if !isTaken { learnBroadcasts(of: record.app.home.loop(of: context.partitionCount)) }
         continueWork()
     }

@@ -64,7 +64,7 @@ extension Partition {
         perform()
     }
 
-    /// Calls the shard for a call that rarely has effects; the check is cheaper than taking an empty list of effects.
+    /// Makes a call that rarely has effects; checking the result of `body` is cheaper than taking an empty list of effects.
     ///
     /// `body` returns whether the call has effects.
     @inline(__always)

@@ -4,7 +4,7 @@ internal import Wire
 
 /// Changes an app; the answer follows once the change is durable and applied on the answering gateway.
 ///
-/// `nil`: the result is unknown, and the caller must retry.
+/// The answer `nil` means that the result is unknown and the caller must retry.
 struct ChangeApp: PartitionRequest {
     static let number: UInt8 = 22
     var change: AppChange
@@ -24,7 +24,7 @@ struct ChangeApp: PartitionRequest {
     }
 }
 
-/// Asks for the apps changed since a version; `nil` if the answering gateway does not know them yet.
+/// Asks for the apps changed since a version; the answer is `nil` if the answering gateway does not know its apps yet.
 struct AppNewsRequest: PartitionRequest {
     static let number: UInt8 = 23
     var since: UInt64

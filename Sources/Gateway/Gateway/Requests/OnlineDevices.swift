@@ -6,7 +6,7 @@ struct OnlinePoint: Sendable, Equatable, Codable {
     var count: Int
 }
 
-/// Asks for an app's numbers of connected devices over the last day; `nil` without an answer.
+/// Asks for an app's numbers of connected devices over the last day; the answer is `nil` if the owner is unavailable.
 struct OnlinePointsRequest: PartitionRequest {
     static let number: UInt8 = 17
     var app: AppKey
@@ -21,7 +21,7 @@ struct OnlinePointsRequest: PartitionRequest {
     }
 }
 
-/// Asks for a day's peak of connected devices; `nil` without an answer.
+/// Asks for a day's peak of connected devices; the answer is `nil` if the owner is unavailable.
 struct OnlinePeakRequest: PartitionRequest {
     static let number: UInt8 = 18
     var app: AppKey

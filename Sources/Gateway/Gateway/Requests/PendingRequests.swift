@@ -2,7 +2,7 @@
 struct PendingRequests {
     /// The most pending questions of one kind, so that no kind crowds out the others; further ones are answered as busy.
     ///
-    /// All questions to shards are one kind (`PartitionRequest.kind`): one call can ask every partition.
+    /// All types of `ShardQuestion` together are one kind (`PartitionRequest.kind`).
     static let kindLimit = 1 << 16
     static let limit = 1 << 18
 

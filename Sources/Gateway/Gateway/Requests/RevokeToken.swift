@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Revokes a token of the push API; `true` once that is durable and queued on every loop of the answering gateway.
+/// Revokes a token of the push API; the answer is `true` once the row is durable and all loops here are notified.
 struct RevokeToken: PartitionRequest {
     static let number: UInt8 = 16
     var token: TokenID
@@ -17,7 +17,7 @@ struct RevokeToken: PartitionRequest {
         }
         MetaRows.write(token, on: partition) { [host = partition.host] in
             host.context.tellEveryGateway(.tokenRevoked(token))
-            // Queued after the revocation on every loop, the asking one included.
+            // Every loop, the asking loop included, receives the news before the answer.
             host.inNextTurn { $0.reply(true, to: origin) }
         } failed: { [host = partition.host] in
             host.replyBusy(to: origin)

@@ -3,7 +3,8 @@ internal import EventLoops
 internal import Quotas
 internal import Wire
 
-/// Reports a gateway's use of apps' rate limits; the answer has the totals of all gateways, or is `nil` without one.
+/// Reports a gateway's use of apps' rate limits; the answer has the totals of all gateways, or is `nil` if the counter is
+/// unavailable.
 struct CountRates: PartitionRequest {
     static let number: UInt8 = 20
     var reports: [RateReport]
@@ -21,7 +22,7 @@ struct CountRates: PartitionRequest {
     }
 }
 
-/// Reports a gateway's queued messages by app; the answer has those of the other gateways.
+/// Reports a gateway's queued messages by app; the answer has the counts of the other gateways.
 struct CountQueues: PartitionRequest {
     static let number: UInt8 = 21
     var queues: [AppQueue]

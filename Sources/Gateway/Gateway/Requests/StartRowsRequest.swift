@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Asks for the gateway's own rows that another gateway needs to open a partition; `nil` without an answer.
+/// Asks part 0's owner for the rows that a gateway needs to open a partition; the answer is `nil` if the owner is unavailable.
 struct StartRowsRequest: PartitionRequest {
     static let number: UInt8 = 19
 

@@ -93,7 +93,7 @@ extension ReadGroup: PartitionRequest {
 }
 
 extension MessageContent {
-    /// Whether the time to live is in the range allowed for callers.
+    /// Whether the time to live is within the bounds for values from a link.
     var isValid: Bool { -1...LinkCodec.timeToLiveLimit ~= timeToLive }
 }
 

@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Changes or lists an app's test devices, on the partition of the gateway's own rows; `nil` if nothing was done.
+/// Changes or lists an app's test devices, on the partition of bucket 0; the answer is `nil` if nothing was done.
 struct TestDevicesCall: PartitionRequest {
     static let number: UInt8 = 15
     var request: TestDeviceRequest

@@ -113,7 +113,7 @@ final class AppleConnection: HTTP2Connection {
     // MARK: Time
 
     func tick(_ now: UInt64) {
-        // The TLS handshake has its own timeout. A server that sends no SETTINGS is closed here.
+        // The TLS handshake has its own timeout. A connection without SETTINGS is closed here.
         if !hasSettings, now >= openedAt + lane.limits.settingsMilliseconds {
             isLeaving = true
             return close()

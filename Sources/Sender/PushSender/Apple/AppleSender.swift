@@ -8,7 +8,7 @@ struct ClockDifference: Equatable, CustomStringConvertible {
     /// The difference in seconds; positive if this machine is ahead.
     var seconds: Int64
 
-    /// Apple accepts provider tokens for an hour; a difference below a minute may come from network delay.
+    /// Whether the difference is more than a minute; a smaller one may come from network delay.
     var isTooLarge: Bool { abs(seconds) > 60 }
 
     var description: String {
@@ -137,7 +137,7 @@ final class AppleSender: ChannelSender {
         retryAfter: Int64? = nil
     ) { register.finish(job, kind, reason, vendorID: vendorID, timestamp: timestamp, retryAfter: retryAfter) }
 
-    /// The number of leases after which a token that its environment rejects is given up without a test in the other one.
+    /// The number of leases after which a token is given up, if its environment rejects it and the other cannot be tried.
     private static let leasesForOtherEnvironment = 3
 
     /// Returns a job to the gateway as unsent, unless Apple may have the notification.
@@ -163,7 +163,7 @@ final class AppleSender: ChannelSender {
         for lane in Array(lanes.values) + retired { lane.giveBack("senderStops") }
     }
 
-    /// Closes the connections; unanswered requests end without an answer.
+    /// Closes the connections; requests in flight end without an answer.
     func abandon() {
         for lane in Array(lanes.values) + retired {
             lane.giveBack("senderStops")
@@ -183,7 +183,7 @@ final class AppleSender: ChannelSender {
         attempt.answer.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes) else { return }
             answer.reason = String((value["reason"]?.string ?? "").prefix(64))
-            // The gateway accepts no later time.
+            // The gateway accepts no timestamp above this limit.
             let timestamp = value["timestamp"]?.lenientInteger ?? 0
             answer.timestamp = (0...(1 << 52)).contains(timestamp) ? timestamp : 0
         }

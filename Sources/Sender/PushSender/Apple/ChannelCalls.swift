@@ -321,7 +321,7 @@ private final class ChannelService {
         self.connection = nil
         sent.removeAll(where: \.isOver)
         failures = connection.hasSettings ? 0 : failures + 1
-        // Another address, or a new connection after a GOAWAY, may accept the waiting requests.
+        // The waiting requests stay queued while another address, or a new connection after a GOAWAY, may accept them.
         if failures > 0, addresses.isEmpty || failures > 3 { fail("\(endpoint.authority): \(endpoint.named(reason))") }
         dispatch()
     }
@@ -345,7 +345,7 @@ private final class ChannelService {
         waiting.removeAll(where: \.isOver)
         for call in sent where !call.isOver && now >= call.until {
             call.finish(.unknown("Apple gave no answer in time"))
-            // The connection may be half-open, so the next request uses another one.
+            // The connection may be half-open, so the next request uses another connection.
             connection?.isLeaving = true
             connection?.session?.reset(call, HTTP2Code.cancel)
         }

@@ -123,7 +123,7 @@ struct ChannelOrder {
         request = ChannelRequest(topic: try fields.text("topic") ?? "", call: .create(storage))
     }
 
-    /// Reads a query: `topic`, `environment`, `appId`, `channelId`; without a channel all are listed.
+    /// Reads a query: `topic`, `environment`, `appId`, `channelId`; without `channelId` all channels are listed.
     init(query: some StringProtocol, deletes: Bool) throws(Fault) {
         var found: [String: String] = [:]
         for part in query.split(separator: "&") {

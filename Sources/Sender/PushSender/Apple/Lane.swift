@@ -155,9 +155,10 @@ final class Lane: JobLane {
         for job in jobs { sender.giveBack(job, failure, retryAfter: pause) }
     }
 
-    /// Returns a job whose lane or topic backs off.
+    /// Returns a job to the gateway, because its lane or topic backs off.
     ///
-    /// A refused credential in the other environment ends a job that only probed it: its token belongs to neither environment.
+    /// A job that only probed the other environment ends if the credential is refused there: its token belongs to neither
+    /// environment.
     private func giveBackResting(_ job: AppleJob, _ reason: String, _ seconds: Int64) {
         guard job.hasTriedOther, Reason(rawValue: reason)?.action == .restCredential else {
             return sender.giveBack(job, reason, retryAfter: seconds)
@@ -274,7 +275,7 @@ final class Lane: JobLane {
     private func refused(_ job: AppleJob, _ answer: Answer) {
         // The other environment was only probed. A refusal there does not mean that the credential is bad.
         if job.hasTriedOther { return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue) }
-        // A reload replaced the credential since the request. The new one has not been refused.
+        // A reload replaced the credential since the request, and the new credential has not been refused.
         guard !isRetired else { return again(job, answer.name) }
         switch Reason(rawValue: answer.reason) {
         case .topicDisallowed, .badTopic, .topicMismatch:
@@ -295,7 +296,7 @@ final class Lane: JobLane {
 
     /// Starts a backoff.
     ///
-    /// Without a time its length doubles.
+    /// Without `milliseconds`, each backoff is twice as long as the previous one.
     ///
     /// - Returns: false when the lane already backs off.
     @discardableResult

@@ -18,7 +18,7 @@ struct ReceiptAccount: Sendable {
     var appID: String?
     var proof: Proof
 
-    /// Verifies and reads receipts; `secret` is the URL's and `header` the signature.
+    /// Verifies and reads receipts; `secret` is the one in the URL, and `header` is the header with the signature.
     func read(_ body: [UInt8], secret: [UInt8], header: String, now: Int64) throws(ReceiptFailure) -> [Receipt] {
         switch proof {
         case .secret(let expected):

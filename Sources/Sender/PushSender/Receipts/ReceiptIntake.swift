@@ -5,7 +5,7 @@ internal import Platform
 internal import TextForms
 internal import Vendors
 
-/// The HTTP endpoint of the vendors' receipts: `/receipts/VENDOR/CREDENTIAL`, with a secret as a fourth part unless it is signed.
+/// The HTTP endpoint of the vendors' receipts: `/receipts/VENDOR/CREDENTIAL`, followed by `/SECRET` if the calls are unsigned.
 ///
 /// Confined to the sender's loop.
 final class ReceiptIntake {

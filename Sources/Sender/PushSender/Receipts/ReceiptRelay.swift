@@ -29,7 +29,7 @@ final class ReceiptRelay: Sendable {
     static let limit = 20_000
     private static let batchCount = 500
     private static let pause: ClosedRange<Int> = 200...15_000
-    /// A receipt that the gateway could not store so often is dropped.
+    /// The number of failed attempts to store a receipt after which the receipt is dropped.
     private static let storeFailureLimit = 20
 
     private struct State {
@@ -42,7 +42,7 @@ final class ReceiptRelay: Sendable {
 
         var count: Int { entries.count + delayed.count }
 
-        /// Appends the delayed receipts that are due; at a stop all are.
+        /// Moves the due receipts from `delayed` to `entries`; at a stop, all of them.
         mutating func takeDue() {
             guard !delayed.isEmpty else { return }
             let now = isStopping ? .max : SystemClock.monotonicMilliseconds
@@ -110,7 +110,7 @@ final class ReceiptRelay: Sendable {
                 failures = 0
                 batchCount = min(Self.batchCount, batchCount * 2)
                 passed(batch.count, unstored: unstored)
-            // Halves find the malformed receipt without losing the others.
+            // Halving the batch isolates the malformed receipt, so that the others are not lost.
             case .malformed where batch.count > 1: batchCount = batch.count / 2
             case .malformed(let problem):
                 log.write("receiptsDropped", "\(problem): 1 receipt is dropped")

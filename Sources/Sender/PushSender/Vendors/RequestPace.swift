@@ -1,7 +1,7 @@
-/// The rate of a lane's requests: a token bucket whose rate falls when the vendor calls it too fast, and recovers.
+/// The rate of a lane's requests: a token bucket whose rate falls when the vendor reports too many requests, and recovers.
 ///
 /// Vendors limit an app, a device or a channel with the same answer. The rate is halved only if more than a tenth of a second's
-/// answers complain, so that one device with too many messages does not slow down all others.
+/// answers report this limit. One device with too many messages therefore does not slow down all others.
 struct RequestPace: Sendable, Equatable {
     let maximum: Double
     private(set) var rate: Double
@@ -58,7 +58,7 @@ struct RequestPace: Sendable, Equatable {
         guard answerCount >= Self.enoughAnswers || now >= windowAt + Self.windowMilliseconds else { return false }
         let isSlower = complaintCount * 10 > answerCount
         (answerCount, complaintCount) = (0, 0)
-        // Answers within a second of the last reduction are to requests before it.
+        // Answers within a second of the last reduction belong to requests sent before it.
         if let slowedAt, now < slowedAt + Self.windowMilliseconds { return false }
         guard isSlower else { return false }
         slowedAt = now

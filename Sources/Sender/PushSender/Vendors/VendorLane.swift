@@ -4,8 +4,9 @@ internal import Vendors
 
 /// The jobs of one credential of a vendor; for Web Push those of one push service.
 ///
-/// States of a lane: ready; waiting for an access token; failing, with one request at a time after a pause; resting after a refused
-/// credential or a used-up quota, when all its jobs return to the gateway. Confined to the sender's loop.
+/// A lane is ready, waits for an access token, fails, or backs off. A failing lane sends one request at a time after a pause. A
+/// lane backs off after a refused credential or a used-up quota, and all its jobs return to the gateway. Confined to the sender's
+/// loop.
 final class VendorLane: JobLane {
     private unowned let sender: VendorSender
     let account: VendorAccount
@@ -29,7 +30,7 @@ final class VendorLane: JobLane {
     private var restsUntil: UInt64 = 0
     private(set) var restReason = ""
     private var restCount = 0
-    /// The jobs with a refused credential since the last answer that proves it.
+    /// The jobs that the vendor refused because of the credential, since the last answer that proved the credential.
     private var refusedJobs: Set<String> = []
     /// The end of a used-up quota's pause in Unix seconds.
     ///
@@ -38,7 +39,7 @@ final class VendorLane: JobLane {
     private var usedAt: UInt64
     var isMarked = false
     private(set) var isRetired = false
-    /// Whether the lane left its place to another push service; its jobs return to the gateway.
+    /// Whether the lane was removed to make room for another push service; its jobs return to the gateway.
     private var isEvicted = false
 
     /// An accepted notification proves the credential for this time, in milliseconds.
@@ -62,7 +63,7 @@ final class VendorLane: JobLane {
     var waitingCount: Int { waiting.count }
     var heldCount: Int { waiting.count + underWayCount }
     var failure: String { lastFailure.isEmpty ? "vendorDoesNotAnswer" : lastFailure }
-    /// Whether the lane has had no jobs for a minute, and no pause that a new lane would lack.
+    /// Whether the lane has had no jobs for a minute, and has no backoff that would be lost with the lane.
     func isIdle(_ now: UInt64) -> Bool { heldCount == 0 && !isResting(now) && now >= usedAt + 60_000 }
 
     func isResting(_ now: UInt64) -> Bool {
@@ -97,7 +98,7 @@ final class VendorLane: JobLane {
                 of: settings.failingJobs, among: register.failingCount, now, since: failsSince)
             for job in jobs { register.giveBack(job, failure, retryAfter: pause) }
         }
-        // Renewed before it expires, while requests still use the old one.
+        // The token is renewed before it expires, while requests still use the old one.
         if token.isDue(now: register.wallSeconds) { renewToken(now) }
         pace.advance(to: now)
         while let job = waiting.first {
@@ -204,7 +205,7 @@ final class VendorLane: JobLane {
             register.finish(job, .rejected, reason)
         case .badToken(let reason):
             proved()
-            // A wrong project in the credential must not void every token.
+            // After a refusal for another project, the credential may be wrong, unless it once had an accepted notification.
             let isCertain = acceptedAt != nil || !Self.foreignTokenReasons.contains(reason)
             register.finish(job, isCertain ? .badToken : .rejected, reason)
         case .renewToken(let reason): tokenRefused(job, reason, bearer, now)
@@ -275,14 +276,15 @@ final class VendorLane: JobLane {
             job.hasRenewedToken = true
             return again(job, reason)
         }
-        // A pause of the lane ends the token, too. A refusal that concerns one job leaves it to the others.
+        // If the lane backs off, the token is dropped, too. After a refusal of this job only, the other jobs keep the token.
         let advice = "the vendor refuses the access token that it just issued: check the credential"
         if credentialRefused(job, reason, advice, now) { token.refuse(bearer) }
     }
 
     /// Handles a refused credential.
     ///
-    /// A vendor may refuse one device in the words for a wrong credential, so one job does not stop a lane that works.
+    /// A vendor may answer with the code for a wrong credential when it refuses one device. One job therefore does not stop a
+    /// lane that works.
     ///
     /// - Returns: whether the lane pauses.
     @discardableResult
@@ -291,7 +293,7 @@ final class VendorLane: JobLane {
             again(job, reason)
             return false
         }
-        // A pause ends the proof.
+        // A backoff ends the proof that an accepted notification gave.
         let isTrusted = acceptedAt.map { $0 >= restsUntil && now < $0 + Self.proofMilliseconds } ?? false
         refusedJobs.insert(job.id)
         guard isResting(now) || !isTrusted || refusedJobs.count >= Self.refusalLimit else {
@@ -336,9 +338,9 @@ final class VendorLane: JobLane {
         register.finish(job, .retry, failure.kind == .tooLarge ? "answerTooLarge" : "noAnswer")
     }
 
-    /// Starts or extends the pause after a failure; failures of requests that were sent before the last one count with it.
+    /// Starts or extends the pause after a failure.
     ///
-    /// Returns whether the failure is not one of those.
+    /// Failures of requests that were sent before the last counted failure are not counted again. The result is then false.
     private func backOff(_ reason: String, sentAt: UInt64) -> Bool {
         let now = loopNow
         failsSince = failsSince ?? now
@@ -385,7 +387,7 @@ final class VendorLane: JobLane {
             case .failure(.credentialRefused(let reason, let advice)):
                 sender.metrics.tokenFailures += 1
                 token.fail(now, milliseconds: settings.pause.upperBound)
-                // A token that is still valid is used up first.
+                // A token that is still valid stays in use.
                 if token.isUsable(now: register.wallSeconds) {
                     register.log.write("tokenFailed", "\(name): \(reason): \(advice)")
                 } else {

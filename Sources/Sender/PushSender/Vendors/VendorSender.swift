@@ -36,7 +36,8 @@ final class VendorSender: ChannelSender {
         (self.vendor, self.settings, self.register, self.transport) = (vendor, settings, register, transport)
         use(accounts)
         register.loop.onTick { [unowned self] now in
-            // A push service that fails must not stay in the states and metrics for its last message.
+            // Removes idle failing lanes, so that a failed push service does not stay in states and metrics after its last
+            // message.
             if register.failingCount > 0 {
                 lanes = lanes.filter { $0.key.scope.isEmpty || $0.value.failsSince == nil || !$0.value.isIdle(now) }
             }

@@ -61,7 +61,7 @@ final class VendorTransport {
             state.requests.append(request)
             return state.requests.count == 1
         }
-        // The thread takes all requests at once, so it needs no further call until then.
+        // The thread takes all queued requests at once, so only the first of them wakes it.
         if isFirst { transfers.wake() }
     }
 
@@ -69,13 +69,13 @@ final class VendorTransport {
         for (number, answer) in answers { pending.removeValue(forKey: number)?(answer) }
     }
 
-    /// Ends all requests; the thread then delivers a failure for each, which has whether the request was sent.
+    /// Ends all requests; the thread then delivers a failure for each, which states whether the request was sent.
     func abandon() {
         state.withLock { $0.isAbandoned = true }
         transfers.wake()
     }
 
-    /// A function that ends the thread and waits for it, for another thread than the loop's.
+    /// A function that ends the thread and waits for it; call it on another thread than the loop's.
     var stop: @Sendable () -> Void {
         let (state, transfers, thread) = (state, transfers, thread)
         return {

@@ -1,7 +1,7 @@
 // The threads that commit. A lane serves the logs whose streams are on one server. It has several calls in flight, each on a
 // separate connection. A call carries groups of one or more logs, then one wait for the server's replicas. While all connections
-// are busy, the next groups gather. The cost of a commit is thus shared, and few groups wait for the replicas of another one. The
-// comment in `RedisLog.swift` explains which groups of a log may be in flight and why their order is kept.
+// are busy, the next groups gather. Groups thus share the cost of a commit, and few groups wait for the replicas of another
+// group. The comment in `RedisLog.swift` explains which groups of a log may be in flight and why their order is kept.
 //
 // Each server has separate lanes, created for the first log that needs them, so a blocked server does not delay others. Redis
 // serves a connection one read at a time and syncs after each turn with a write. Small groups therefore share a call, and a large
@@ -14,7 +14,7 @@ internal import Synchronization
 
 final class CommitLanes: @unchecked Sendable {
     // Sound because all properties are constants, and a lane locks its shared state.
-    /// The lane columns; a partition uses the column with index `part % columns.count`.
+    /// Tables with one lane for each server; a partition uses the table with index `part % columns.count`.
     private let columns: [ServerLanes<CommitLane>]
     private let cluster: RedisCluster
 
@@ -33,7 +33,7 @@ final class CommitLanes: @unchecked Sendable {
     /// others.
     func schedule(_ log: RedisLog) { lane(of: log).adopt(log) }
 
-    /// Returns the lane of the log's server; without a slot map this is the lane for no server, which requests a map.
+    /// Returns the lane of the log's server; without a slot map this is the common lane, which requests a map.
     func lane(of log: RedisLog) -> CommitLane { column(of: log).lane(of: cluster.primary(of: log.slot)) }
 
     private func column(of log: RedisLog) -> ServerLanes<CommitLane> { columns[log.part % columns.count] }
@@ -322,7 +322,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         max(context.configuration.minReplicas, context.cluster.replicaCount(of: address))
     }
 
-    /// Returns the server for a log that may send now; `nil` if it may not, or if another lane serves it.
+    /// Returns the server to which a log may send now; `nil` if the log may not send, or if another lane serves it.
     private func address(of log: RedisLog, _ failures: inout [RedisAddress: RedisError]) -> RedisAddress? {
         if log.isOver {
             if log.isDrained { log.abandon() }
@@ -425,7 +425,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                     isShort = true
                 }
             case .old: break
-            // The entry was missing: the server lost it, and may lose it again.
+            // The server lost the script or an entry, and may lose it again.
             case .again: log.needsPause = true
             case .elsewhere(let reply): redirect(log, reply, from: address)
             case .streamLost:
@@ -443,7 +443,8 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 at: address)
         }
         if isShort {
-            // The wait already took its time. The map shows whether a replica has left permanently.
+            // No pause is needed, because the wait lasted until its timeout. The map shows whether a replica has left
+            // permanently.
             askForMap()
             let primary = client.cluster.primaries.first { $0.address == address }
             report(

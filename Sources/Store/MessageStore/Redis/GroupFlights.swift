@@ -4,7 +4,7 @@ internal import Delivery
 internal import Journal
 internal import Redis
 
-/// One log's groups from the oldest that is not reported durable; it is plain state without I/O.
+/// The groups of a log that are not reported durable, oldest first, as plain state without I/O.
 struct GroupFlights {
     enum State: Equatable {
         /// The group is not in the stream, or was not at the last check.
@@ -20,7 +20,7 @@ struct GroupFlights {
         var state = State.unsent
         /// The entry's number, which never changes.
         let number: UInt64
-        /// The append command, in the form that was valid when it was created.
+        /// The append command in the current `form`.
         fileprivate(set) var command: RedisCommand
         fileprivate(set) var form: Form
         /// The first bytes, by which the script for the next group recognizes this one.
@@ -33,7 +33,7 @@ struct GroupFlights {
     }
 
     enum Form: Equatable {
-        /// Every earlier entry is reported durable.
+        /// Appends without a check, because every earlier entry is reported durable.
         case first
         /// As `first`, but creates the stream, because it was lost.
         case makingStream
@@ -45,7 +45,7 @@ struct GroupFlights {
     struct Step {
         enum Kind: Equatable {
             case append
-            /// The group is in the stream; a read and a write make the following wait cover it.
+            /// The group is in the stream: a read checks it, and a write makes the following wait cover it.
             case cover
         }
         let kind: Kind
@@ -58,7 +58,7 @@ struct GroupFlights {
         case stored
         /// A later group was reported durable before, and therefore this one, too.
         case old
-        /// The step must be repeated, for a reason unrelated to the group.
+        /// The step must be repeated, because the server lacks the script, the previous entry or the entry to cover.
         case again
         /// The slot is on another server or is migrating.
         case elsewhere(RedisReply)
@@ -120,7 +120,7 @@ struct GroupFlights {
         nextNumber += 1
     }
 
-    /// Returns an append command without its last argument, the bytes.
+    /// Returns an append command without its last argument, the group's bytes.
     private func head(_ form: Form, _ number: UInt64, behind previous: Group?) -> RedisCommand {
         var command: RedisCommand
         switch form {
@@ -188,7 +188,7 @@ struct GroupFlights {
         for reply in replies {
             guard let fault = reply.fault else { continue }
             isHalted = true
-            // A group that is being covered is in the stream as before.
+            // An error of a `cover` does not change its group, which is still in the stream.
             let isAppend = step.kind == .append
             switch fault.kind {
             case .moved, .ask:

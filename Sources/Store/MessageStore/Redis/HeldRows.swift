@@ -1,6 +1,6 @@
-// Rows between an overlay and their groups. An overlay returns rows of many groups at once (a collection). Some of them may have
-// to wait for an unresponsive server. Each group gets its rows in order. An entry stays in the log while a group still waits for
-// a row of it or of an earlier entry.
+// Rows that an overlay has returned and their groups do not have yet. An overlay returns rows of many groups at once (a
+// collection). A group on an unresponsive server gets its rows later. Each group gets its rows in order. A log entry stays in the
+// log until every group has the rows of it and of all earlier entries.
 
 internal import Delivery
 

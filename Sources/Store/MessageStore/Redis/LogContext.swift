@@ -15,7 +15,7 @@ final class LogContext: @unchecked Sendable {
     /// The bytes of log entries that are not yet stored as rows.
     let logBytes = Atomic<Int>(0)
     let statistics = Lock(JournalStatistics())
-    /// Round trips of cold reads; a batch is one request.
+    /// The statistics of cold reads: a group is a round trip, a batch is a command.
     let reads = Lock(JournalStatistics())
     let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
@@ -77,7 +77,8 @@ final class LogContext: @unchecked Sendable {
             ? "limits.uncommittedBytes is reached: Redis is slower than the publishes" : ""
     }
 
-    /// The space left between this bound and `acceptsWrites` is reserved for small writes.
+    /// Returns whether room is short; the space between this bound and that of `acceptsWrites` is reserved for apps below their
+    /// share.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
         moving + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || logBytes.load(ordering: .relaxed) > configuration.logByteLimit / 8 * 7

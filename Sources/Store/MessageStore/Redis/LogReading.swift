@@ -6,8 +6,9 @@ enum LogReading {
         try tail(of: key, slot: slot, nil, by: client).last
     }
 
-    /// Returns the last id, and the same server's reply to a read of later entries; a successor may fence and trim in between, so
-    /// the id is read again afterwards.
+    /// Returns the last id and the entries that `look` reads, both from the same server.
+    ///
+    /// The last id is read again afterwards, because a successor may fence and trim during the call.
     static func tail(
         of key: [UInt8], slot: Int, _ look: RedisCommand?, by client: RedisClient
     ) throws(RedisError) -> (last: LogID?, entries: [RedisReply]) {

@@ -11,8 +11,8 @@ package import Redis
 internal import Synchronization
 
 package final class RedisEngine: StoreService, @unchecked Sendable {
-    // Sound because `parts` is a lock, `threads` is used by the opener only (`init` and `close` are called by one thread), and
-    // all other properties are immutable or synchronize themselves.
+    // Sound because `parts` is a lock, and only the opener uses `threads` (one thread calls `init` and `close`). All other
+    // properties are immutable or synchronize themselves.
 
     package struct Configuration: Sendable {
         /// The cluster's name, the prefix of all keys.

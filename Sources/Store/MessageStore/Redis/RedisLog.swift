@@ -1,20 +1,20 @@
 // The log of a partition: a Redis stream. An entry is a group commit with the id `epoch-number`. The server refuses an id that is
 // not above the last one, so a successor's first entry fences this owner.
 //
-// Several groups of a log may be in flight, each in a separate call on a separate connection, because a server that processes a
-// `WAIT` blocks that connection. Calls may therefore run in any order, one may be refused and the next one accepted, and any
-// reply may be lost. These rules keep the order:
+// Several groups of a log may be in flight, each in a separate call on a separate connection: a `WAIT` blocks its connection at
+// the server. Calls may therefore run in any order, one may be refused and the next one accepted, and any reply may be lost.
+// These rules keep the order:
 //
 // 1. A number always has the same bytes: a group that is sent again keeps its number. A late copy of a call changes nothing: its
 //    id exists already, or it appends what is wanted.
 // 2. A group is appended only behind the previous one. The oldest group that is not reported durable is sent unconditionally,
 //    because all earlier entries are durable. Each later group is sent by a script that checks the previous entry and appends in
-//    the same step (`RedisScripts.appendBehind`). If one group is refused, for example for lack of memory, because its slot moved
-//    or because its server is starting, all later ones are refused on every server and connection. The groups in a stream are
+//    the same step (`RedisScripts.appendBehind`). A group may be refused for lack of memory, because its slot moved or because
+//    its server is starting. All later groups are then refused, too, on every server and connection. The groups in a stream are
 //    therefore a run from the oldest one without a gap. The entry before a group in flight may be trimmed if it was reported and
 //    is stored as rows. In that case the later group is refused, the log drains, and the group is sent again as the oldest.
-// 3. A call ends with `WAIT`, which covers earlier writes of the same connection. If the append of group n and this wait succeed,
-//    the server had all groups up to n when the append ran (2), and enough replicas have received as much. Group n and all
+// 3. A call ends with `WAIT`, which covers earlier writes of the same connection. If the append of group n succeeds, the server
+//    had all groups up to n at that time (2). If this wait succeeds, too, enough replicas have received them. Group n and all
 //    earlier ones are thus durable, whatever happened to their own calls, and are reported in order. A wait does not cover a
 //    group that was sent later.
 // 4. If a reply is lost, the stream's last id decides: groups up to it are in the stream, later ones are not (2).
@@ -336,7 +336,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     func take(_ step: GroupFlights.Step, _ replies: ArraySlice<RedisReply>) -> GroupFlights.Outcome {
         let outcome = flights.take(step, replies)
-        // The stream's entries are lost, through no fault of this gateway.
         if outcome == .streamLost { noteLostStream() }
         return outcome
     }
@@ -359,7 +358,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// Further entries would hide the loss from a successor, so they wait until the store's history records it.
+    /// Whether the store's history records all losses, so that new entries cannot hide one from a successor.
     private var mayHideLosses: Bool { openLosses.load(ordering: .acquiring) == 0 }
 
     func lose(_ step: GroupFlights.Step) { flights.lose(step) }
@@ -388,7 +387,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             return false
         }
         let reached = lastID.epoch == epoch ? lastID.number : 0
-        // No group has this number, so no group of this owner can be appended after it. A successor's entry can.
+        // Another program wrote this number, so this owner can append nothing after it. A successor's entry still can follow.
         guard reached < flights.nextNumber else { return giveUp(lastID) }
         if let number = flights.firstForeign(upTo: reached, in: entries) {
             return giveUp(LogID(epoch: epoch, number: number))
@@ -463,7 +462,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// Returns an idle log from the lane; returns true if the lane must keep the log.
+    /// Releases an idle log from the lane; returns true if the lane must keep the log.
     func release() -> Bool {
         guard flights.isEmpty else { return true }
         return queue.broadcast { queue in
@@ -494,7 +493,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
 /// The bytes of one entry: records in sequence, each with its header.
 enum LogEntry {
-    /// Returns the entry's mark in the record headers, stored in the field of the journal's group start.
+    /// Returns the entry's mark, which its record headers store in the field of the group start.
     static func mark(of number: UInt64) -> Int { Int(number & 0x7FFF_FFFF) }
 
     /// Returns whether the bytes begin with a record that an owner of any release wrote under this id.

@@ -225,7 +225,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
                 return
             }
         } catch {
-            // The next owner will find out which one it was.
+            // The ownership ends even if the log cannot be read. The next owner detects a foreign entry.
         }
         log.fence(.fenced(part: part, epoch: log.epoch, successor: successor))
     }
@@ -362,7 +362,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         noteRetention()
         let left = batches.ephemeralByteCounts
         for period in early where left[period] == nil {
-            // No row of the period is younger than its end.
+            // Even the youngest row of the period was written before the period's end.
             let age = max(0, now - (period.number + 1) * Limits.redisPeriodMilliseconds)
             context.earlyDrops.withLock { $0.note(period.kind, keptMilliseconds: age) }
         }
@@ -399,7 +399,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// Checks the alarms again, since nothing can change during this worker's turn, and removes stale ones.
+    /// Checks the reported alarms again and removes the stale ones; nothing changes the rows during this worker's turn.
     private func cleanOne(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
         var wanted: [StoreKey] = []
         for entry in stale {
@@ -451,7 +451,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         let isFlushed = log.flush(atMostMilliseconds: flushMilliseconds)
         log.end()
         state.broadcast { $0.isClosing = true }
-        // The rows that a worker writes are in the overlay's memory.
+        // Wait for a worker, because the rows that it writes are in the overlay's memory.
         state.wait(while: { $0.isBusy }) { state in
             state.collected = nil
             state.asked = nil

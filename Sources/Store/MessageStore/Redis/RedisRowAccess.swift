@@ -23,7 +23,7 @@ package final class RedisRowAccess {
     private var batches: [RedisRowBatches] = []
     /// The epoch under which each partition was opened.
     package private(set) var epochs: [UInt64] = []
-    /// Called often, so that the caller can renew what must not expire during a long call.
+    /// Called often, so that the caller can renew its mark in the register (`copyUntil`) during a long call.
     package var tick: () throws(StoreError) -> Void = {}
 
     package init(_ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, partCount: Int) {

@@ -3,9 +3,9 @@ internal import Redis
 enum RedisScripts {
     /// Sets a group's epoch to the owner's.
     ///
-    /// Returns the resulting epoch, which is higher than the argument if the owner was refused. Batches and period drops of
-    /// earlier owners that are still in flight are refused from then on. (Batches alone would not need this: the replay writes
-    /// their rows again and sets the epoch, and a repeated batch changes nothing.) The script always writes, so that a wait for
+    /// Returns the resulting epoch, which is higher than the argument if the owner was refused. From then on the group refuses
+    /// batches and period drops of earlier owners that are still in flight. (For batches alone the script would be unnecessary,
+    /// because the replay writes the batches' rows again under the new epoch.) The script always writes, so that a wait for
     /// replicas covers it.
     static let raise = RedisScript(
         """

@@ -21,10 +21,10 @@ package struct RedisProblem: Sendable, Equatable, CustomStringConvertible {
     package var name: String
     package var found: String
     package var required: String
-    /// The line of `redis.conf`, the command or the step that corrects it.
+    /// The line of `redis.conf`, the command or the step that corrects the setting.
     package var remedy: String
 
-    /// The finding that a primary has too few replicas.
+    /// Whether the finding is that a primary has too few replicas.
     package var isReplicaCount: Bool { name == Self.replicaCount }
     static let replicaCount = "connected replicas"
 

@@ -58,7 +58,7 @@ final class RedisSpiller: @unchecked Sendable {
 
     /// Serves the next queued partition, or else checks all partitions for work.
     ///
-    /// Returns whether one was served; `nil` after the end.
+    /// Returns whether a partition was served; `nil` after the end.
     private func turn(_ client: RedisClient, atMostMilliseconds milliseconds: UInt64, isLooking: Bool = true) -> Bool? {
         let (part, isOpen): (RedisPart?, Bool) = queue.wait(
             atMostMilliseconds: milliseconds, while: { $0.parts.isEmpty && $0.isOpen }

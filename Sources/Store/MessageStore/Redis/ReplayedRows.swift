@@ -54,7 +54,8 @@ final class PartOpening {
 
     /// Detects a log that is older than the partition's rows.
     ///
-    /// An owner writes its epoch to the groups only after its fence is in the log. The next fence would hide this loss.
+    /// An owner writes its epoch to the groups only after its fence is in the log. A group with a higher epoch than the log's
+    /// last id therefore proves a loss. The fence of this owner would hide the loss.
     private func compare() throws(StoreError) {
         let last: LogID?
         do throws(RedisError) {
@@ -71,8 +72,9 @@ final class PartOpening {
         try renewHistory()
     }
 
-    /// Waits until the store has a new history; the evidence of the loss must not be removed before, because this process may end
-    /// at any time.
+    /// Waits until the store has a new history.
+    ///
+    /// The evidence of the loss must stay until then, because this process may end at any time.
     private func renewHistory() throws(StoreError) {
         let outcome = Monitor<Bool?>(nil)
         context.configuration.renewHistory { isRenewed in outcome.broadcast { $0 = isRenewed } }
@@ -86,8 +88,8 @@ final class PartOpening {
 
     /// Appends the fence, the first entry of this epoch.
     ///
-    /// A repeated attempt is recognized by its nonce. A repetition writes nothing. If it arrived late, an entry with a higher
-    /// number could be taken for one of the owner's groups.
+    /// A repeated attempt is recognized by its nonce and writes nothing. The entry of a late repetition could be taken for one of
+    /// the owner's groups.
     static let fenceScript = RedisScript(
         """
         local last = '0-0'
@@ -188,7 +190,7 @@ final class PartOpening {
         while true {
             let page: Page
             do throws(RedisError) { page = try readPage(from: start, count: pageCount) } catch {
-                // Large entries after small ones may exceed the size of one reply.
+                // Large entries after small ones may exceed the size of one reply. Retry with one entry per page.
                 if case .malformed = error, pageCount > 1 {
                     pageCount = 1
                     continue

@@ -178,7 +178,7 @@ final class RowRead {
                     continue
                 }
                 guard let row = RowReading.row(key, stored, self.operation) else { continue }
-                // Take at least one row, because all rows of an earlier read may be deleted by young ones.
+                // Take at least one row: the loop repeats a read if young rows have deleted all of its rows.
                 if self.taken > 0, self.taken >= self.rowLimit || self.byteCount + stored.count > self.byteLimit {
                     return
                 }

@@ -4,12 +4,13 @@ internal import Redis
 protocol ServerLane: AnyObject, Sendable {
     func run()
     func close()
-    /// Releases what `run` would release, for a lane without a thread.
+    /// Releases the lane's resources, as `run` does at its end; for a lane without a thread.
     func finish()
 }
 
-/// A lane for each server, created on first use, and a common lane for work without a single server; a blocked server thus delays
-/// only its own lane.
+/// A lane for each server, created on first use, and a common lane for work without a single server.
+///
+/// A blocked server thus delays only its own lane.
 final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     // Sound because `state` is a lock and all other properties are constants.
 

@@ -42,7 +42,7 @@ final class ShardWriter {
         guard let bucket = rows.first?.key.bucket else { return }
         let number = bucket.loop(of: stores.count)
         let store = stores[number]
-        // The store moves rows out of its journal in several turns of the loop.
+        // The store accepts writes again after it has moved rows out of its journal, in several turns of the loop.
         while !store.acceptsWrites {
             store.turnEnded()
             loop.turn()

@@ -38,7 +38,7 @@ final class EmbeddedPlace: CopyPlace {
             throw CopyFailure(
                 "\(name) is not empty: it has \(rowCount) rows; nothing was copied. With --replace they are removed")
         }
-        // A gateway refuses the folder from here until the copy has ended.
+        // From here until `complete`, a gateway refuses to start on the folder.
         try EmbeddedStore.beginCopy(to: name, from: source)
         guard rowCount > 0 || !isNew else { return }
         closeStore()

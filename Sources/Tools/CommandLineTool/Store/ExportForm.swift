@@ -12,7 +12,7 @@ internal import Platform
 internal import Wire
 
 struct ExportHeader: Equatable, Sendable {
-    /// The format of the rows, which is that of the embedded engine's folder.
+    /// The version of the row format, which is that of the embedded engine's folder.
     var storeFormat: Int
     var release: String
     /// The time of the export, in milliseconds since 1970 by its machine's clock.

@@ -85,11 +85,11 @@ final class RedisPlace: CopyPlace {
         try open(wantedPartCount ?? found ?? Self.defaultPartCount)
         now = try time()
         earlier = register.facts.history
-        // From here on a gateway's start reports a different number of partitions.
+        // From here on, a gateway whose `cluster.parts` differs from this number cannot start.
         try register.set(ClusterFacts(), partCount: partCount)
     }
 
-    /// Removes the mark before anything was changed.
+    /// Removes the mark of a copy that has changed nothing yet.
     private func letGo() throws {
         try register.end([])
         isHeld = false
@@ -131,7 +131,7 @@ final class RedisPlace: CopyPlace {
             guard let fact = Self.fact(of: row.key) else { return try body(row) }
             stored[fact] = Array(row.value)
         }
-        // Where row and register differ, the register is right, because the gateways use it.
+        // Where a row and the register differ, the register's value counts, because the gateways use it.
         let facts = register.facts
         if let key = facts.tokenKey { stored[.tokenKey] = key }
         if let epoch = facts.queueEpoch { stored[.queueEpoch] = Self.bytes([epoch]) }
@@ -163,7 +163,7 @@ final class RedisPlace: CopyPlace {
     func complete() throws {
         guard isHeld, let rows else { return }
         if isTarget {
-            // A starting gateway needs these facts. A source without them was a new store.
+            // A starting gateway needs these facts. A source that was never used lacks them, so they are created here.
             var facts = written
             facts.tokenKey = facts.tokenKey ?? SecureRandom.bytes(32)
             facts.queueEpoch = facts.queueEpoch ?? UInt64.random(in: 1 ... .max)

@@ -14,8 +14,8 @@ struct ClusterFacts: Equatable {
 
 /// The register of a cluster, locked against gateways while a store is copied.
 ///
-/// A copy to the cluster sets a mark that stays until the copy has ended, even if the process dies. A copy from the cluster
-/// holds its mark only while it renews the mark.
+/// A copy to the cluster sets a mark that stays until the copy has ended, even if the process dies. The mark of a copy from the
+/// cluster expires unless the copy renews it.
 final class RegisterAccess {
     private let client: RedisClient
     private let name: String
@@ -179,7 +179,7 @@ final class RegisterAccess {
 
     /// Removes the mark, so that gateways may start.
     ///
-    /// - Parameter epochs: the epochs under which the partitions were opened. The next owners' are higher.
+    /// - Parameter epochs: the epochs under which the partitions were opened. The next owners get higher epochs.
     /// - Throws: `CopyFailure` when another copy has the mark.
     func end(_ epochs: [UInt64]) throws {
         var words = ["\(UInt64.random(in: 1 ... .max))"]

@@ -91,7 +91,7 @@ struct StoreCheck {
         queue.byteCount += row.value.count
         queue.oldest = min(queue.oldest, facts.acceptedAt)
         queues[waiting.app.word] = queue
-        // The job's row has taken over the alarm.
+        // If the message has a row for its job, that row has the alarm instead.
         if row.lacksAlarm, !keys.contains(waiting.job) { noteAlarm(row.key) }
         let device = StoreKey(row.key.bucket, .device, ownerHigh: row.key.ownerHigh, ownerLow: row.key.ownerLow)
         guard keys.contains(device) else {

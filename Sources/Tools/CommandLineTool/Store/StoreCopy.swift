@@ -88,7 +88,7 @@ enum StoreCopy {
 
     /// Copies all rows, then reads both stores and compares them.
     ///
-    /// An unfinished copy leaves a target that no gateway starts on. A new copy with `isReplacing` empties it.
+    /// An unfinished copy leaves a target that no gateway starts on. A new copy with `isReplacing` empties the target.
     ///
     /// - Parameters:
     ///   - source: the store to copy, which is not changed.

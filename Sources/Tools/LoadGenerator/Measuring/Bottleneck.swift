@@ -49,7 +49,7 @@ enum Bottleneck: String, Sendable {
         }
     }
 
-    /// Four ticks: a longer delay has another cause than the tick.
+    /// The longest send lag that counts as normal: four ticks.
     static let lateNanoseconds: Int64 = 4 * Limits.tickNanoseconds
 
     /// Returns a warning for the report, or `nil`.

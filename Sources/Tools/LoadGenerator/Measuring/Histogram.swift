@@ -14,7 +14,7 @@ struct Histogram: Sendable, Equatable {
 
     /// Counts one value.
     ///
-    /// A negative one counts as 0: it results from comparing two clocks.
+    /// A negative value counts as 0; it results from comparing two clocks.
     mutating func record(_ value: Int64) {
         let value = max(0, value)
         buckets[Self.bucket(of: UInt64(value))] &+= 1
@@ -33,7 +33,7 @@ struct Histogram: Sendable, Equatable {
         sum += other.sum
     }
 
-    /// Returns the value that `percent` of the recorded ones do not exceed.
+    /// Returns the value that `percent` of the recorded values do not exceed.
     ///
     /// - Parameter percent: 0 to 100.
     /// - Returns: a bucket's upper end, at most the maximum; 0 without recorded values.

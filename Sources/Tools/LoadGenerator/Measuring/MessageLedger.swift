@@ -1,6 +1,6 @@
 /// The state of each message of one worker: due time, answered, delivered.
 ///
-/// Loss and repeats are counted from it. A message takes eight bytes, in chunks that are freed once all their messages are
+/// The ledger counts losses and repeats. A message takes eight bytes, in chunks that are freed once all their messages are
 /// finished. Memory therefore depends on the outstanding messages, not on the length of the run.
 struct MessageLedger: ~Copyable {
     struct Event: Equatable {
@@ -54,7 +54,7 @@ struct MessageLedger: ~Copyable {
         mark(number, Self.answered, unless: Self.answered)
     }
 
-    /// A refused message is finished.
+    /// Marks a refused message as answered and finished.
     mutating func markRefused(_ number: UInt64) -> Outcome {
         mark(number, Self.answered | Self.delivered, unless: Self.answered)
     }

@@ -113,7 +113,7 @@ enum GatewayVersion {
         return answer.flatMap { version(metrics: String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// A short timeout: the report does not depend on the version.
+    /// A short timeout, because the report can do without the version.
     private static let timeoutSeconds = 5.0
 
     static func version(metrics: String) -> String? {

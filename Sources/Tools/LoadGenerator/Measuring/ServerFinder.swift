@@ -71,7 +71,7 @@ enum ServerFinder {
 
     /// Returns whether a line of /proc/net/tcp describes a socket other than a listener.
     ///
-    /// The heading, whose state is “st”, does not.
+    /// The heading is excluded by its state field, “st”.
     private static func isConnection(_ line: ArraySlice<UInt8>) -> Bool {
         let fields = line.split(separator: UInt8(ascii: " "))
         return fields.count > 9 && fields[3].first == UInt8(ascii: "0") && !fields[3].elementsEqual("0A".utf8)

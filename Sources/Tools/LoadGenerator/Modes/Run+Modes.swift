@@ -143,7 +143,7 @@ extension Run {
         spans.returnAt = Clocks.now()
         coordinator.open(.second, at: spans.returnAt)
         let cpu = CPUSpan(meter)
-        // Until the last message is delivered. The workers then only wait for repeats.
+        // After the last delivery the workers only wait for repeats; `idle` subtracts these 200 ms.
         let tally = try join(
             coordinator, "devices return and drain", options.messages > 0 ? .delivered : .connected,
             of: options.messages > 0 ? coordinator.count(.accepted) : devices.count)

@@ -86,7 +86,7 @@ final class Run {
         let blank = [DeviceIdentity](
             repeating: DeviceIdentity(cid: .none, secret: []), count: missing)
         var plan = plan(.register, 0, blank, 0, senders: 0, http: 0, admin: 0)
-        // A registration is a durable write. A slow disk handles at least a thousand per second.
+        // The timeout has a millisecond for each device: even a slow disk makes a thousand registrations a second durable.
         plan.options.timeout = max(plan.options.timeout, Int64(missing) * 1_000_000)
         let tally = try join(try start([plan]), "registering devices", of: missing)
         known += tally.devices.filter { !$0.cid.isNone }

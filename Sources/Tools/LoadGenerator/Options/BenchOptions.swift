@@ -110,7 +110,7 @@ struct BenchOptions {
 
 // The option tables, which also make the `--help` text.
 extension BenchOptions {
-    /// The last option is an old name of `--server-pid`.
+    /// All options; the last one, `--pid`, is an old name of `--server-pid`.
     static var all: [CommandOption] { gateway + load.map(\.option) + run + [.value("pid", "PID", "")] }
 
     static let gateway: [CommandOption] = [

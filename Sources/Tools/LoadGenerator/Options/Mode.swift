@@ -42,7 +42,7 @@ enum Mode: String, CaseIterable {
 
     /// The metrics that `--require` may name in this mode.
     ///
-    /// A misspelled one is refused before the run. They are also the keys of the JSON report, so their names must not change.
+    /// A misspelled name is refused before the run. The names are also the keys of the JSON report, so they must not change.
     var metricNames: [String] {
         let own: String
         let latencies: [String]

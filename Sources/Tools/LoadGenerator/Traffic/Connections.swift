@@ -1,6 +1,6 @@
 internal import Cryptography
 
-// The records of the four kinds of connections, in slabs that never move. The poller's token is an index.
+// The records of the four kinds of connections, in slabs that never move. The poller's tokens contain their indices.
 
 /// A device's connection, about 100 bytes in any phase.
 struct DeviceConnection {

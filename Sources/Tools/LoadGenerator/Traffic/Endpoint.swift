@@ -69,7 +69,7 @@ struct Endpoint: Equatable, Sendable {
     /// Returns the source address of the `index`-th connection to a loopback endpoint; 0 leaves the choice to the kernel.
     func source(of index: Int) -> UInt32 {
         guard isLoopback else { return 0 }
-        // From 127.1.0.1 on, which services rarely listen on. Each address has at most 1,000 connections.
+        // Source addresses begin at 127.1.0.1, where services rarely listen. Each address has at most 1,000 connections.
         return 0x7F01_0001 + UInt32(truncatingIfNeeded: index / Limits.connectionsPerSource % 60_000)
     }
 }

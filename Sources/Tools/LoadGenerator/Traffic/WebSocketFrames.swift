@@ -4,7 +4,7 @@ enum WebSocketFrames {
 
     /// Returns the upgrade request.
     ///
-    /// The key is constant: it only proves that a WebSocket server answers, and no cache.
+    /// The key is constant, because it only proves that a WebSocket server answers and not a cache.
     static func request(host: String) -> [UInt8] {
         Array(
             """
@@ -25,7 +25,7 @@ enum WebSocketFrames {
 
     /// Writes `bytes` as one masked binary message.
     ///
-    /// `room` has `headByteCount` bytes more.
+    /// `room` must have `headByteCount` bytes more than `bytes`.
     ///
     /// - Returns: the number of bytes written.
     @inline(__always)

@@ -62,7 +62,7 @@ extension Worker {
             case .no(let text, let retries): return giveUp(index, text, retries: retries)
             }
         }
-        // TLS may have consumed the edge that this event would wait for, so both directions are tried.
+        // With TLS, a call in one direction may use up the edge of the other, so both directions are tried.
         let isSecure = device.pointee.tls != nil
         if event.isWritable || isSecure, device.pointee.output.count > 0 { flush(index) }
         if event.isReadable || event.isHungUp || isSecure { receive(index) }
@@ -356,7 +356,7 @@ extension Worker {
         }
     }
 
-    /// Sends a Close first, so that the gateway knows immediately that the device is unreachable.
+    /// Disconnects a device after a Close, so that the gateway knows immediately that the device is unreachable.
     mutating func leave(_ index: Int) {
         guard devices[index].descriptor >= 0 else { return }
         var close = Close()

@@ -121,9 +121,7 @@ extension Worker {
         }
     }
 
-    /// Handles the answer once it is complete.
-    ///
-    /// There is at most one.
+    /// Handles the answer once it is complete; a connection has one request at a time.
     ///
     /// - Returns: false when the connection was closed.
     private mutating func readAdmin(_ index: Int) -> Bool {
@@ -186,7 +184,7 @@ extension Worker {
             }
         }
         guard count > 0 else {
-            // An empty lease waits for jobs, so only leases with jobs count for the latency.
+            // The next lease waits for jobs, so its duration does not count as a latency.
             admins[index].isPatient = true
             return lease(index)
         }

@@ -166,7 +166,7 @@ extension Worker {
 
     mutating func runOffline() {
         guard enqueue(), let returnAt = pass(.second) else { return }
-        // The generator's CPU is measured for the second half, which needs more of it.
+        // The generator's CPU is measured for the second half, which needs more CPU.
         begin(at: returnAt)
         connectDevices()
         let end = returnAt + plan.options.drain
@@ -196,7 +196,7 @@ extension Worker {
             turn(nanoseconds: Self.idleTurn)
         }
         finish()
-        // A job leased twice follows shortly, so 200 ms are enough to count it.
+        // A second lease of a job follows shortly, so 200 ms are enough to count it.
         let grace = now + 200_000_000
         while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<adminCount where tally.fatal == nil { closeAdmin(index) }

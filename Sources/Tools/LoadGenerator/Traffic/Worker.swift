@@ -15,7 +15,7 @@ struct Worker: ~Copyable {
     let coordinator: Coordinator
     let context: TLSContext?
     var poller: Poller
-    // `var`, though never replaced: see `TimerWheel.occupancy`.
+    // `var`, because the compiler emits invalid code for a `let` pointer under the thread sanitizer (`TimerWheel.heads`).
     var devices: UnsafeMutablePointer<DeviceConnection>
     let deviceCount: Int
     var senders: UnsafeMutablePointer<SenderConnection>

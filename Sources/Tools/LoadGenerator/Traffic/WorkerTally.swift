@@ -55,7 +55,8 @@ struct WorkerTally: Sendable {
     var phaseEndedAt: Int64 = 0
     /// The time of the last delivery or of the last recorded settlement.
     var drainEndedAt: Int64 = 0
-    /// For the measured time: the CPU of all threads, its length, and the waiting time of the least idle thread, in nanoseconds.
+    /// The CPU of all threads in the measured time, the length of that time, and the waiting time of the least idle thread, in
+    /// nanoseconds.
     var totalCPU: Int64 = 0
     var measuredTime: Int64 = 0
     var waited = Int64.max
@@ -84,7 +85,7 @@ struct WorkerTally: Sendable {
     mutating func merge(_ other: WorkerTally) {
         for path in Self.sums { self[keyPath: path] += other[keyPath: path] }
         for path in Self.histograms { self[keyPath: path].merge(other[keyPath: path]) }
-        // Neither of two workers could detect a job that both leased. It counts as a repeat.
+        // A job that two workers leased is a repeat that neither of them could detect.
         repeats += jobs.merge(other.jobs)
         BroadcastRound.merge(&rounds, other.rounds)
         for (text, count) in other.failures { failures[text, default: 0] += count }

@@ -3,7 +3,8 @@ internal import Platform
 
 /// A thread that runs one worker.
 ///
-/// Sendable: `plan` and `coordinator` are; `tally` is written by the thread before it ends and read after the join.
+/// Sound although unchecked: `plan` and `coordinator` are Sendable. The thread writes `tally` before it ends, and `join` returns
+/// it after that.
 final class WorkerThread: @unchecked Sendable {
     private let plan: WorkerPlan
     private let coordinator: Coordinator

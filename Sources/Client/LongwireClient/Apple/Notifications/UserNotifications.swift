@@ -35,7 +35,7 @@ extension LongwireClient {
     ///
     /// - Parameters:
     ///   - badge: the new number.
-    ///   - keepsNotifications: whether delivered notifications stay when the badge becomes 0. By default iOS removes them.
+    ///   - keepsNotifications: whether delivered notifications stay when the badge becomes 0; if false, iOS removes them.
     /// - Throws: the system's error.
     public func setIconBadge(_ badge: Int32, keepsNotifications: Bool = true) async throws {
         setBadge(max(0, badge))

@@ -1,4 +1,4 @@
-// The call itself for a service extension, which exists only on Apple's systems. Type-checked against stubs
+// The HTTP call of `DisplayReceipts` for a service extension, which exists only on Apple's systems. Type-checked against stubs
 // (Tests/Checks/check-client.sh). A Linux program passes its own HTTP client to `report(_:by:)`.
 #if canImport(Network)
 internal import Foundation
@@ -6,7 +6,7 @@ internal import Foundation
 extension DisplayReceipts {
     /// Sends the reports with the system's HTTP client and trust settings.
     ///
-    /// A service extension has about 30 s. Await this before you hand over the notification's content.
+    /// A service extension has about 30 s. Await this call before you pass the notification's content to the system.
     ///
     /// - Parameters:
     ///   - reports: 1 to 32 reports about this device's messages.

@@ -36,7 +36,7 @@ extension DeviceAttributes {
         return text.isEmpty ? nil : text
     }
 
-    /// The name of the zone that the system links to.
+    /// The name of the time zone, from the target of the link `/etc/localtime`.
     private static var systemTimeZone: String {
         var bytes = [CChar](repeating: 0, count: 1_024)
         let count = readlink(System.timeZoneLink, &bytes, bytes.count)

@@ -1,6 +1,8 @@
 internal import Wire
 
-/// The devices that may have an alias: an index, because the device's own row shows whether it has the alias.
+/// The devices that may have an alias.
+///
+/// The row is only an index: the device's own row decides whether the device has the alias.
 struct AliasRow: Equatable {
     static let version: UInt8 = 1
 

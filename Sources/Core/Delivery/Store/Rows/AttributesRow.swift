@@ -2,8 +2,8 @@ package import Wire
 
 /// The attributes of a device, as its app named them in a Hello.
 ///
-/// The row is apart from the device's row, which memory keeps: few calls need the texts. The device's row has the platform and a
-/// digest of this row (`AttributesMark`), so a Hello with known attributes neither reads nor writes it.
+/// The texts are not in the device's row, because memory keeps that row and few calls need the texts. The device's row has the
+/// platform and a digest of this row (`AttributesMark`), so a Hello with known attributes neither reads nor writes this row.
 package enum AttributesRow {
     static let version: UInt8 = 1
     static let byteCountLimit = 3 + 5 * (1 + Wire.Limits.attributeByteCount) + 1 + Wire.Limits.localeByteCount
@@ -29,7 +29,7 @@ package enum AttributesRow {
         for text in texts(attributes) { writer.put(text: text) }
     }
 
-    /// Returns the attributes of a row; `nil` unless the bytes are such a row of a known version.
+    /// Returns the attributes of a row; `nil` unless the bytes are an attributes row of a known version.
     ///
     /// A platform of a later version is read as `other`.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> DeviceAttributes? {
@@ -52,11 +52,11 @@ package enum AttributesRow {
 
 /// A device's platform and the digest of its attributes, in the device's row.
 struct AttributesMark: Equatable {
-    /// The first byte of the section; without the section, the version of the names or nothing is in its place.
+    /// The first byte of the section; it differs from `VendorFailure.mark` and from the versions of `DeviceNames`.
     static let mark: UInt8 = 0x81
     static let byteCount = 10
 
-    /// The digest of no attributes, so that the next Hello writes its attributes.
+    /// The digest for a missing or damaged attributes row; it makes the next Hello write the row again.
     static let unknownDigest: UInt64 = 0
 
     var platform: DeviceAttributes.Platform
@@ -66,7 +66,7 @@ struct AttributesMark: Equatable {
         (platform, digest) = (attributes.platform, AttributesRow.digest(attributes))
     }
 
-    /// The attributes that the mark alone has: the platform.
+    /// The attributes that are known without their row: only the platform.
     var known: DeviceAttributes {
         var attributes = DeviceAttributes()
         attributes.platform = platform

@@ -20,7 +20,7 @@ package enum CallbackRow {
         writer.put(text)
     }
 
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are a callback row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {
         var reader = unsafe RowReader(bytes)
         guard bytes.count <= byteCountLimit, reader.next(UInt8.self) == version else { return nil }

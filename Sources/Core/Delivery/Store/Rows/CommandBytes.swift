@@ -19,7 +19,7 @@ extension VendorContent {
     var bodyBytes: [UInt8] { unsafe [UInt8](body) }
     @inline(__always) var textByteCount: Int { unsafe body.count + collapseID.count }
 
-    /// Points both fields at consecutive bytes from `start` on; returns the end of the bytes.
+    /// Points `body` and `collapseID` at consecutive bytes from `start` on; returns the end of the bytes.
     @unsafe mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
         unsafe body = UnsafeRawBufferPointer(start: start, count: body.count)
         unsafe collapseID = UnsafeRawBufferPointer(start: start + body.count, count: collapseID.count)

@@ -4,7 +4,7 @@ internal import Wire
 ///
 /// Stored as three bytes with one bit per field, then the amounts in field order as varints (7 bits per byte).
 package struct CounterChange: Equatable, Sendable {
-    /// The fields: accepted, the nine final states, and the raw values of `Extra`.
+    /// The number of fields: accepted, the nine final states, and the cases of `Extra`.
     static let fieldCount = 1 + 9 + 12
     /// The size of the largest change, with amounts of at most 65,535.
     package static let largestByteCount = 3 + 3 * fieldCount

@@ -2,8 +2,8 @@ package import Wire
 
 /// The counters of one bucket, app and UTC day as absolute numbers; a folded row has the sums over all buckets.
 ///
-/// A *part* has the alerts of one vendor besides Apple, and what users did with them; the row of part 0 counts them, too. The
-/// figures of Apple are the remainder. Apps without other vendors thus have no further rows.
+/// A row whose *part* is not 0 counts the alerts of one vendor except Apple, and the user events on these alerts. The row of part
+/// 0 counts all vendors' alerts, so Apple's figures are the difference. An app without other vendors has only rows of part 0.
 package struct CountersRow: Equatable, Sendable {
     /// The counters besides acceptances and ends.
     ///
@@ -12,17 +12,17 @@ package struct CountersRow: Equatable, Sendable {
     /// A send or an alert counts when it happens, on the day of the message's acceptance (see `CounterTable.count`). A final
     /// state or a user's event counts on its own day.
     package enum Extra: Int, CaseIterable, Sendable {
-        /// Sent on the live channel; accepted by the vendor; either of the two.
+        /// Messages sent on the live channel; messages accepted by a vendor; messages with at least one of the two.
         case sent = 0, alerted, reached
         /// Shown and clicked as reported by clients: on the live channel, and for the vendor's alerts.
         case shownLive, clickedLive, shownVendor, clickedVendor
         /// Devices that registered, that connected on the day, and that were removed.
         case registered, active, collected
-        /// The blocks of messages at acceptance and at their end (`QueuedBlocks`); both wrap around.
+        /// The blocks of messages at acceptance and at their end (`QueuedBlocks`); both sums wrap around.
         case acceptedBlocks, endedBlocks
     }
 
-    /// The channels of a sent message that are not counted yet.
+    /// The counters that a message's send or alert increments.
     struct Reach: OptionSet {
         let rawValue: UInt8
         static let sent = Reach(rawValue: 1)

@@ -23,9 +23,10 @@ struct DeviceNames: Equatable {
     private(set) var aliases: [HeldAlias] = []
     /// The aliases that the device gave up recently, with the stamp up to which their reservations were released.
     ///
-    /// An earlier reservation of such an alias that arrives later must be refused, because its entry was removed.
+    /// A reservation with this stamp or an earlier one may still arrive. The device must refuse it, because the alias's row no
+    /// longer has the device's entry.
     private(set) var givenUp: [GivenUp] = []
-    /// Reservations of any alias with a stamp up to this one may have been released.
+    /// Reservations with a stamp up to this value are refused for any alias, because they may have been released.
     private(set) var givenUpFloor: GatewayTime = 0
     var tags: [TagName] = []
     /// The day of the last tag replacement (days since 1970, UTC), and the number of replacements on that day.
@@ -42,7 +43,7 @@ struct DeviceNames: Equatable {
 
     func held(_ name: AliasName) -> HeldAlias? { aliases.first { $0.name == name } }
 
-    /// Adds an alias, replacing that of the same type, which the caller must have given up.
+    /// Adds an alias; the caller must have given up the device's previous alias of the same type.
     mutating func take(_ name: AliasName, stamp: GatewayTime) {
         aliases.removeAll { $0.name.type == name.type }
         aliases.append(HeldAlias(name: name, stamp: stamp))
@@ -58,7 +59,7 @@ struct DeviceNames: Equatable {
         aliases.removeAll { $0.name.type == type }
     }
 
-    /// Returns whether a reservation of this alias was released before it arrived.
+    /// Returns whether a reservation of this alias was released before it reached the device.
     func isOvertaken(_ name: AliasName, stamp: GatewayTime) -> Bool {
         stamp <= givenUpFloor || givenUp.contains { $0.alias == name.low && stamp <= $0.stamp }
     }

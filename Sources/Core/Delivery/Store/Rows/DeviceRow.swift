@@ -13,7 +13,7 @@ package struct DeviceProfile {
     mutating func forgetForeign() { foreignTokens = [] }
     /// Stored after the tokens, behind a mark byte, if present.
     var vendorFailure: VendorFailure?
-    /// Stored next, behind a mark byte, if the device has attributes.
+    /// Stored after `vendorFailure`, behind a mark byte, if the device has attributes.
     var attributes: AttributesMark?
     /// Stored last, if present.
     var names = DeviceNames()
@@ -90,7 +90,7 @@ package struct DeviceRow {
     var lastSeenAt: GatewayTime = 0
     /// The number up to which all broadcasts are settled for the device.
     ///
-    /// The next field is the number of evaluated broadcasts after it.
+    /// `broadcastEvaluatedBeyond` is the distance from this number to the last evaluated one.
     var broadcastSettled: UInt64 = 0
     var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.

@@ -37,9 +37,9 @@ package enum FeedRow {
     static let version: UInt8 = 1
     static let headByteCount = 4
     static let itemByteCount = 1 + 8 + 16 + 16 + 16 + 4 + 4
-    /// The length of a custom callback; 0: the item awaits it.
+    /// The size of the length field of a custom callback; the length 0 means that the item awaits its callback.
     ///
-    /// Only items with this bit of the kind have one.
+    /// Only items with `callbackBit` have the field.
     static let callbackByteCount = 2
     private static let callbackBit: UInt8 = 1 << 7
     /// The size up to which further items are added to a row; a row has at least one item.
@@ -83,7 +83,7 @@ package enum FeedRow {
         }
     }
 
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are a feed row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> [FeedItem]? {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == version, reader.next(UInt8.self) != nil, let count = reader.next(UInt16.self),
@@ -179,7 +179,7 @@ package struct UpstreamRow {
         }
     }
 
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are an upstream row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, reader.next(UInt8.self) != nil,

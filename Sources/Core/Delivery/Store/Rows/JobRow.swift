@@ -3,8 +3,8 @@ internal import Wire
 /// The stored job of a queued message: the job's state, its lease, and the message's steps.
 ///
 /// A job that is only due has no row because its message's row implies it. The row is written with the job's first lease, verdict
-/// or collapse mark, or when its device leaves before the deadline. It is then kept until the message ends. It therefore also
-/// records that the vendor showed an alert (`alertedAt`), or that a newer message collapses this one.
+/// or collapse mark, or when its device leaves before the deadline. The row is then kept until the message ends. It also records
+/// that the vendor showed an alert (`alertedAt`), or that a newer message collapses this one.
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
@@ -14,7 +14,7 @@ package struct JobRow {
     static let leaseLimit = 16
     /// The bit for `MessageFacts.vendorCarriesAll` among the channel bits; no channel has this number.
     static let carriesAllBit: UInt32 = 1 << 16
-    /// The same for `MessageFacts.hasCallback`.
+    /// The bit for `MessageFacts.hasCallback` among the channel bits.
     static let callbackBit: UInt32 = 1 << 17
 
     var facts: MessageFacts
@@ -40,7 +40,7 @@ package struct JobRow {
     /// Whether the badge change was reverted because the vendor will not show the alert.
     var isBadgeTakenBack = false
     var isAlertCounted = false
-    /// Whether a newer message under the collapse key replaces this one when it leaves flight.
+    /// Whether a newer message under the collapse key replaces this one once it is no longer in flight.
     var isCollapsed = false
     /// The time of the vendor's acceptance; 0: none.
     var alertedAt: GatewayTime = 0
@@ -62,7 +62,7 @@ package struct JobRow {
         set { if let newValue { channelAndKind = newValue.rawValue << 4 | channelAndKind & 15 } }
     }
 
-    /// Whether the vendor's part has ended without the message's arrival, so the job waits for the follow-up channel's sender.
+    /// Whether the job is in the follow-up channel: the vendor failed, its time passed, or the message has no vendor content.
     var isFollowUp: Bool { channel?.isFollowUp == true }
 
     /// The time at which the job moves from the vendor to the follow-up channel; 0: never.
@@ -86,7 +86,7 @@ package struct JobRow {
 
     /// Moves the job to the follow-up channel and resets its attempt count.
     ///
-    /// A due time before `time` stays, so that it equals the job's alarm in the store.
+    /// If the follow-up's time has passed, the new due time equals the job's stored alarm (`wakeAt`), so the alarm stays valid.
     mutating func followUp(_ time: GatewayTime) {
         guard let next = VendorChannel.followUps.first(where: { facts.channels.contains(ChannelSet($0)) }) else {
             return
@@ -124,7 +124,7 @@ package struct JobRow {
         steps.append(MessageTrace.Step(event: event, time: time, detail: detail))
     }
 
-    /// Adds a step `unsent`; it replaces an equal earlier one and the lease between the two.
+    /// Adds a step `unsent`, and removes an equal earlier step with the lease step after it.
     mutating func noteUnsent(_ time: GatewayTime, _ reason: String) {
         if steps.count >= 2, steps[steps.count - 1].event == .leased, steps[steps.count - 2].event == .unsent,
             steps[steps.count - 2].detail == reason
@@ -134,7 +134,7 @@ package struct JobRow {
         note(.unsent, time, reason)
     }
 
-    /// Adds a lease; at the limit the oldest `unsent` lease is removed, otherwise the oldest lease.
+    /// Adds a lease; at the limit the oldest `unsent` lease is removed, or the oldest lease if none is `unsent`.
     mutating func give(_ lease: (UInt64, UInt64)) {
         self.lease = lease
         if leases.count >= Self.leaseLimit {
@@ -159,7 +159,7 @@ package struct JobRow {
         static let collapsed = Parts(rawValue: 2)
         static let badgeTakenBack = Parts(rawValue: 4)
         static let alertCounted = Parts(rawValue: 8)
-        /// The task id has this version's form.
+        /// The task id has the compact form (`RowWriter.isPlain`).
         static let plainTask = Parts(rawValue: 16)
         /// The item is the low word of the msgId.
         static let itemOfID = Parts(rawValue: 32)
@@ -168,7 +168,7 @@ package struct JobRow {
         /// The expiry follows from the TTL.
         static let plainExpiry = Parts(rawValue: 128)
         static let fallback = Parts(rawValue: 256)
-        /// The alarm of the message's row follows from its facts.
+        /// The alarm of the message's row is `MessageFacts.firstAlarm`.
         static let plainAlarm = Parts(rawValue: 512)
         /// The current lease is the last of `leases`.
         static let lastLease = Parts(rawValue: 1024)
@@ -407,7 +407,7 @@ extension [GivenLease] {
 
 /// The last settled lease: its outcome and its index among the row's leases.
 struct SettledLease {
-    /// The place of a lease that the row no longer contains.
+    /// The value of `place` for a lease that is not among the row's leases.
     private static let isApart: UInt8 = 255
     static let byteCountLimit = 2 + 16
 
@@ -445,7 +445,7 @@ struct SettledLease {
         writer.put(apart.1)
     }
 
-    /// - Returns: `nil` if the job's index is outside `leases`.
+    /// - Returns: `nil` if the stored index is outside `leases`.
     func lease(among leases: [GivenLease]) -> (UInt64, UInt64)? {
         if place == 0 { return (0, 0) }
         if place == Self.isApart { return apart }

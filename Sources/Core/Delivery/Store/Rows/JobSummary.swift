@@ -22,7 +22,7 @@ extension JobRow {
                 let row = unsafe JobRow(bytes)
                 var dueAt = head.dueAt
                 if head.state == .leased, head.strategy.mustBeLeasedInTime(in: head.table) {
-                    // The job keeps its vendor timeout after the lease lapses.
+                    // After the lease lapses, the job is due with a new vendor timeout.
                     guard let row else { return nil }
                     dueAt = row.leasedUntil
                 }
@@ -49,7 +49,7 @@ extension JobRow {
             var pending = row
             // A leased job becomes due when its lease lapses.
             if row.state == .leased { pending.state = .due }
-            // After that time the job waits for room as any other, whatever its channel.
+            // After the follow-up's time the job waits for room like any other job.
             let start = row.state == .leased ? max(row.leasedUntil, pending.followUpAt) : pending.followUpAt
             if pending.followUpAt > 0, start > time { followUpAt = start }
         }

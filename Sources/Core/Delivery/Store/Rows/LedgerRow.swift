@@ -2,7 +2,7 @@ package import Wire
 
 /// The outcome of one message of a task, written at its acceptance and again at its end.
 ///
-/// Reports are sums over these rows. Repeated calls get their answers from them, and stops find pending messages by them.
+/// Reports are sums over these rows. Repeated calls are answered from them, and a stop finds the task's pending messages in them.
 package struct LedgerRow: Equatable {
     static let version: UInt8 = 1
     package static let fixedByteCount = 72
@@ -63,7 +63,7 @@ package struct LedgerRow: Equatable {
         writer.put(text: reason)
     }
 
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are a ledger row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let state = reader.next(UInt8.self),
@@ -106,7 +106,7 @@ package struct LedgerRow: Equatable {
     }
 }
 
-/// A user's event on a message of a task; each event has its own row, so a repeated report counts once.
+/// An event of a task's message, such as `opened`; each event has its own row, so a repeated report counts once.
 package struct TaskEventRow: Equatable {
     package enum Event: UInt8 { case shown = 1, opened, alerted, action }
 

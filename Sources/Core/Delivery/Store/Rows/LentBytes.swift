@@ -5,8 +5,9 @@ internal import Wire
 
 /// Borrowed bytes: a row's value, a text or a frame.
 ///
-/// `@safe`: only the code of this folder reads through the pointer, and that code checks lengths. The owner keeps the bytes valid
-/// for a known time: a store until the next call into the shard, a reply while it exists, a device until its profile is replaced.
+/// `@safe`: only the code of this folder reads through the pointer, and that code checks lengths. A store's bytes stay valid
+/// until the next call into the shard. A reply's bytes stay valid while the reply exists, a device's bytes until its profile is
+/// replaced.
 @safe struct LentBytes {
     let pointer: UnsafeRawBufferPointer
 
@@ -71,7 +72,7 @@ extension StoreRead {
 }
 
 protocol RowOfBytes {
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are a row of this type and of a known version.
     init?(_ bytes: UnsafeRawBufferPointer)
 }
 
@@ -171,7 +172,7 @@ extension ShardStore {
         unsafe put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount) { unsafe write(RowBuffer($0)) }
     }
 
-    // The rows of every message are written with one closure each instead of two, for speed.
+    // These functions use one closure per row instead of the two of `putRow`, for speed: every message writes such rows.
 
     @inline(__always)
     func putMessage(_ command: PublishCommand, _ facts: MessageFacts, _ byteCount: Int) -> ValueLocation {

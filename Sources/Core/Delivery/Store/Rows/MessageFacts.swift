@@ -11,7 +11,7 @@ struct MessageFacts {
         static let bulk = Flags(rawValue: 2)
         static let hasVendorContent = Flags(rawValue: 4)
         static let hasCollapseKey = Flags(rawValue: 8)
-        /// The message has a handoff job, due at `fallbackAt`.
+        /// The message has a handoff job, due at `jobDueAt`.
         static let isArmed = Flags(rawValue: 16)
         /// The message revokes an earlier task; its payload is that task's id.
         static let revoke = Flags(rawValue: 32)
@@ -33,11 +33,11 @@ struct MessageFacts {
     var vendorCarriesAll = false
     /// Whether the task has a custom callback, in a `CallbackRow` of the message's bucket.
     var hasCallback = false
-    /// The sequence in the stream, or the msgId's low word in the vendor table.
+    /// The sequence in the stream, or in the vendor table a number from the msgId (`Shard.vendorItem`).
     var item: UInt64
     var acceptedAt: GatewayTime
     var expiresAt: GatewayTime
-    /// The deadline of the live attempt; 0: the device was unreachable at acceptance.
+    /// The deadline of the live attempt; 0 without a live attempt at acceptance.
     var fallbackAt: GatewayTime
     /// The row's alarm.
     var wakeAt: GatewayTime
@@ -63,7 +63,8 @@ struct MessageFacts {
     var sequence: UInt64 { table == .vendorMessage ? 0 : item }
     var isOneShot: Bool { timeToLive <= 0 }
 
-    /// The time from which an armed message's job is due: its deadline or its acceptance, without a vendor its follow-up.
+    /// The time from which an armed message's job is due: the live deadline or the acceptance; without a vendor, a later
+    /// `followUpAt`.
     var jobDueAt: GatewayTime {
         let due = fallbackAt > 0 ? fallbackAt : acceptedAt
         return followUpAt > due && channels.first?.isFollowUp == true ? followUpAt : due
@@ -77,7 +78,7 @@ struct MessageFacts {
         table != .broadcast && (flags.contains(.offline) || fallbackAt > 0 && fallbackAt <= time)
     }
 
-    /// The first alarm of the message's row: its job, or its expiry without one.
+    /// The first alarm of the message's row: the due time of its job, or its expiry without a job.
     var firstAlarm: GatewayTime { flags.contains(.isArmed) ? jobDueAt : expiresAt }
 
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason) {

@@ -49,7 +49,8 @@ package import Wire
         static let otherTime = Form(rawValue: 1 << 7)
         /// The row has a deadline of the live attempt.
         static let fallback = Form(rawValue: 1 << 8)
-        /// The row's alarm is that deadline, or the expiry; with neither flag it is stored.
+        /// The row's alarm is the live deadline (`wakesAtFallback`) or the expiry (`wakesAtExpiry`); without both flags it is
+        /// stored.
         static let wakesAtFallback = Form(rawValue: 1 << 9)
         static let wakesAtExpiry = Form(rawValue: 1 << 10)
         static let collapseKey = Form(rawValue: 1 << 11)
@@ -157,7 +158,7 @@ package import Wire
         return unsafe TaskID(bytes: payload)
     }
 
-    /// The vendor contents, without invalid ones and without unknown channels.
+    /// The vendor contents; invalid contents and contents of unknown channels are left out.
     package var contents: VendorContents {
         var contents = VendorContents()
         guard places.contents < places.contentsEnd else { return contents }
@@ -205,13 +206,13 @@ extension MessageRow {
         4 + 16 + 16 + 8 + 5 * RowWriter.varintByteCount + 3 * RowWriter.varintByteCount
         + ContentBytes.overheadByteCount + ContentBytes.followUpOverheadByteCount
 
-    /// The charge of a message besides its row, for its keys and memory; the smallest row makes 128 bytes in total.
+    /// The bytes charged for a message besides its row, for keys and memory; the smallest message is charged 128 bytes in total.
     static let chargeBesideRow = 128 - smallestByteCount
 
     static func charge(_ byteCount: Int) -> UInt32 { UInt32(truncatingIfNeeded: byteCount + chargeBesideRow) }
 
     static func byteCountLimit(_ command: borrowing PublishCommand) -> Int {
-        // Stored times of up to six bytes cover 69 years.
+        // Times are stored as differences; six bytes cover 69 years.
         let texts = Texts(command)
         return 4 + 16 + 16 + 8 + 4 * 6 + texts.byteCount
     }
@@ -349,7 +350,7 @@ private enum ContentBytes {
     /// The maximum size of a content without its texts, including the count of contents, its channel and its length.
     static let overheadByteCount = 2 + RowWriter.varintByteCount + 3 + 8 + 3 * 5 + RowWriter.varintByteCount
 
-    /// The channel, the length, the fixed fields and the delay of a follow-up.
+    /// The size of a follow-up's channel, length, fixed fields and delay.
     static let followUpOverheadByteCount = 1 + RowWriter.varintByteCount + 3 + 8
 
     static func byteCount(_ content: VendorContent) -> Int {

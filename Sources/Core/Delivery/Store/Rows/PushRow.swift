@@ -22,7 +22,7 @@ package struct PushRow {
         static let live = Form(rawValue: 1)
         static let vendorMessage = Form(rawValue: 2)
         static let itemOfID = Form(rawValue: 4)
-        /// The key contains the task's random bits; the row contains its kind and date.
+        /// The row has only the kind and date of the task id, because the key has the id's random bits.
         static let taskOfKey = Form(rawValue: 8)
         static let plainTask = Form(rawValue: 16)
         static let seconds = Form(rawValue: 32)
@@ -93,7 +93,7 @@ package struct PushRow {
 
     /// Reads the row under a key.
     ///
-    /// - Returns: `nil` unless the bytes are such a row of a known version.
+    /// - Returns: `nil` unless the bytes are a push row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, under key: StoreKey) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let form = reader.next(UInt16.self).map(Form.init),

@@ -4,8 +4,8 @@ internal import Wire
 
 /// Writes consecutive fields into a buffer whose size the caller has computed.
 ///
-/// `@safe`: the row's `byteCount` and `write` describe the same fields. Texts are checked against the remaining room, in a debug
-/// build numbers, too.
+/// `@safe`: the row's `byteCount` and `write` describe the same fields. A write of texts checks the remaining room. A debug build
+/// also checks it for numbers.
 @safe package struct RowWriter {
     let bytes: UnsafeMutableRawBufferPointer
     package private(set) var offset = 0
@@ -90,7 +90,7 @@ extension RowWriter {
     }
 }
 
-// MARK: Numbers of seven bits a byte, the lowest first; the top bit says that another byte follows
+// MARK: Varints: seven bits per byte, the lowest first; a set top bit means that another byte follows
 
 extension RowWriter {
     mutating func put(varint value: UInt64) {
@@ -119,7 +119,7 @@ extension RowReader {
         var value: UInt64 = 0
         var shift: UInt64 = 0
         while let byte = next(UInt8.self) {
-            // The tenth byte has only one bit.
+            // Nine bytes hold 63 bits, so the tenth byte is at most 1.
             guard shift < 63 || byte <= 1 else { return nil }
             value |= UInt64(byte & 0x7F) << shift
             guard byte >= 0x80 else { return value }
@@ -161,7 +161,7 @@ extension RowReader {
 // MARK: Task ids
 
 extension RowWriter {
-    /// Returns whether the id has this version's form: a kind, a date, and a spare byte of 0.
+    /// Returns whether the id has the compact form: a kind, a date, and a spare byte of 0.
     static func isPlain(_ task: TaskID) -> Bool {
         task.high >> 63 == 0 && (task.high >> 48) & 0xFF < 16 && (task.high >> 40) & 0xFF < 32
             && (task.high >> 32) & 0xFF == 0
@@ -205,7 +205,7 @@ extension RowReader {
 
 /// A target for a row's fields: a writer, or a meter that computes their size.
 ///
-/// A row with optional fields is thus described once.
+/// One function can then list a row's fields for both.
 protocol RowSink {
     mutating func put<Value: FixedWidthInteger>(_ value: Value)
     mutating func put(varint value: UInt64)

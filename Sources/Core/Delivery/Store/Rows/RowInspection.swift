@@ -99,7 +99,7 @@ package enum RowInspection {
             isCollapsed: row.isCollapsed, alertedAt: row.alertedAt)
     }
 
-    /// Returns the trace of a row; `nil` also for a late event.
+    /// Returns the trace of a row; `nil` for a late event and for an invalid row.
     package static func trace(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Trace? {
         guard lateEvent(key) == nil, let row = unsafe TraceRow(bytes, of: tracedMessage(key)) else { return nil }
         return Trace(

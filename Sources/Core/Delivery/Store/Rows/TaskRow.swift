@@ -98,7 +98,7 @@ package enum TargetsRow {
     }
 }
 
-/// A call to several devices under its request's digest, written at its begin; the answer has a separate row.
+/// A call to several devices, written under its request's digest when the call begins; the answer is in a separate row.
 package enum CallRow {
     /// Must differ from `RequestRow.version`, which uses the same table.
     static let version: UInt8 = 2

@@ -2,8 +2,8 @@ package import Wire
 
 /// The final state and the steps of a message.
 ///
-/// Written once, at the end, under the msgId, which the row does not repeat. Most messages are delivered within milliseconds, so
-/// absent fields take no bytes, and times are stored as differences.
+/// The row is written once, at the message's end. Its key is the msgId, which the row does not repeat. Most messages are
+/// delivered within milliseconds, so absent fields take no bytes, and times are stored as differences.
 package struct TraceRow {
     static let version: UInt8 = 1
 
@@ -33,7 +33,7 @@ package struct TraceRow {
         static let offline = Parts(rawValue: 1)
         static let sentLive = Parts(rawValue: 2)
         static let badgeTakenBack = Parts(rawValue: 4)
-        /// The step `sent` precedes the job's steps.
+        /// The row has a step `sent`, before the job's steps.
         static let sent = Parts(rawValue: 8)
         static let jobSteps = Parts(rawValue: 16)
         static let leases = Parts(rawValue: 32)
@@ -272,11 +272,13 @@ enum DenseSteps {
     }
 }
 
-/// A late event: an event of a message outside its trace, in a row of the trace table under the event's number.
+/// An event of a message that is recorded outside its trace row, in a separate row of the trace table.
+///
+/// The row's key is the msgId with the event's number in its top bits (`Shard.lateKey`).
 package enum LateEventRow {
     static let version: UInt8 = 1
 
-    /// The events with such a row; `trace(of:)` looks each of them up.
+    /// The events that may have a row of this kind; `trace(of:)` looks up each of these rows.
     static let events: [TraceEvent] = [.opened, .shown, .vendorAccepted, .alertedTwice, .action]
 
     package static func byteCount(_ steps: [MessageTrace.Step]) -> Int { 1 + StepBytes.byteCount(steps) }

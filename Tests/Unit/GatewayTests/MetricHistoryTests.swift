@@ -16,8 +16,8 @@ import Testing
         return figures
     }
 
-    private func answer(_ history: MetricHistory, wall: Int64 = 0, now: Int64 = 0) -> String {
-        String(decoding: history.answer(wall: wall, now: now).body, as: UTF8.self)
+    private func answer(_ history: MetricHistory, time: Int64 = 0, now: Int64 = 0) -> String {
+        String(decoding: history.answer(time: time, now: now).body, as: UTF8.self)
     }
 
     @Test("each series selects samples of one metric of the catalogue")
@@ -43,7 +43,7 @@ import Testing
         history.add(figures(accepted: 150, requests: [900]), at: 35_000)
         // A partition that moves in brings its counters later.
         history.add(figures(accepted: 20), at: 45_000)
-        let text = answer(history, wall: 1_000_000, now: 46_000)
+        let text = answer(history, time: 1_000_000, now: 46_000)
         for part in [
             #"{"time":1000000,"intervalSeconds":10,"times":[959000,969000,989000,999000],"series":[{"#,
             #"{"metric":"longwire_messages_accepted_total","labels":{},"kind":"rate","values":[null,5.0,0.0,0.0]}"#,

@@ -46,9 +46,9 @@ enum MetricsGatherer {
     }
 
     /// Returns the points of the last hour.
-    static func history(_ context: GatewayContext) -> APIResponse {
-        let (wall, now) = (ClockReader.wall(), ClockReader.monotonic())
-        return context.plots.withLock { $0.answer(wall: wall, now: now) }
+    static func history(_ host: EventLoopHost) -> APIResponse {
+        let (time, now) = (host.now, ClockReader.monotonic())
+        return host.context.plots.withLock { $0.answer(time: time, now: now) }
     }
 
     private static func figures(

@@ -118,7 +118,7 @@ final class AdminHandler {
             MetricsGatherer.gather(owner, scope: scope) { [self] page in
                 respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
             }
-        case .metricHistory: respond(exchange, MetricsGatherer.history(owner.context))
+        case .metricHistory: respond(exchange, MetricsGatherer.history(owner))
         case .cluster:
             respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
         case .registerRequest(let request): wish(exchange, request)

@@ -1,3 +1,4 @@
+internal import Delivery
 internal import JSON
 internal import PushAPI
 
@@ -112,15 +113,15 @@ struct MetricHistory: Sendable {
 
     /// Returns the points as the answer of `GET /v1/metrics/history`.
     ///
-    /// `wall` is the machine's time in milliseconds since 1970, and `now` the same moment in monotonic milliseconds. The points'
-    /// times are derived from both, so that a step of the machine's clock leaves their distances unchanged.
-    func answer(wall: Int64, now: Int64) -> APIResponse {
+    /// `time` is the gateway time, and `now` the same moment in monotonic milliseconds. The points' times are derived from both, so
+    /// that an adjustment of gateway time leaves their distances unchanged.
+    func answer(time: GatewayTime, now: Int64) -> APIResponse {
         var writer = JSONWriter(capacity: 1_024 + values.count * 8)
         writer.object { writer in
-            writer.member("time", wall)
+            writer.member("time", time)
             writer.member("intervalSeconds", Self.intervalSeconds)
             writer.array("times") { writer in
-                for time in times { writer.integer(wall - (now - time)) }
+                for point in times { writer.integer(time - (now - point)) }
             }
             writer.array("series") { writer in
                 for (index, series) in Self.series.enumerated() {

@@ -185,8 +185,8 @@ let package = Package(
         .testTarget(
             name: "PushSenderTests",
             dependencies: [
-                "PushSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
-                "Platform", "Vendors", "Wire",
+                "PushSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "HTTPClient", "EventLoops", "JSON", "PushAPI",
+                "Cryptography", "Platform", "Vendors", "Wire",
             ], path: "Tests/Unit/PushSenderTests", swiftSettings: common),
         .testTarget(
             name: "VendorsTests", dependencies: ["Vendors", "Wire", "JSON", "TextForms", "Cryptography"],

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 names='clock_gettime|gettimeofday|CLOCK_REALTIME[A-Z_]*|CLOCK_TAI|timespec_get|std::time|system_clock|localtime(_r)?|ftime'
 names="$names|(Date|NSDate)[ ]*\\(|Date[.](now|init)|time[ ]*\\([ ]*(nil|NULL|0|nullptr|&)|CFAbsoluteTimeGetCurrent"
 may_name='^([^/:]+/)?(Platform/SystemClock[.]swift|LongwireClient/System[.]swift|LoadGenerator/Measuring/[A-Za-z]+[.]swift|FakeAPNs/FakePage[.]swift|CommandLineTool/[A-Za-z+]+[.]swift):'
-may_wrap='^([^/:]+/)?(Platform/SystemClock[.]swift|Gateway/Clock/[A-Za-z]+[.]swift|LoadGenerator/.*|CommandLineTool/Store/[A-Za-z]+[.]swift|PushSender/([A-Za-z]+/)?[A-Za-z+]+[.]swift|FakeAPNs/[A-Za-z]+[.]swift|FakeVendors/FakeVendors[.]swift):'
+may_wrap='^([^/:]+/)?(Platform/SystemClock[.]swift|Gateway/Clock/[A-Za-z]+[.]swift|LoadGenerator/.*|CommandLineTool/Store/[A-Za-z]+[.]swift|PushSender/([A-Za-z]+/)?[A-Za-z0-9+]+[.]swift|FakeAPNs/[A-Za-z]+[.]swift|FakeVendors/FakeVendors[.]swift):'
 may_show='^([^/:]+/)?(Gateway/Clock/[A-Za-z]+[.]swift|Gateway/Logging/Log[.]swift|Gateway/Outbound/(HookDispatcher|FeedPoster)[.]swift|Gateway/Lifecycle/(Gateway|StartWait)[.]swift):'
 
 # Prints each breach under the folder $1; fails if there are any.

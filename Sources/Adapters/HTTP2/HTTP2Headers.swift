@@ -26,4 +26,13 @@ package struct HTTP2Headers: Equatable {
     package mutating func add(_ name: StaticString, _ value: String, isSensitive: Bool = false) {
         add(name, value.utf8, isSensitive: isSensitive)
     }
+
+    /// Adds a field whose name may have capital letters, which become small ones.
+    package mutating func add(lowercasing name: String, _ value: String, isSensitive: Bool = false) {
+        let start = bytes.count
+        bytes += name.utf8.lazy.map { UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 ? $0 | 0x20 : $0 }
+        let middle = bytes.count
+        bytes += value.utf8
+        fields.append(Field(name: start..<middle, value: middle..<bytes.count, isSensitive: isSensitive))
+    }
 }

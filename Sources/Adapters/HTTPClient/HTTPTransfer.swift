@@ -82,6 +82,11 @@ package struct HTTPReply: Sendable, Equatable {
     package var retryAfterMilliseconds: Int64?
     /// The field Location, or empty.
     package var location = ""
+
+    package init(status: Int, body: [UInt8], retryAfterMilliseconds: Int64? = nil, location: String = "") {
+        (self.status, self.body) = (status, body)
+        (self.retryAfterMilliseconds, self.location) = (retryAfterMilliseconds, location)
+    }
 }
 
 /// The failure of a request without a complete answer; the text names the address.
@@ -100,6 +105,11 @@ package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package var cause = ""
     /// Whether the server may have received the request.
     package var mayHaveArrived = true
+
+    package init(kind: Kind, description: String, cause: String = "", mayHaveArrived: Bool = true) {
+        (self.kind, self.description) = (kind, description)
+        (self.cause, self.mayHaveArrived) = (cause, mayHaveArrived)
+    }
 
     package static let cancelled = HTTPCallFailure(kind: .cancelled, description: "the call was cancelled")
     /// The call was cancelled before the request was sent.
@@ -167,12 +177,7 @@ package final class HTTPTransfer {
     /// Whether a connection to an address of this scope is allowed.
     fileprivate func permits(_ scope: AddressScope?) -> Bool {
         if isForLoopbackOnly { return scope == .loopback }
-        switch call.addresses {
-        case .any: return true
-        case _ where call.proxy != nil: return true
-        case .global: return scope == .global
-        case .globalOrLoopback: return scope == .global || scope == .loopback
-        }
+        return call.proxy != nil || call.addresses.permits(scope)
     }
 
     private func setHeaders() -> Bool {

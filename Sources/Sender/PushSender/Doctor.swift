@@ -107,13 +107,7 @@ struct Doctor {
                 log: SenderLog { [failures = found.failures] event, text in
                     if event == "connectionFailed" { failures.withLock { $0.append(text) } }
                 },
-                resolver: { endpoint, done in
-                    do throws(RemoteAddress.Failure) {
-                        done(.success(try RemoteAddress.resolve(host: endpoint.host, port: endpoint.port)))
-                    } catch {
-                        done(.failure(error))
-                    }
-                }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
+                resolver: { loop.resolve($0, $1) }, results: { outcomes in found.outcomes.withLock { $0 += outcomes } })
             _ = try sender.take(job(environment)) { _ in JobLease(left: 3_600_000) }
             let end = SystemClock.monotonicMilliseconds + 15_000
             while found.outcomes.withLock({ $0.isEmpty }), found.failures.withLock({ $0.count < 2 }),

@@ -12,7 +12,6 @@ final class SenderProgram {
     private let configuration: SenderConfiguration
     private let loop: EventLoop
     private let links: [(channel: Channel, link: GatewayLink)]
-    private let resolver: Resolver
     private let senders: LoopBound<Senders>
     private let stopTransports: [@Sendable () -> Void]
     private let relay: ReceiptRelay?
@@ -44,7 +43,7 @@ final class SenderProgram {
         }
     }
 
-    /// Opens credentials and listeners; starts only the threads of the resolver and of the vendors' transports.
+    /// Opens credentials and listeners; starts only the threads of the vendors' transports.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
         self.configuration = configuration
         self.log = log
@@ -64,8 +63,6 @@ final class SenderProgram {
         let ordered = configuration.channels.compactMap { channel in links[channel].map { (channel: channel, link: $0) }
         }
         self.links = ordered
-        let resolver = try Resolver()
-        self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
         let opened = try configuration.openListeners()
         let shown = configuration.certificates((apps, others), opened)
@@ -77,7 +74,7 @@ final class SenderProgram {
         let sender = AppleSender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
-            resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
+            resolver: { loop.resolve($0, $1) },
             unreported: { appleLink?.unreported() ?? [:] }, setAside: { appleLink?.setAside($0) },
             results: { appleLink?.take($0) })
         let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
@@ -139,7 +136,9 @@ final class SenderProgram {
                 vendor.facts.wantsHTTP2 == isHTTP2 && links[.vendor(vendor)] != nil
             }
             guard let connections = settings.values.map(\.connections).max() else { continue }
-            transports[isHTTP2] = try VendorTransport(on: loop, connectionsPerHost: isHTTP2 ? connections : 0)
+            transports[isHTTP2] = try VendorTransport(
+                on: loop, connectionsPerHost: isHTTP2 ? connections : 0,
+                resolver: isHTTP2 ? { loop.resolve($0, $1) } : nil)
         }
         var senders: [VendorSender] = []
         for vendor in Vendor.allCases {
@@ -293,7 +292,6 @@ final class SenderProgram {
         for stop in stopTransports { stop() }
         loop.stop()
         loop.join()
-        resolver.stop()
     }
 
     /// Waits until the gateway has every outcome; returns false on timeout.

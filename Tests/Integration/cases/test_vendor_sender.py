@@ -14,8 +14,9 @@ import time
 from collections import Counter
 
 import pytest
-from gateway import free_ports
+from gateway import eventually, free_ports
 from handoff_stub import HandoffStub
+from http2_front import Front
 from vendor_sender import FAKES, VendorSender
 from vendors import Answer, closing, dropped, html, lost, receipts, slow
 
@@ -46,6 +47,28 @@ def sending(stub):
     yield make
     for one in reversed(made):
         one.__exit__(None, None, None)
+
+
+def test_a_vendor_with_http2_gets_requests_over_few_connections_also_while_it_restarts(stub, tmp_path):
+    with FAKES["fcm"]() as fake, Front(fake, tmp_path, streams=20) as front:
+        sender = VendorSender(stub, {"fcm": fake})
+        sender.sections["credentials"][0]["baseURL"] = front.url
+        sender.sections["vendors"]["fcm"]["authoritiesFile"] = str(front.certificate)
+        with sender:
+            def send(count):
+                return [stub.add("fcm", deviceToken=fake.device()) for _ in range(count)]
+
+            first = send(150)
+            assert {stub.result(job)["outcome"] for job in first} == {"accepted"}
+            jobs = send(100)
+            front.reload()
+            jobs += send(100)
+            assert {stub.result(job)["outcome"] for job in jobs} == {"accepted"}
+            assert len(fake.sent) == 350 and sender.metric("requests_unknown_total") == 0
+        requests = eventually(lambda: (found := front.requests()) and len(found) >= 350 and found)
+        assert {tuple(one[::2]) for one in requests} == {("HTTP/2.0", "200")} and len(requests) == 350
+        # Four connections before the restart and four after it, with some that a closing worker still refused.
+        assert 2 <= len({connection for _, connection, _ in requests}) <= 12
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

@@ -1,15 +1,14 @@
 internal import APNs
+internal import EventLoops
 internal import HTTP2
 internal import TextForms
 
-final class Attempt: HTTP2Stream {
+/// A notification's request to Apple, and its answer.
+final class Attempt: SentRequest {
     /// The maximum size of an answer's body, which holds a reason and a time.
     private static let answerByteLimit = 4 << 10
 
     let job: AppleJob
-    unowned let connection: AppleConnection
-    /// The send time, in the loop's milliseconds.
-    let sentAt: UInt64
     /// The time when the request's provider token was signed, in Unix seconds, or 0.
     let tokenIssuedAt: Int64
     private(set) var status = 0
@@ -19,13 +18,11 @@ final class Attempt: HTTP2Stream {
     /// Apple's id of the notification, or the request's id.
     private(set) var vendorID = ""
     private(set) var answer: [UInt8] = []
-    /// Whether the job no longer waits for this request.
-    var isOver = false
 
-    init(_ job: AppleJob, on connection: AppleConnection, sentAt: UInt64, tokenIssuedAt: Int64) {
-        (self.job, self.connection, self.sentAt) = (job, connection, sentAt)
-        self.tokenIssuedAt = tokenIssuedAt
-        super.init()
+    init(_ job: AppleJob, on connection: AppleConnection, tokenIssuedAt: Int64) {
+        (self.job, self.tokenIssuedAt) = (job, tokenIssuedAt)
+        let now = connection.loop.now
+        super.init(on: connection, sentAt: now, deadline: now + connection.lane.limits.requestMilliseconds)
         body = job.notification.body
     }
 
@@ -47,8 +44,4 @@ final class Attempt: HTTP2Stream {
     override func received(body bytes: UnsafeBufferPointer<UInt8>) {
         if answer.count + bytes.count <= Self.answerByteLimit { answer += bytes }
     }
-
-    override func receivedEnd() { connection.answered(self) }
-
-    override func closed(_ code: UInt32) { connection.ended(self, code) }
 }

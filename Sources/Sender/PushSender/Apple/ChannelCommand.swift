@@ -53,13 +53,7 @@ struct ChannelCommand {
         let sender = AppleSender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: SenderLog { _, _ in },
-            resolver: { endpoint, done in
-                do throws(RemoteAddress.Failure) {
-                    done(.success(try RemoteAddress.resolve(host: endpoint.host, port: endpoint.port)))
-                } catch {
-                    done(.failure(error))
-                }
-            }, results: { _ in })
+            resolver: { loop.resolve($0, $1) }, results: { _ in })
         let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
         var outcome: ChannelOutcome?
         channels.perform(wish.request, appID: wish.appID, wish.environment, facts: wish.facts) { outcome = $0 }

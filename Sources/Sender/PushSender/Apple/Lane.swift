@@ -36,6 +36,12 @@ final class Lane: JobLane {
         var failingJobs = 500
         /// The lifetime of resolved addresses.
         var addressMilliseconds: UInt64 = 300_000
+
+        var connection: RequestConnection.Limits {
+            RequestConnection.Limits(
+                streams: streams, settingsMilliseconds: settingsMilliseconds, pingMilliseconds: pingMilliseconds,
+                pongMilliseconds: pongMilliseconds, silenceMilliseconds: silenceMilliseconds)
+        }
     }
 
     struct Endpoint: Sendable, Equatable {
@@ -92,6 +98,7 @@ final class Lane: JobLane {
         waiting = JobQueue(neededMilliseconds: limits.requestMilliseconds + limits.leaseMargin)
     }
 
+    var loop: EventLoop { sender.loop }
     var name: String { "\(credential.name)/\(environment.rawValue)" }
     var waitingCount: Int { waiting.count }
     var streamCount: Int { connections.reduce(0) { $0 + ($1.session?.streamCount ?? 0) } }
@@ -355,7 +362,7 @@ final class Lane: JobLane {
         else { return }
         if now >= resolvedAt + limits.addressMilliseconds { addresses = [] }
         guard let address = addresses.popLast() else { return resolve() }
-        let connection = AppleConnection(self, on: sender.loop)
+        let connection = AppleConnection(self)
         do {
             try connection.connect(
                 try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,

@@ -2,9 +2,9 @@ internal import EventLoops
 internal import HTTPClient
 internal import Platform
 
-/// A thread that performs requests to vendors, with libcurl's connection pool.
+/// Requests to vendors, submitted and answered on the sender's loop.
 ///
-/// Requests are submitted and answered on the sender's loop.
+/// `HTTP2Pool` sends HTTP/2 requests on the loop. A thread performs the others with libcurl's connection pool.
 final class VendorTransport {
     typealias Answer = Result<HTTPClient.HTTPReply, HTTPCallFailure>
 
@@ -29,11 +29,12 @@ final class VendorTransport {
     private let thread = Lock<Thread?>(nil)
     private var pending: [UInt64: (Answer) -> Void] = [:]
     private var lastNumber: UInt64 = 0
+    private var pool: HTTP2Pool?
 
     /// Creates a transport; must be called on the loop, or before the loop runs.
     ///
-    /// `connectionsPerHost` is 0 without a bound.
-    init(on loop: EventLoop, connectionsPerHost: Int) throws {
+    /// `connectionsPerHost` is 0 without a bound. Without a `resolver` all requests go over libcurl.
+    init(on loop: EventLoop, connectionsPerHost: Int, resolver: HTTP2Pool.Resolve? = nil) throws {
         self.loop = loop
         var bounds = HTTPTransfers.Bounds()
         (bounds.connections, bounds.connectionsPerHost) = (Self.connectionLimit, connectionsPerHost)
@@ -48,12 +49,20 @@ final class VendorTransport {
             Self.run(transfers, state) { answers in loop.submit { deliver.wrapped.deliver(answers) } }
         }
         thread.withLock { swap(&$0, &started) }
+        guard let resolver else { return }
+        var limits = HTTP2Pool.Limits()
+        limits.connections = connectionsPerHost
+        pool = HTTP2Pool(on: loop, limits: limits, resolver: resolver) { [unowned self] in submitToThread($0, $1) }
     }
 
     var pendingCount: Int { pending.count }
 
     /// Starts a request; `done` is called on the loop.
     func submit(_ call: HTTPCall, _ done: @escaping (Answer) -> Void) {
+        if pool?.submit(call, done) != true { submitToThread(call, done) }
+    }
+
+    private func submitToThread(_ call: HTTPCall, _ done: @escaping (Answer) -> Void) {
         lastNumber += 1
         pending[lastNumber] = done
         let request = Request(number: lastNumber, call: call)
@@ -69,8 +78,9 @@ final class VendorTransport {
         for (number, answer) in answers { pending.removeValue(forKey: number)?(answer) }
     }
 
-    /// Ends all requests; the thread then delivers a failure for each, which states whether the request was sent.
+    /// Ends all requests with a failure that states whether the request was sent.
     func abandon() {
+        pool?.abandon()
         state.withLock { $0.isAbandoned = true }
         transfers.wake()
     }

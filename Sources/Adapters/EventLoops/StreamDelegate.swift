@@ -49,8 +49,8 @@ open class StreamDelegate {
     /// Reports that the peer has ended its output and all of it was delivered.
     ///
     /// The peer may still read (TCP half-close, `close_notify`). If the result is `true`, the stream stays open for output until
-    /// `closeAfterFlush` or its timeout, which the delegate must set. If `false`, the default, the stream ends. Called again when
-    /// reading is resumed.
+    /// `closeAfterFlush` or its timeout, which the delegate must set; reading is then paused, and each `resumeReading` causes
+    /// another call. If the result is `false`, the default, the stream ends.
     open func peerEnded(_ stream: ByteStream) -> Bool { false }
 
     /// Reports the stream's timeout; by default the stream is closed.

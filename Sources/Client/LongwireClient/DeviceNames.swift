@@ -256,7 +256,7 @@ extension ClientCore {
 
         /// Clears the timers of the ended session.
         ///
-        /// The next session sends the first request again.
+        /// The next session sends the request at the head of `waiting` again.
         mutating func leaveSession() { (answerDeadline, retryAt) = (nil, nil) }
     }
 

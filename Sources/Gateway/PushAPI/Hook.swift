@@ -12,7 +12,7 @@ package struct HookDelivery: Sendable {
     package let body: [UInt8]
     package let jobs: [Job]
 
-    /// Creates a delivery of freshly leased jobs of one channel, at least one; the lease id is also the delivery's id.
+    /// Creates a delivery of freshly leased jobs of one channel, at least one; `leaseID` is also the delivery's id.
     package init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs

@@ -30,7 +30,7 @@ package struct Recovery {
     package private(set) var tornTail: (generation: UInt64, offset: Int)?
     /// Segments after a gap that durability `os` allows; their records are not replayed.
     package private(set) var discarded: [UInt64] = []
-    /// The number of bytes written behind the journal's end, up to the last record header that is still readable.
+    /// The number of bytes cut off after the last valid record, up to the end of the last record with a readable header.
     package private(set) var cutByteCount = 0
     /// Whether any segment was written without sync, so that the cut bytes may contain acknowledged batches.
     package private(set) var isUnsynced = false

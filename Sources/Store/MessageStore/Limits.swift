@@ -116,9 +116,9 @@ package enum Limits {
     static let replicaMilliseconds = 500
     /// The number of lanes that share the partitions of one server.
     static let commitLanesOfServer = 1
-    /// The maximum number of concurrent calls for small groups of a lane, each on a separate connection.
+    /// The maximum number of a lane's concurrent calls that carry small groups of log batches; each call has its own connection.
     ///
-    /// Groups that gather during a call share the next one. A server syncs once per separate call, so fewer calls cost it less
+    /// Groups that become ready while all calls are in flight share the next call. A server syncs once per separate call, so fewer calls cost it less
     /// (docs/use/Cluster.md, "Speed").
     static let callsOfLane = 2
     /// The maximum number of additional concurrent calls of a lane that carry one large group each.

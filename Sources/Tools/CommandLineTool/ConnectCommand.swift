@@ -49,6 +49,7 @@ enum ConnectCommand {
             "Each line is an object with \"event\": connecting, registered, welcome, message, suppressed, dropped, "
                 + "revoked, updated, names, sent, sendRefused, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
                 + "offline, acceptedAt, alertedAt, attempt, and payload (text) or payloadBase64.",
+            "A refused alias or tag is an event \"names\" with its code; it does not end the command.",
             "Ctrl-C and SIGTERM send a Close to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
                 + "messages than --exit-after within --timeout; 64 wrong usage; 69 never connected.",
         ],
@@ -106,10 +107,10 @@ enum ConnectCommand {
         Task {
             do throws(LongwireClientError) {
                 if let alias { try await client.bindAlias(alias) }
+            } catch { complain("longwire: the alias was not set: \(error.message)") }
+            do throws(LongwireClientError) {
                 if !tags.isEmpty { try await client.addTags(tags) }
-            } catch {
-                complain("longwire: the alias or tags were not set: \(error.message)")
-            }
+            } catch { complain("longwire: the tags were not set: \(error.message)") }
         }
     }
 

@@ -112,14 +112,17 @@ def test_state_file_makes_it_the_same_device_and_no_ack_leaves_messages(gateway,
     assert again.all("message")[0]["payload"] == "kept"
 
 
-def test_connect_sets_the_alias_and_tags_that_the_app_allows(own_gateway, connect):
-    gateway = own_gateway(app={"deviceMay": ["alias"]})
-    device = connect(gateway, "--alias", "alice", "--tag", "vip", "--tag", "beta")
-    cid = device.first("registered")["cid"]
-    eventually(lambda: len(device.all("names")) == 2, "both answers")
-    alias, tags = device.all("names")
-    assert alias["code"] == 0 and gateway.api("GET", "user/cid/alias/alice")["data"]["cid"] == [cid]
-    assert tags["code"] != 0 and "deviceMay" in tags["reason"]
+def test_connect_sets_the_alias_and_tags_that_the_app_allows(own_gateway, connect, tmp_path):
+    for allowed in ("alias", "tags"):
+        gateway = own_gateway(app={"deviceMay": [allowed]})
+        device = connect(gateway, "--alias", "alice", "--tag", "vip", "--tag", "beta", state=tmp_path / allowed)
+        cid = device.first("registered")["cid"]
+        eventually(lambda: len(device.all("names")) == 2, "both answers")
+        answers = dict(zip(("alias", "tags"), device.all("names")))
+        (refused,) = (answers[name] for name in answers if name != allowed)
+        assert answers[allowed]["code"] == 0 and refused["code"] != 0 and "deviceMay" in refused["reason"]
+        names = gateway.view(cid)
+        assert (names["aliases"], sorted(names["tags"])) == ((["alice"], []) if allowed == "alias" else ([], ["beta", "vip"]))
 
 
 def test_handoff_by_hand(gateway, connect):

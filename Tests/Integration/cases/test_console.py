@@ -74,7 +74,7 @@ def test_the_link_of_a_trial_start_signs_in_once(page):
         house.find(".tiles")
         driver.execute_script("location.hash = '#/enter/00'")
         house.until(lambda: driver.execute_script("return location.hash") == "#/", "the address without the code")
-        house.shows("The link was used", "main")
+        house.shows("You stay signed in", "main")
         house.find(".tiles")
         # The page must not ask a gateway that has ended.
         driver.get("about:blank")

@@ -10,7 +10,7 @@ struct HandoffCoordinatorTests {
         let partitionCount: Int
         var leases: [(target: Int, command: LeaseCommand, answer: (LeaseAnswer?) -> Void)] = []
         var settled: [JobResult] = []
-        var lookups: [(target: Int, lease: UInt64, answer: ([MessageID]?) -> Void)] = []
+        var lookups: [(target: Int, leases: [UInt64], answer: ([LeasedJob]?) -> Void)] = []
         var knowsAllApps = true
         var knownApps: Set<AppKey> = [LinkSamples.job.app]
         var now: Int64 = 0
@@ -25,7 +25,8 @@ struct HandoffCoordinatorTests {
             } else if let results = (request as? SettleJobs)?.results {
                 settled += results
             } else if let query = request as? LeasedJobsQuery {
-                lookups.append((partition, query.leaseID.1, { completion($0 as? Request.Answer ?? request.busy) }))
+                let leases = query.leases.map(\.low)
+                lookups.append((partition, leases, { completion($0 as? Request.Answer ?? request.busy) }))
             }
         }
 
@@ -181,26 +182,61 @@ struct HandoffCoordinatorTests {
         #expect(coordinator.lease(Self.call(until: 90_000) { got.append($0) }, now: 0))
         try shards.answer(nil, now: 10)
         try shards.answer(Self.answer([], due: []), now: 20)
-        coordinator.tick(now: 1_000)
-        #expect(shards.lookups.map(\.target) == [0] && shards.lookups.map(\.lease) == [2])
+        func tick(_ now: Int64) {
+            shards.now = now
+            coordinator.tick(now: now)
+        }
+        tick(1_000)
+        #expect(shards.lookups.map(\.target) == [0] && shards.lookups.map(\.leases) == [[2]])
         // The call asks the shard again under another lease, whose jobs stay with the caller.
         let leases = shards.leases.map(\.command.leaseID.1)
         #expect(Set(leases).count == leases.count)
+        // One lookup at a time, and again after one without an answer.
+        tick(2_000)
+        #expect(shards.lookups.count == 1 && coordinator.hasWorkUnderWay)
         shards.lookups[0].answer(nil)
-        coordinator.tick(now: 2_000)
-        #expect(shards.lookups.map(\.lease) == [2, 2] && shards.settled.isEmpty)
-        shards.lookups[1].answer([LinkSamples.job.message])
+        tick(3_000)
+        #expect(shards.lookups.map(\.leases) == [[2], [2]] && shards.settled.isEmpty)
+        shards.lookups[1].answer([LeasedJob(LinkSamples.job.message, LeaseKey((1, 2)))])
         #expect(shards.settled.map(\.leaseID.1) == [2] && shards.settled.map(\.outcome) == [.unsent])
-        coordinator.tick(now: 3_000)
+        tick(4_000)
         #expect(shards.lookups.count == 2)
         // A lease that has expired needs no lookup.
         try shards.answer(nil, now: 90_000)
-        shards.now = 200_000
-        coordinator.tick(now: 200_000)
-        let count = shards.lookups.count
-        shards.lookups.last?.answer(nil)
-        coordinator.tick(now: 201_000)
-        #expect(shards.lookups.count == count)
+        tick(200_000)
+        #expect(shards.lookups.count == 2)
+    }
+
+    @Test("a question that is refused at once loses no lease, and one lookup has several leases")
+    func refusedQuestions() throws {
+        let shards = Shards(count: 1)
+        let coordinator = coordinator(shards)
+        for number in 1...20 as ClosedRange<UInt64> {
+            var call = Self.call(until: 90_000) { _ in }
+            call.leaseID = (number, 0)
+            #expect(coordinator.lease(call, now: 0))
+        }
+        for lease in shards.leases { lease.answer(nil) }
+        shards.now = 1_000
+        coordinator.tick(now: 1_000)
+        #expect(shards.lookups.isEmpty && shards.leases.count == 40)
+        shards.now = 1_500
+        for lease in shards.leases.dropFirst(20) { lease.answer(nil) }
+        shards.now = 2_000
+        coordinator.tick(now: 2_000)
+        #expect(shards.lookups.map(\.leases.count) == [LeasedJobsQuery.leaseLimit])
+    }
+
+    @Test("a stop ends a call after the question in flight, with its jobs")
+    func drained() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        #expect(coordinator.lease(Self.call(until: 90_000) { got.append($0) }, now: 0))
+        coordinator.drain()
+        #expect(got.isEmpty && shards.leases.count == 1)
+        try shards.answer(Self.answer([LinkSamples.job]), now: 10)
+        #expect(got.map(\.count) == [1] && shards.leases.count == 1 && !coordinator.hasWorkUnderWay)
     }
 
     @Test("jobs for a caller that disconnected during the last question become due again")

@@ -75,7 +75,7 @@ struct KeptResultsTests {
         let kept = parts.coordinator.kept
         var givenUp = 0
         kept.givenUp = { givenUp += $0 }
-        kept.settle(results(), until: 3_000)
+        kept.settle(results(), until: 3_000, isOfReceiver: true)
         parts.answer { _ in .storeFailed }
         parts.coordinator.tick(now: 2_999)
         parts.answer { _ in .storeFailed }

@@ -38,6 +38,8 @@ struct JobTable: ~Copyable {
     private var dueCounts = PerChannel { _ in 0 }
     private var heldCounts = PerChannel { _ in 0 }
     private var leasedCounts = PerChannel { _ in 0 }
+    /// The leases that read devices or messages, before their rows are written.
+    var leasesUnderWay: Set<LeaseKey> = []
     /// The start of the table; jobs that were due earlier were counted as created by an earlier process.
     let startedAt: GatewayTime
 

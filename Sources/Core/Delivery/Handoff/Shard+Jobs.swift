@@ -98,8 +98,8 @@ extension Shard {
         guard !entry.value.isStored else { return }
         entry.value.wasReported = true
         if entry.value.place == .none { placeJob(slot) }
-        // The device's disconnect may have changed the due time in memory (`makeAllDueSoon`). The time in the message's row,
-        // which is also the stored alarm, applies again.
+        // A disconnect may have given the job another due time in memory (`makeAllDueSoon`). Once that time has passed, the
+        // job gets the time of the message's row again, so that it can return to the store (`leaveIfOverfull`).
         if entry.value.place == .due || entry.value.place == .held, entry.value.row.dueAt <= now {
             entry.value.row.dueAt = facts.jobDueAt
         }

@@ -22,7 +22,7 @@ extension Shard {
         }
     }
 
-    /// The channels for which a lease of all apps would return jobs.
+    /// The channels for which a lease without a choice of apps would return jobs.
     package var dueChannels: ChannelSet {
         mutating get {
             var channels: ChannelSet = []
@@ -44,6 +44,7 @@ extension Shard {
             outbox.send(.leased(command.origin, []))
             return
         }
+        jobs.leasesUnderWay.insert(LeaseKey(command.leaseID))
         var keys: [StoreRead] = []
         var coldItems: [MessageID] = []
         for id in operation.items {
@@ -103,6 +104,7 @@ extension Shard {
     private mutating func leasePartDone(_ operation: LeaseOperation) {
         operation.outstanding -= 1
         guard operation.outstanding == 0 else { return }
+        jobs.leasesUnderWay.remove(LeaseKey(operation.command.leaseID))
         var leased: [Job] = []
         for id in operation.items {
             guard let slot = jobs.find(id), jobs.at(slot).value.place == .leasing else { continue }
@@ -249,21 +251,40 @@ extension Shard {
     }
 }
 
-/// Asks for the jobs under a lease whose answer was lost.
-package struct LeasedJobsQuery: ShardQuestion {
-    @Words package var leaseID: (UInt64, UInt64)
-    package init(leaseID: (UInt64, UInt64)) { self.leaseID = leaseID }
+/// The id of one lease.
+package struct LeaseKey: Codable, Hashable, Sendable {
+    package var high: UInt64
+    package var low: UInt64
+    package init(_ id: (UInt64, UInt64)) { (high, low) = id }
+    package var words: (UInt64, UInt64) { (high, low) }
+}
 
-    package func perform(on shard: inout Shard, _ reply: ShardReply<[MessageID]?>) {
-        var found: [MessageID] = []
-        // No index exists, because an answer is lost only when a link between gateways breaks.
+package struct LeasedJob: Codable, Equatable, Sendable {
+    package var message: MessageID
+    package var lease: LeaseKey
+    package init(_ message: MessageID, _ lease: LeaseKey) { (self.message, self.lease) = (message, lease) }
+}
+
+/// Asks for the jobs under leases whose answers were lost.
+///
+/// The answer has the jobs in memory: a job leaves memory a minute after its lease, or with a restart.
+package struct LeasedJobsQuery: ShardQuestion {
+    package static let leaseLimit = 16
+
+    package var leases: [LeaseKey]
+    package init(leases: [LeaseKey]) { self.leases = leases }
+
+    package func perform(on shard: inout Shard, _ reply: ShardReply<[LeasedJob]?>) {
+        // A lease under way is answered later, so its jobs are not known yet.
+        guard !leases.contains(where: { shard.jobs.leasesUnderWay.contains($0) }) else {
+            return shard.answerBusy(reply)
+        }
+        var found: [LeasedJob] = []
+        // No index exists, because a lease's answer is rarely lost.
         for slot in shard.jobs.slots where shard.jobs.isOccupied(slot) {
-            let entry = shard.jobs.at(slot)
-            // A lease whose jobs are being read may be the one.
-            if entry.value.place == .leasing { return shard.answerBusy(reply) }
-            if entry.value.row.state == .leased, entry.value.row.lease == leaseID {
-                found.append(entry.value.row.facts.message)
-            }
+            let row = shard.jobs.at(slot).value.row
+            guard row.state == .leased, leases.contains(LeaseKey(row.lease)) else { continue }
+            found.append(LeasedJob(row.facts.message, LeaseKey(row.lease)))
         }
         shard.answer(reply, found)
     }

@@ -29,7 +29,7 @@ package enum MessageBounds {
 
 /// The largest row of each table, derived from the bounds of its fields.
 ///
-/// A start compares them with the store's bounds (`GatewayLimits.brokenBounds`). A test checks the largest values that the
+/// A start compares them with the store's bounds (`GatewayLimits.brokenStoreBounds`). A test checks the largest values that the
 /// configuration allows.
 package enum RowBounds {
     /// Returns the bytes of a name with a configured maximum length: up to four bytes per character, cut at 255.

@@ -32,6 +32,8 @@ final class HandoffCoordinator {
         var questionAt: Int64 = 0
         var target = 0
         var reports: UInt32 = 0
+        /// Whether the round ends after the question in flight, because the gateway stops.
+        var isEnding = false
         /// Whether jobs were reported during the round, possibly by a shard that was already asked.
         var wasHinted = false
     }
@@ -116,7 +118,7 @@ final class HandoffCoordinator {
         }
     }
 
-    /// Handles a partition's answer; `nil` means that the partition did not look, or that its answer was lost.
+    /// Handles a partition's answer; `nil` means that the question was refused, or that its answer was lost.
     private func leased(_ slot: UInt32, _ stamp: UInt32, _ question: UInt64, _ answer: LeaseAnswer?) {
         let (jobs, now) = (answer?.jobs ?? [], clock())
         guard var round = rounds[slot, stamp], round.isAsking, round.question == question else {
@@ -171,35 +173,38 @@ final class HandoffCoordinator {
         passBySilent(now: now)
         // At least one shard is always suspected, so each round checks its caller.
         due.suspectNext()
-        lookAgain(now: now) { _ in true }
         recoverLost(now: now)
+        lookAgain(now: now) { _ in true }
         kept.tick(now: now)
     }
 
     /// Asks for the jobs of lost leases and gives them back.
     private func recoverLost(now: Int64) {
-        for lease in lost.takeAll() {
-            partitions.ask(LeasedJobsQuery(leaseID: lease.leaseID), of: lease.partition) { [self] jobs in
-                guard let jobs else { return lost.add(lease, now: clock()) }
-                giveBack(jobs.map { ($0, lease.leaseID) }, "answerLost", until: lease.until)
+        for (partition, keys) in lost.questions(now: now) {
+            partitions.ask(LeasedJobsQuery(leases: keys), of: partition) { [self] jobs in
+                lost.end(partition, keys, isAnswered: jobs != nil)
+                giveBack(
+                    (jobs ?? []).map { ($0.message, $0.lease.words) }, "answerLost",
+                    until: clock() + Self.giveBackMilliseconds)
             }
         }
     }
 
     /// Whether a caller waits for a shard's answer, or results wait for a partition.
-    var hasWorkUnderWay: Bool { rounds.count > 0 || settlementCount > 0 || kept.count > 0 }
+    var hasWorkUnderWay: Bool { rounds.count > 0 || settlementCount > 0 || kept.count > 0 || lost.isAnyAsked }
 
     /// Ends all waiting because the gateway stops.
     ///
     /// A call with a question in flight ends after the answer. Otherwise jobs leased to it would be delayed until the lease
     /// expires.
     func drain() {
+        recoverLost(now: clock())
         var idle: [(UInt32, UInt32)] = []
         var busy: [(UInt32, UInt32)] = []
         rounds.forEach { slot, stamp, round in
             if round.isAsking { busy.append((slot, stamp)) } else { idle.append((slot, stamp)) }
         }
-        for (slot, stamp) in busy { rounds[slot, stamp]?.call.deadline = 0 }
+        for (slot, stamp) in busy { rounds[slot, stamp]?.isEnding = true }
         for (slot, stamp) in idle {
             end(slot, stamp, now: clock())
         }
@@ -240,6 +245,7 @@ final class HandoffCoordinator {
             (round.wasHinted, round.asked) = (false, 0)
             passDrained(&round)
         }
+        if round.isEnding { return end(slot, stamp, now: now) }
         let isFull = round.jobs.count >= round.call.limit
         if isFull || round.asked >= count || !knownApps().isComplete {
             if round.jobs.isEmpty && now < round.call.deadline {
@@ -261,9 +267,10 @@ final class HandoffCoordinator {
             origin: .none, channel: round.call.channel, apps: round.call.apps,
             limit: round.call.limit - round.jobs.count, leaseMilliseconds: round.call.leaseMilliseconds,
             leaseID: leaseID)
-        let lease = LostLeases.Lease(partition: target, leaseID: leaseID, until: now + command.leaseMilliseconds)
+        let lease = LostLeases.Lease(target, LeaseKey(leaseID), until: now + command.leaseMilliseconds)
         partitions.ask(command, of: target) { [self] answer in
-            if answer == nil { lost.add(lease, now: clock()) }
+            // A question that was refused at once reached no partition.
+            if answer == nil, clock() > now { lost.add(lease, now: clock()) }
             leased(slot, stamp, question, answer)
         }
     }

@@ -1,6 +1,6 @@
 internal import Delivery
 
-/// The hook's results that wait for their partitions; a result that a partition cannot accept is kept and retried.
+/// Results that wait for their partitions; a result that a partition cannot accept is kept and retried.
 ///
 /// A moving partition has no owner for some seconds. If its results were dropped, the jobs' leases would expire and the vendor
 /// would alert the devices twice. The handoff API's callers retry themselves, according to the verdict.
@@ -8,6 +8,7 @@ final class KeptResults {
     private struct Entry {
         var result: JobResult
         var until: Int64
+        var isOfReceiver: Bool
     }
 
     /// Sends results; returns `false` without sending if too many settlements are in flight.
@@ -18,7 +19,7 @@ final class KeptResults {
     /// The number of results per call, as in the handoff API.
     private static let batchCount = 500
 
-    /// Called with the number of expired results.
+    /// Called with the number of expired results of the hook's receiver.
     var givenUp: (Int) -> Void = { _ in }
     private let send: Send
     private var waiting: [Entry] = []
@@ -32,15 +33,18 @@ final class KeptResults {
     /// Settles results, with retries until each has a verdict or `until` has passed.
     ///
     /// - Parameters:
-    ///   - results: The results of jobs leased by the hook.
+    ///   - results: The results of jobs leased by the hook, or returns of jobs that no sender received.
     ///   - until: The time at which the results expire, in the loop's milliseconds.
-    func settle(_ results: [JobResult], until: Int64) { settle(results.map { Entry(result: $0, until: until) }) }
+    ///   - isOfReceiver: Whether the hook's receiver gave the results, so that `givenUp` reports expired ones.
+    func settle(_ results: [JobResult], until: Int64, isOfReceiver: Bool = false) {
+        settle(results.map { Entry(result: $0, until: until, isOfReceiver: isOfReceiver) })
+    }
 
     /// Retries the kept results; called about once a second.
     func tick(now: Int64) {
         guard !waiting.isEmpty else { return }
         let due = waiting.filter { $0.until > now }
-        let lateCount = waiting.count - due.count
+        let lateCount = waiting.count { $0.until <= now && $0.isOfReceiver }
         waiting = []
         settle(due)
         if lateCount > 0 { givenUp(lateCount) }

@@ -26,10 +26,10 @@ enum MetricsGatherer {
     ///
     /// `wall` is the machine's time in seconds since 1970; findings about expiring certificates use it.
     static func look(_ asker: EventLoopHost, wall: Int64) {
-        let context = asker.context
+        let (context, now) = (asker.context, ClockReader.boot())
         // Jobs of deleted and disabled apps are never leased, so they need no sender.
         figures(asker, of: asker.snapshot.settings.filter(\.isServed).map(\.key)) { figures in
-            context.plots.withLock { $0.add(figures, at: ClockReader.monotonic()) }
+            context.plots.withLock { $0.add(figures, at: now) }
             let (began, ended) = context.health.withLock {
                 $0.look(at: figures, context.cluster?.health(), wall: wall)
             }
@@ -47,7 +47,7 @@ enum MetricsGatherer {
 
     /// Returns the points of the last hour.
     static func history(_ host: EventLoopHost) -> APIResponse {
-        let (time, now) = (host.now, ClockReader.monotonic())
+        let (time, now) = (host.now, ClockReader.boot())
         return host.context.plots.withLock { $0.answer(time: time, now: now) }
     }
 

@@ -126,7 +126,7 @@ final class HookSender: Sendable {
                     .error, .hookGivenUp,
                     [.count: LogValue(count), .reason: "no part took the results before their leases ended"])
             }
-            kept.settle(results, until: Int64(loop.loop.now) + Self.leaseMilliseconds)
+            kept.settle(results, until: Int64(loop.loop.now) + Self.leaseMilliseconds, isOfReceiver: true)
         }
     }
 

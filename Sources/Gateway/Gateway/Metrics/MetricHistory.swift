@@ -74,14 +74,14 @@ struct MetricHistory: Sendable {
     static let capacity = 360
 
     private var last: Reading?
-    /// The times of the points in monotonic milliseconds, oldest first.
+    /// The times of the points in milliseconds since the machine's start, oldest first.
     private var times: [Int64] = []
     /// The values of each point, in the order of `series`; NaN for none.
     private var values: [Float] = []
 
     var count: Int { times.count }
 
-    /// Adds a point; `now` is in monotonic milliseconds.
+    /// Adds a point of a look that began at `now`, in milliseconds since the machine's start.
     mutating func add(_ figures: MetricFigures, at now: Int64) {
         let reading = Reading(
             at: now, totals: Self.series.map { $0.kind == .p99 ? nil : $0.total(figures) },
@@ -113,8 +113,8 @@ struct MetricHistory: Sendable {
 
     /// Returns the points as the answer of `GET /v1/metrics/history`.
     ///
-    /// `time` is the gateway time, and `now` the same moment in monotonic milliseconds. The points' times are derived from both, so
-    /// that an adjustment of gateway time leaves their distances unchanged.
+    /// `time` is the gateway time, and `now` the same moment in milliseconds since the machine's start. The points' times are
+    /// derived from both, so that an adjustment of gateway time leaves their distances unchanged.
     func answer(time: GatewayTime, now: Int64) -> APIResponse {
         var writer = JSONWriter(capacity: 1_024 + values.count * 8)
         writer.object { writer in

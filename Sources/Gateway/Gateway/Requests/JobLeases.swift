@@ -12,7 +12,7 @@ struct LeaseAnswer: Codable, Sendable {
 
 /// Leases a partition's due jobs; the answer follows once the leases are durable.
 ///
-/// `nil`: the partition did not look and may have jobs.
+/// `nil`: the question was not accepted, or its answer was lost. The partition may have jobs, and may have leased some.
 extension LeaseCommand: PartitionRequest {
     typealias Answer = LeaseAnswer?
     static let number: UInt8 = 1
@@ -24,7 +24,9 @@ extension LeaseCommand: PartitionRequest {
 
     func perform(on partition: Partition, _ origin: Origin) {
         // A lease is answered once it is durable. While the store is stalled, the round asks the other partitions.
-        guard !partition.store.isStuck else { return partition.replyBusy(to: origin) }
+        guard !partition.store.isStuck else {
+            return partition.reply(Optional(LeaseAnswer(jobs: [], due: ChannelSet(channel))), to: origin)
+        }
         var command = self
         command.origin = origin
         partition.withShard { $0.lease(command, now: partition.now) }
@@ -77,8 +79,15 @@ struct ExtendLeases: PartitionRequest {
 
 extension LeasedJobsQuery: PartitionRequest {
     static let number: UInt8 = 56
-    func isValid(in share: LoopShare) -> Bool { true }
-    static func isValid(_ answer: [MessageID]?) -> Bool { answer.map { $0.count <= HandoffBounds.jobCount } ?? true }
+    func isValid(in share: LoopShare) -> Bool { leases.count <= Self.leaseLimit }
+    static func isValid(_ answer: [LeasedJob]?) -> Bool {
+        answer.map { $0.count <= Self.leaseLimit * HandoffBounds.jobCount } ?? true
+    }
+
+    func perform(on partition: Partition, _ origin: Origin) {
+        guard !partition.store.isStuck else { return partition.replyBusy(to: origin) }
+        partition.withShard { $0.ask(self, origin: origin, now: partition.now) }
+    }
 }
 
 extension TakeReceipts: PartitionRequest {

@@ -122,7 +122,7 @@ final class PartOpening {
             do throws(RedisError) {
                 found = try LogReading.beyondEpochs(of: key, slot: slot, by: client)
             } catch { throw .redis(what: error.description) }
-            // Entries below the foreign one remain.
+            // The repaired log keeps the entries below the foreign one, so its last id must not be below their highest epoch.
             throw .foreignEntry(
                 stream: String(decoding: key, as: UTF8.self), entry: text,
                 mending: LogMending.advice(

@@ -30,14 +30,34 @@ import Wire
         for _ in 0..<2 { _ = harness.publish(absent(harness)) }
         let lost = try #require(harness.lease(1).first)
         let other = try #require(harness.lease(1).first)
-        #expect(harness.ask(LeasedJobsQuery(leaseID: lost.leaseID)) == [lost.message])
-        #expect(harness.ask(LeasedJobsQuery(leaseID: (9, 9_999))) == [])
+        let unknown = LeaseKey((9, 9_999))
+        func held(_ jobs: Job...) -> [LeasedJob]? {
+            harness.ask(LeasedJobsQuery(leases: jobs.map { LeaseKey($0.leaseID) } + [unknown]))
+        }
+        #expect(held(lost) == [LeasedJob(lost.message, LeaseKey(lost.leaseID))])
+        #expect(held(lost, other)?.count == 2 && held() == [])
         harness.settle(lost, .unsent, reason: "answerLost", retryAfter: 1_000)
-        #expect(harness.ask(LeasedJobsQuery(leaseID: lost.leaseID)) == [])
+        #expect(held(lost) == [])
         harness.advance(1_000)
         let again = harness.lease()
         #expect(again.map(\.message) == [lost.message] && again.map(\.attempt) == [1])
-        #expect(harness.ask(LeasedJobsQuery(leaseID: other.leaseID)) == [other.message])
+        #expect(held(other)?.map(\.message) == [other.message])
+    }
+
+    @Test("the jobs of a lease that waits for the disk are not known yet")
+    func lostWhileReading() throws {
+        let harness = DeliveryHarness()
+        let phone = absent(harness)
+        _ = harness.publish(phone)
+        harness.crash()
+        harness.advance(1)
+        let key = LeaseKey((7, 7))
+        harness.shard.lease(
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: nil, limit: 5, leaseMilliseconds: 60_000, leaseID: key.words),
+            now: harness.now)
+        #expect(harness.isBusy(LeasedJobsQuery(leases: [key])))
+        #expect(harness.ask(LeasedJobsQuery(leases: [key]))?.count == 1)
     }
 
     @Test("a job is complete: token, environment, topic, absolute expiration, body with the badge")

@@ -289,7 +289,8 @@ enum LinkSamples {
             RecentQuery(address, limit: 500), RequestQuery(app, [call], tasks: [task], share), CallQuery(call),
             SingleQuery(task, app), DeviceListQuery(app, after: DeviceCursor(address), limit: 1, share),
             DeviceListQuery(app, after: nil, limit: 2, share), JobsQuery(apps: [app], limit: 3),
-            JobsQuery(apps: nil, limit: 4), ChangeDevice(address, .purge), LeasedJobsQuery(leaseID: (1, 2)),
+            JobsQuery(apps: nil, limit: 4), ChangeDevice(address, .purge),
+            LeasedJobsQuery(leases: [LeaseKey((1, 2)), LeaseKey((3, 4))]),
         ]
     }
 
@@ -559,7 +560,7 @@ enum LinkSamples {
             + each(RequestQuery.self, [.init(outcomes: [outcome(.accepted)], refusals: [refusal]), nil])
             + each(CallQuery.self, [.found(task), .absent]) + each(SingleQuery.self, [.found(cid), .absent])
             + each(DeviceListQuery.self, [[address], nil]) + each(JobsQuery.self, [overview, nil])
-            + each(LeasedJobsQuery.self, [[message], [], nil])
+            + each(LeasedJobsQuery.self, [[LeasedJob(message, LeaseKey((1, 2)))], [], nil])
             + each(ChangeDevice.self, [.found(DeviceChangeResult(count: 1, leftCount: 2)), .absent])
         let feeds = each(
             FeedCommand.self,

@@ -133,7 +133,7 @@ function enterByLink() {
     fill(document.body, h("main", {class: "sign-in"}, brand(), h("h1", {}, t("signInTitle")), h("p", {role: "status"}, t("signingIn"))));
   }
   enter(link[1]).then(isValid => {
-    if (!isValid) return show(t("linkUsed"));
+    if (!isValid) return show(t(token() ? "linkIgnored" : "linkUsed"));
     // Pages of an earlier credential go.
     device.leave();
     devices.leave();

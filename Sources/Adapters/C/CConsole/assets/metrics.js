@@ -74,7 +74,12 @@ export class History {
     this.pages = [];
     this.older = new Map();
     this.offset = null;
+    this.olderAt = -Infinity;
   }
+
+  /** Whether the gateway's points are to be read again; `noteOlder` notes an attempt. */
+  get isOlderDue() { return performance.now() >= this.olderAt + OLDER_PAUSE; }
+  noteOlder() { this.olderAt = performance.now(); }
 
   /** Takes an answer of `/v1/metrics/history`; `now` is the browser's time in milliseconds. */
   takeOlder({time, times, series}, now) {
@@ -96,7 +101,9 @@ export class History {
     // The counters of a restarted gateway begin at zero, so older pages cannot be compared.
     const uptime = sum(metrics, "longwire_uptime_seconds");
     const last = this.pages.at(-1);
-    if (last && uptime !== null && uptime < sum(last.metrics, "longwire_uptime_seconds")) this.clear();
+    if (last && (time < last.time || uptime !== null && uptime < sum(last.metrics, "longwire_uptime_seconds"))) this.clear();
+    // While the tab was hidden it read nothing. The gateway's points fill the gap.
+    else if (last && time - last.time > GAP) [this.pages, this.olderAt] = [[], -Infinity];
     this.pages.push({metrics, time});
     while (time - this.pages[0].time > this.span) this.pages.shift();
   }
@@ -136,6 +143,8 @@ export class History {
   }
 }
 
+/** Points that are further apart are not connected, in milliseconds. */
+export const GAP = 30_000;
 /** The time range of this tab's pages, and the intervals between pages and between the gateway's older points, in milliseconds. */
 export const SPAN = 300_000, PAUSE = 2_000, OLDER_PAUSE = 60_000;
 /** One history per tab, so that the plots survive a change of pages. */

@@ -1,7 +1,7 @@
 import {call, look, text} from "./api.js";
 import {appLink, stateBadge} from "./apps.js";
 import {badge, card, fill, h, patch, table} from "./dom.js";
-import {OLDER_PAUSE, PAUSE, byLabel, history, quantile, sum} from "./metrics.js";
+import {PAUSE, byLabel, history, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
 import {compact, duration, number, t, tWord} from "./texts.js";
 import {explain} from "./faults.js";
@@ -9,20 +9,18 @@ import {explain} from "./faults.js";
 export function show(body) {
   const said = h("div", {"aria-live": "polite"}), content = h("div");
   fill(body, said, content);
-  let isOver = false, olderAt = -Infinity;
+  let isOver = false;
   async function round() {
     if (isOver) return;
     if (!document.hidden) {
       try {
-        const isOlderDue = performance.now() >= olderAt + OLDER_PAUSE;
+        // Without the gateway's points the plots have only this tab's.
+        const readOlder = () => { history.noteOlder(); return call("/v1/metrics/history").catch(() => null); };
         const [page, readiness, list, health, older] = await Promise.all(
-          [text("/metrics"), look("/readyz"), call("/v1/apps"), call("/v1/health"), isOlderDue && call("/v1/metrics/history")]);
+          [text("/metrics"), look("/readyz"), call("/v1/apps"), call("/v1/health"), history.isOlderDue && readOlder()]);
         if (isOver) return;
         history.read(page, Date.now());
-        if (older) {
-          history.takeOlder(older, Date.now());
-          olderAt = performance.now();
-        }
+        if (older) history.takeOlder(older, Date.now());
         fill(said);
         render(content, readiness, list.apps, health.findings);
       } catch (error) {

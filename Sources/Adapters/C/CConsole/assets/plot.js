@@ -1,6 +1,7 @@
 // Plots of the last minutes or of an hour. The pointer or the arrow keys choose a time, and the legend then has the values of that time.
 
 import {h, patch, s} from "./dom.js";
+import {GAP} from "./metrics.js";
 import {bytes, clock, compact, duration, number, t} from "./texts.js";
 
 const WIDTH = 520, HEIGHT = 150, LEFT = 58, BOTTOM = 18, TOP = 8, RIGHT = 8;
@@ -52,7 +53,9 @@ export function plot(title, lines, options) {
   const {format} = UNITS[unit];
   const times = [...new Set(lines.flatMap(line => line.points.map(([time]) => time)))].filter(time => now - time <= span).sort((one, other) => one - other);
   const time = chosen?.title === title && times.length > 0 ? nearest(times, chosen.time ?? now - chosen.ago) : null;
-  const values = lines.map(({points}) => time === null ? points.at(-1)?.[1] : points.find(([at]) => at === time)?.[1]);
+  // An old last point is not the present value.
+  const present = points => (now - (points.at(-1)?.[0] ?? -Infinity) <= GAP ? points.at(-1)[1] : undefined);
+  const values = lines.map(({points}) => time === null ? present(points) : points.find(([at]) => at === time)?.[1]);
   const words = lines.map(({name}, index) => `${name} ${values[index] === undefined ? "–" : format(values[index])}`).join(", ");
   const again = element => patch(element.closest("figure"), [...plot(title, lines, options).childNodes]);
   const choose = (element, wanted) => { chosen = wanted && {title, ...wanted}; again(element); };
@@ -92,6 +95,16 @@ export function plot(title, lines, options) {
 
 const nearest = (times, wanted) => times.reduce((best, time) => Math.abs(time - wanted) < Math.abs(best - wanted) ? time : best);
 
+/** Returns the points in runs without a gap. */
+function runs(points) {
+  const found = [];
+  points.forEach((point, index) => {
+    if (index === 0 || point[0] - points[index - 1][0] > GAP) found.push([]);
+    found.at(-1).push(point);
+  });
+  return found;
+}
+
 function drawing(lines, time, {unit, span, now}) {
   const shown = lines.map(({points}) => points.filter(([at]) => now - at <= span));
   const ticks = axis(unit, Math.max(0, ...shown.flat().map(([, value]) => value)));
@@ -110,10 +123,11 @@ function drawing(lines, time, {unit, span, now}) {
       minutes === 0 ? t("nowWord") : `−${minutes} ${t("minuteWord")}`));
   }
   shown.forEach((points, index) => {
-    if (points.length === 1) svg.append(s("circle", {class: `dot line-${index}`, cx: x(points[0][0]), cy: y(points[0][1]), r: 2.5}));
-    if (points.length < 2) return;
-    svg.append(s("polyline", {class: `line line-${index}`,
-      points: points.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`).join(" ")}));
+    for (const run of runs(points)) {
+      if (run.length === 1) svg.append(s("circle", {class: `dot line-${index}`, cx: x(run[0][0]), cy: y(run[0][1]), r: 2.5}));
+      else svg.append(s("polyline", {class: `line line-${index}`,
+        points: run.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`).join(" ")}));
+    }
   });
   if (time !== null) {
     svg.append(s("line", {class: "cursor", x1: x(time), x2: x(time), y1: TOP, y2: HEIGHT - BOTTOM}));

@@ -293,6 +293,7 @@ const TEXTS = {
   sendToOwn: ["Use this page's device", "发给本页的设备"],
   linkUsed: ["The link was used, has expired, or was printed by an earlier start. Restart the gateway for another one, or enter the token of demo.json in the data folder. If you have not used the link, another person has: stop the gateway, and delete demo.json.",
     "此链接已使用、已过期，或由之前的启动打印。请重启网关取得新的链接，或输入数据目录中 demo.json 里的 token。如果不是你用过，说明别人用了：请停止网关并删除 demo.json。"],
+  linkIgnored: ["The sign-in link is not valid. You stay signed in.", "登录链接无效。当前登录不变。"],
   signingIn: ["Signing in with the link…", "正在用链接登录……"],
   signInTitle: ["Sign in to the console", "登录控制台"],
   nowWord: ["now", "现在"],

@@ -8,6 +8,8 @@ open class HTTP2Stream {
     package var body: [UInt8] = []
     /// The number of body bytes passed to nghttp2.
     var sentByteCount = 0
+    /// Whether a part of the body was not passed to nghttp2 yet.
+    package var hasUnsentBody: Bool { sentByteCount < body.count }
     /// The size of the received header fields in bytes.
     var headerByteCount = 0
 

@@ -57,14 +57,4 @@ extension HTTPCall.Addresses {
         case .globalOrLoopback: scope == .global || scope == .loopback
         }
     }
-
-    /// Whether a connection to a numeric IPv4 or IPv6 address is allowed.
-    package func permits(numericHost host: String) -> Bool {
-        var (four, six) = (in_addr(), in6_addr())
-        if inet_pton(AF_INET, host, &four) == 1 { return permits(.scope(ofIPv4: UInt32(bigEndian: four.s_addr))) }
-        if inet_pton(AF_INET6, host, &six) == 1 {
-            return permits(withUnsafeBytes(of: six) { .scope(ofIPv6: Array($0)) })
-        }
-        return permits(nil)
-    }
 }

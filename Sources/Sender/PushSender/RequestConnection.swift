@@ -125,6 +125,8 @@ class RequestConnection: HTTP2Connection {
 
     fileprivate func finished(_ request: SentRequest) {
         isHeard()
+        // Otherwise the stream stays open until the server reads the rest of the body.
+        if request.hasUnsentBody { session?.reset(request, HTTP2Code.cancel) }
         guard !request.isOver else { return }
         isOver(request)
         hasAnswered = true

@@ -111,7 +111,7 @@ struct FCM: VendorAPI {
     private func send(_ body: JSONTree, _ bearer: String) -> VendorRequest {
         VendorRequest(
             url: "\(base.text)/v1/projects/\(projectID)/messages:send", headers: [.json, .bearer(bearer)],
-            body: body.bytes, wantsHTTP2: true)
+            body: body.bytes)
     }
 
     func testRequest(bearer: String?, now: Int64) -> VendorRequest? {

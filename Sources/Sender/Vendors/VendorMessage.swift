@@ -64,10 +64,9 @@ package struct VendorRequest: Sendable, Equatable {
     package var url: String
     package var headers: [Header]
     package var body: [UInt8]
-    package var wantsHTTP2 = false
 
-    package init(url: String, headers: [Header], body: [UInt8], wantsHTTP2: Bool = false) {
-        (self.url, self.headers, self.body, self.wantsHTTP2) = (url, headers, body, wantsHTTP2)
+    package init(url: String, headers: [Header], body: [UInt8]) {
+        (self.url, self.headers, self.body) = (url, headers, body)
     }
 
     package func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }

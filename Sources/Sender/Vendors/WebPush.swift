@@ -56,7 +56,7 @@ struct WebPush: VendorAPI {
             .init("Authorization", "vapid t=\(bearer), k=\(Base64.encode(publicPoint, .url))"),
         ]
         if let collapse = message.publisherCollapseID { headers.append(.init("Topic", Self.topic(collapse))) }
-        return VendorRequest(url: subscription.endpoint.url, headers: headers, body: body, wantsHTTP2: true)
+        return VendorRequest(url: subscription.endpoint.url, headers: headers, body: body)
     }
 
     private func subscription(

@@ -42,7 +42,6 @@ import Testing
         for vendor in Vendor.allCases {
             let request = try Samples.request(Samples.message(vendor), vendor)
             #expect(request.url == expected[vendor] && request.method == "POST")
-            #expect(request.wantsHTTP2 == vendor.facts.wantsHTTP2)
         }
         func header(_ vendor: Vendor, _ name: String) throws -> String? {
             try Samples.request(Samples.message(vendor), vendor).header(name)

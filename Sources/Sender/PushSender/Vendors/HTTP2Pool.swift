@@ -8,8 +8,9 @@ internal import TextForms
 
 /// The sender's own HTTP/2 connections to vendors, on its loop; a request costs a fraction of one over libcurl.
 ///
-/// The pool takes requests by `https` without a proxy. Requests go to libcurl while the pool has no connection to their origin and
-/// cannot establish one. libcurl then reports the cause, or reaches a server without HTTP/2. Confined to the loop.
+/// The pool takes `https` requests without a proxy to hosts of the configuration. Hosts that devices name (Web Push) stay on
+/// libcurl's thread, because a hostile server could occupy the loop. Requests also go to libcurl while the pool has no connection
+/// to their origin, and libcurl then reports the cause. Confined to the loop.
 final class HTTP2Pool {
     typealias Done = (VendorTransport.Answer) -> Void
     /// Resolves an endpoint, and calls back on the loop.
@@ -22,6 +23,10 @@ final class HTTP2Pool {
             streams: VendorTransport.streamLimit, settingsMilliseconds: 3_000, pingMilliseconds: .max / 2)
         /// The time after which a connection without requests is closed, before a router on the way forgets it.
         var idleMilliseconds: UInt64 = 60_000
+        /// The time for which a request waits while no connection is established; it then goes to libcurl.
+        var patienceMilliseconds: UInt64 = 500
+        /// The time for which an origin that failed is remembered, with its backoff.
+        var memoryMilliseconds: UInt64 = 3_600_000
         /// The lifetime of resolved addresses.
         var addressMilliseconds: UInt64 = 300_000
         /// The backoff between connection attempts: doubled each time within this range.
@@ -34,7 +39,6 @@ final class HTTP2Pool {
     struct OriginKey: Hashable {
         var host: String
         var port: UInt16
-        var addresses: HTTPCall.Addresses
         var authoritiesFile: String?
     }
 
@@ -66,27 +70,31 @@ final class HTTP2Pool {
     ///
     /// - Returns: whether the pool took the request.
     func submit(_ call: HTTPCall, _ done: @escaping Done) -> Bool {
-        guard !isOver, call.version == .http2, call.proxy == nil, call.trust.certificateFile == nil,
-            let target = RequestTarget(call.url), let origin = origin(of: call, target)
+        guard !isOver, call.version == .http2, call.method == .post || call.method == .get, call.proxy == nil,
+            call.addresses == .any, call.trust.certificateFile == nil, let target = RequestTarget(call.url),
+            let origin = origin(of: call, target)
         else { return false }
-        return origin.add(WaitingRequest(call: call, target: target, deadline: deadline(of: call), done: done))
+        let now = loop.now
+        let deadline = now + UInt64(max(0, call.timeoutMilliseconds))
+        guard origin.add(WaitingRequest(call: call, target: target, at: now, deadline: deadline, done: done)) else {
+            return false
+        }
+        // The lanes submit after this turn's `dispatchMarked`.
+        loop.turnAgain()
+        return true
     }
 
-    private func deadline(of call: HTTPCall) -> UInt64 { loop.now + UInt64(max(0, call.timeoutMilliseconds)) }
-
     private func origin(of call: HTTPCall, _ target: RequestTarget) -> PooledOrigin? {
-        let key = OriginKey(
-            host: target.host, port: target.port, addresses: call.addresses,
-            authoritiesFile: call.trust.authoritiesFile)
+        let key = OriginKey(host: target.host, port: target.port, authoritiesFile: call.trust.authoritiesFile)
         if let origin = origins[key] { return origin }
-        guard origins.count < limits.origins, let context = context(key.authoritiesFile) else { return nil }
-        let origin = PooledOrigin(key, context, of: self)
+        guard origins.count < limits.origins else { return nil }
+        let origin = PooledOrigin(key, of: self)
         origins[key] = origin
         return origin
     }
 
     /// Returns the TLS settings for a file of trusted certificates, or `nil` if libcurl has to report its fault.
-    private func context(_ authoritiesFile: String?) -> TLSContext? {
+    func context(_ authoritiesFile: String?) -> TLSContext? {
         if let context = contexts[authoritiesFile] { return context }
         guard let made = try? TLSContext(trusting: authoritiesFile.map { .certificates(path: $0) } ?? .system) else {
             return nil
@@ -95,6 +103,9 @@ final class HTTP2Pool {
         contexts[authoritiesFile] = made
         return made
     }
+
+    /// Reads the file again before the next connection, because its certificates may have been replaced.
+    func renewTrust(_ authoritiesFile: String?) { contexts[authoritiesFile] = nil }
 
     /// Ends all requests: those not yet sent as `cancelledUnsent`, the others as `cancelled`.
     func abandon() {
@@ -174,17 +185,16 @@ struct RequestTarget: Equatable {
 struct WaitingRequest {
     var call: HTTPCall
     var target: RequestTarget
+    /// The time of the submission, in the loop's milliseconds.
+    var at: UInt64
     /// The end of its time, in the loop's milliseconds.
     var deadline: UInt64
     var done: HTTP2Pool.Done
-    /// The number of times that the server has refused to process the request.
-    var refusals = 0
 }
 
 /// The connections to one origin, and the requests that wait for them.
 final class PooledOrigin {
     private let key: HTTP2Pool.OriginKey
-    private let context: TLSContext
     private unowned let pool: HTTP2Pool
     private var waiting = Ring<WaitingRequest>()
     private var connections: [PooledConnection] = []
@@ -196,17 +206,19 @@ final class PooledOrigin {
     private var usedAt: UInt64
     var isMarked = false
 
-    init(_ key: HTTP2Pool.OriginKey, _ context: TLSContext, of pool: HTTP2Pool) {
-        (self.key, self.context, self.pool) = (key, context, pool)
+    init(_ key: HTTP2Pool.OriginKey, of pool: HTTP2Pool) {
+        (self.key, self.pool) = (key, pool)
         usedAt = pool.loop.now
     }
 
     var connectionCount: Int { connections.count }
 
     func isUnused(_ now: UInt64) -> Bool {
-        waiting.isEmpty && connections.isEmpty && !isResolving && !isMarked && now >= connectsAt
-            && now >= usedAt + pool.limits.idleMilliseconds
+        let memory = failures > 0 ? pool.limits.memoryMilliseconds : pool.limits.idleMilliseconds
+        return waiting.isEmpty && connections.isEmpty && !isResolving && !isMarked && now >= usedAt + memory
     }
+
+    private var hasConnection: Bool { connections.contains { $0.hasSettings && !$0.isLeaving } }
 
     /// Queues a request; returns false if it must go to libcurl, because no connection can be established now.
     func add(_ request: WaitingRequest) -> Bool {
@@ -225,10 +237,7 @@ final class PooledOrigin {
         while let request = waiting.first {
             guard let connection = connections.max(by: { $0.room < $1.room }), connection.room > 0 else { break }
             _ = waiting.popFirst()
-            guard connection.send(request) else {
-                waiting.append(request)
-                break
-            }
+            if !connection.send(request) { pool.pass(request) }
         }
         for connection in connections { connection.flush() }
         if !waiting.isEmpty { openIfFull(pool.loop.now) }
@@ -247,6 +256,7 @@ final class PooledOrigin {
         }
         if now >= resolvedAt + pool.limits.addressMilliseconds { addresses = [] }
         guard let address = addresses.first else { return resolve() }
+        guard let context = pool.context(key.authoritiesFile) else { return failed() }
         do {
             let connection = PooledConnection(self, on: pool.loop, limits: pool.limits.connection)
             try connection.connect(
@@ -262,10 +272,8 @@ final class PooledOrigin {
         pool.resolve(key) { [weak self] result in
             guard let self else { return }
             isResolving = false
-            // The resolved address itself is connected to, so a name that resolves differently later cannot evade the check.
-            let found = ((try? result.get()) ?? []).filter { self.key.addresses.permits(numericHost: $0.host) }
-            (addresses, resolvedAt) = (found, pool.loop.now)
-            if found.isEmpty { failed() }
+            (addresses, resolvedAt) = ((try? result.get()) ?? [], pool.loop.now)
+            if addresses.isEmpty { failed() }
             pool.mark(self)
         }
     }
@@ -277,7 +285,8 @@ final class PooledOrigin {
         failures += 1
         connectsAt = now + .random(in: pause / 2...pause)
         if !addresses.isEmpty { addresses.append(addresses.removeFirst()) }
-        if !connections.contains(where: { $0.hasSettings && !$0.isLeaving }) { passOn() }
+        pool.renewTrust(key.authoritiesFile)
+        if !hasConnection { passOn() }
     }
 
     /// Passes all waiting requests to libcurl.
@@ -289,24 +298,32 @@ final class PooledOrigin {
 
     func answered() { failures = 0 }
 
-    /// Sends a request again that the server has not processed, on another connection or over libcurl.
-    func again(_ request: WaitingRequest) {
-        if !add(request) { pool.pass(request) }
+    /// Passes a request that the server has not processed to libcurl.
+    func again(_ request: WaitingRequest) { pool.pass(request) }
+
+    /// Handles a connection that accepts no more requests; the first one that has answered nothing counts as a failure.
+    func left(_ connection: PooledConnection) {
+        if !connection.hasAnswered, !connection.isExpected {
+            connection.isExpected = true
+            failed()
+        }
+        pool.mark(self)
     }
 
     func ended(_ connection: PooledConnection) {
         connections.removeAll { $0 === connection }
-        if !connection.hasAnswered { failed() }
-        pool.mark(self)
+        left(connection)
     }
 
     func tick(_ now: UInt64) {
         for connection in connections {
             if connection.isIdle, connection.hasSettings, now >= connection.usedAt + pool.limits.idleMilliseconds {
+                connection.isExpected = true
                 connection.leave()
             }
             connection.tick(now)
         }
+        if !hasConnection, let first = waiting.first, now >= first.at + pool.limits.patienceMilliseconds { passOn() }
         // All requests to an origin have nearly the same time, so the oldest ends first.
         while let request = waiting.first, now >= request.deadline {
             _ = waiting.popFirst()
@@ -330,11 +347,10 @@ final class PooledOrigin {
 
 /// A connection of the pool.
 final class PooledConnection: RequestConnection {
-    /// The most repetitions of a request that the server refuses to process.
-    private static let refusalLimit = 3
-
     private unowned let origin: PooledOrigin
     private(set) var usedAt: UInt64
+    /// Whether the end of the connection is no failure: an idle connection is closed, or its failure was counted.
+    var isExpected = false
     private var isAbandoned = false
 
     init(_ origin: PooledOrigin, on loop: EventLoop, limits: RequestConnection.Limits) {
@@ -350,6 +366,9 @@ final class PooledConnection: RequestConnection {
         headers.add(":authority", target.authority)
         headers.add(":path", target.path)
         headers.add("user-agent", call.userAgent)
+        headers.add("accept", "*/*")
+        // Some services answer 411 to a request without it.
+        if call.method == .post { headers.add("content-length", "\(call.body.count)") }
         for (name, value) in call.headers where !value.isEmpty {
             headers.add(lowercasing: name, value, isSensitive: name.lowercased() == "authorization")
         }
@@ -369,21 +388,23 @@ final class PooledConnection: RequestConnection {
     override func lost(_ request: SentRequest, isUntouched: Bool) {
         guard let pooled = request as? PooledRequest else { return }
         usedAt = loop.now
+        let isLate = loop.now >= pooled.deadline
         if isAbandoned {
-            pooled.fail(.cancelled, "the call was cancelled")
+            pooled.fail(.cancelled, "the call was cancelled", mayHaveArrived: !isUntouched)
         } else if pooled.isTooLarge {
             pooled.fail(.tooLarge, "the answer is too large")
-        } else if loop.now >= pooled.deadline {
-            pooled.fail(.timeout, "the vendor did not answer in time")
-        } else if !isUntouched {
-            pooled.fail(.cut, "the connection ended before the answer")
-        } else if pooled.request.refusals >= Self.refusalLimit {
-            pooled.fail(.cut, "the vendor refused to process the request", mayHaveArrived: false)
+        } else if isUntouched, !isLate {
+            origin.again(pooled.request)
+        } else if isLate {
+            pooled.fail(.timeout, "the vendor did not answer in time", mayHaveArrived: !isUntouched)
         } else {
-            var again = pooled.request
-            again.refusals += 1
-            origin.again(again)
+            pooled.fail(.cut, "the connection ended before the answer")
         }
+    }
+
+    override func goneAway(lastStream: Int32, code: UInt32, debug: [UInt8]) {
+        super.goneAway(lastStream: lastStream, code: code, debug: debug)
+        origin.left(self)
     }
 
     /// Ends the requests in flight as cancelled.
@@ -412,7 +433,8 @@ final class PooledRequest: SentRequest {
             name.elementsEqual(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         }
         if isNamed(":status") {
-            reply.status = Int(String(decoding: value, as: UTF8.self)) ?? 0
+            // A final status replaces that of an interim response (1xx) and its fields.
+            reply = HTTPClient.HTTPReply(status: Int(String(decoding: value, as: UTF8.self)) ?? 0, body: [])
         } else if isNamed("retry-after") {
             reply.retryAfterMilliseconds = Self.milliseconds(retryAfter: value)
         } else if isNamed("location") {

@@ -79,6 +79,11 @@ struct MetricHistory: Sendable {
     /// The values of each point, in the order of `series`; NaN for none.
     private var values: [Float] = []
 
+    init() {
+        // Builds the catalogue at the gateway's start rather than in the first look.
+        _ = Self.series
+    }
+
     var count: Int { times.count }
 
     /// Adds a point of a look that began at `now`, in milliseconds since the machine's start.

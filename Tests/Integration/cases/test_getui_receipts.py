@@ -140,7 +140,7 @@ def test_what_happens_to_a_message_is_a_line_of_its_own(receiver, new_device):
 def test_a_receiver_that_is_down_gets_every_line_when_it_comes_back(receiver, new_device):
     port, = free_ports(1)
     gateway = Gateway(limits=QUICK)
-    gateway.sections["apps"][0]["getuiReceipts"] = {"url": f"http://127.0.0.1:{port}/receipt", "timeoutSeconds": 1}
+    gateway.sections["apps"][0]["getuiReceipts"] = {"url": f"http://127.0.0.1:{port}/receipt"}
     with gateway:
         device = new_device(gateway)
         messages = []
@@ -155,8 +155,12 @@ def test_a_receiver_that_is_down_gets_every_line_when_it_comes_back(receiver, ne
         server = receiver("demo-master-secret", lambda lines: next(faults, 200), port=port)
         eventually(lambda: {line["msgid"] for line in server.accepted()} >= set(messages))
         lines = [line for line in server.accepted() if line["msgid"] in messages]
-        assert [line["msgid"] for line in lines] == messages, "in order"
-        assert [line["custom_callback"] for line in lines] == [f"c-{number}" for number in range(5)]
+        # A request whose answer is late on a busy machine is repeated, so only the first line of each message counts.
+        callbacks = {}
+        for line in lines:
+            callbacks.setdefault(line["msgid"], line["custom_callback"])
+        assert list(callbacks) == messages, "in order"
+        assert list(callbacks.values()) == [f"c-{number}" for number in range(5)]
         first, second, third = server.posts[:3]
         assert first[:2] == second[:2] == third[:2], "a repeat has the same lines, under the same id"
         assert not server.forged

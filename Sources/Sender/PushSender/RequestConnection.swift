@@ -125,7 +125,7 @@ class RequestConnection: HTTP2Connection {
 
     fileprivate func finished(_ request: SentRequest) {
         isHeard()
-        // Otherwise the stream stays open until the server reads the rest of the body.
+        // Without the reset, the stream would occupy its place until the server has received the whole body.
         if request.hasUnsentBody { session?.reset(request, HTTP2Code.cancel) }
         guard !request.isOver else { return }
         isOver(request)

@@ -17,7 +17,9 @@ final class HandoffCoordinator {
         var deadline: Int64
         /// The lease id of the first question; that of each later one is greater by one.
         var leaseID: (UInt64, UInt64)
-        /// Called before each lease and before the answer; jobs leased to a disconnected caller would be delayed until the lease expires.
+        /// Called before each lease and before the answer.
+        ///
+        /// Jobs leased to a disconnected caller would be delayed until the lease expires.
         var isCallerPresent: () -> Bool
         var complete: ([Job]) -> Void
     }
@@ -261,7 +263,7 @@ final class HandoffCoordinator {
         round.question += 1
         rounds[slot, stamp] = round
         let question = round.question
-        // Each question leases under an id of its own, so that giving back a lost lease leaves the jobs of the others.
+        // Each question leases under a different id. The return of a lost lease therefore returns no job of another question.
         let leaseID = (round.call.leaseID.0, round.call.leaseID.1 &+ (question - 1))
         let command = LeaseCommand(
             origin: .none, channel: round.call.channel, apps: round.call.apps,

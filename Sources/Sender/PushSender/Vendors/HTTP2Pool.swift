@@ -21,7 +21,7 @@ final class HTTP2Pool {
         var connections = 4
         var connection = RequestConnection.Limits(
             streams: VendorTransport.streamLimit, settingsMilliseconds: 3_000, pingMilliseconds: .max / 2)
-        /// The time after which a connection without requests is closed, before a router on the way forgets it.
+        /// The idle timeout of a connection; NAT routers usually drop idle connections later than this.
         var idleMilliseconds: UInt64 = 60_000
         /// The time for which a request waits while no connection is established; it then goes to libcurl.
         var patienceMilliseconds: UInt64 = 500
@@ -66,7 +66,7 @@ final class HTTP2Pool {
 
     var connectionCount: Int { origins.values.reduce(0) { $0 + $1.connectionCount } }
 
-    /// Sends a request at the end of this turn, if the pool takes it; `done` is called on the loop.
+    /// Queues a request for the end of this turn or the next one; `done` is called on the loop.
     ///
     /// - Returns: whether the pool took the request.
     func submit(_ call: HTTPCall, _ done: @escaping Done) -> Bool {
@@ -137,7 +137,7 @@ final class HTTP2Pool {
         resolver(Lane.Endpoint(host: key.host, port: key.port), done)
     }
 
-    /// Passes a request to libcurl with the rest of its time.
+    /// Passes a request to libcurl; its timeout is the time left until the request's deadline.
     func pass(_ request: WaitingRequest) {
         var call = request.call
         call.timeoutMilliseconds = Int(max(1, request.deadline - min(request.deadline, loop.now)))
@@ -224,9 +224,7 @@ final class PooledOrigin {
     func add(_ request: WaitingRequest) -> Bool {
         let now = pool.loop.now
         usedAt = now
-        guard now >= connectsAt || connections.contains(where: { $0.hasSettings && !$0.isLeaving }) else {
-            return false
-        }
+        guard now >= connectsAt || hasConnection else { return false }
         waiting.append(request)
         pool.mark(self)
         return true

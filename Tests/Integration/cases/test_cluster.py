@@ -86,6 +86,19 @@ def test_parts_are_spread_evenly(cluster):
     assert len(set(cluster.owners())) == 3
 
 
+def test_a_gateway_that_says_ready_accepts_devices_of_each_of_its_parts(rig, new_device):
+    """Readiness waits for the partitions' last step, in which they learn the broadcasts of the others."""
+    for _ in range(3):
+        cluster = Cluster(rig, count=1, parts=32, limits=QUICK)
+        try:
+            gateway = cluster[0].start()
+            # 64 registrations at random miss at most a few of 32 partitions; one refusal fails the test.
+            for _ in range(64):
+                new_device(gateway).close()
+        finally:
+            cluster.__exit__()
+
+
 def test_a_captured_registration_is_taken_once_by_all_gateways(cluster):
     for number in range(6):
         app = cluster[0].app

@@ -21,6 +21,8 @@ final class ClusterHost: @unchecked Sendable {
         var wanted: [Int: UInt64] = [:]
         /// Partitions that are opening, open or closing here.
         var openings: [Int: PartOpening] = [:]
+        /// Open partitions that accept devices.
+        var accepting: Set<Int> = []
         /// Epochs under which a partition is reopened after its current opening has closed.
         var next: [Int: UInt64] = [:]
         /// Whether the list of revoked tokens has arrived since the start.
@@ -95,12 +97,18 @@ final class ClusterHost: @unchecked Sendable {
     func report(_ report: Report) {
         reported.withLock { $0 }(report)
         switch report {
-        case .opened, .lost: break
+        case .opened(let part, let epoch):
+            state.withLock { state in
+                if state.openings[part]?.epoch == epoch { state.accepting.insert(part) }
+            }
+            readyIfServed()
+        case .lost: break
         case .failed(let part, let ended, _), .closed(let part, let ended):
             var epoch: UInt64?
             state.broadcast { state in
                 guard state.openings[part]?.epoch == ended else { return }
                 state.openings[part] = nil
+                state.accepting.remove(part)
                 epoch = state.next.removeValue(forKey: part)
             }
             if let epoch { open(part, epoch: epoch) }
@@ -167,9 +175,10 @@ final class ClusterHost: @unchecked Sendable {
     func isGivenUp(_ part: Int, epoch: UInt64) -> Bool { state.withLock { $0.wanted[part] != epoch } }
 
     /// Publishes that this gateway owns the partition, and resynchronizes due jobs and broadcast logs.
+    ///
+    /// The partition accepts devices later, once `opened` is reported.
     func served(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
-        readyIfServed()
         suspectJobs(in: [part])
         announceBroadcasts(to: part)
         // Other partitions may have missed broadcasts of this partition's apps while the partition had no owner.
@@ -224,12 +233,15 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Accepts work after the revoked tokens and an owner of every partition are known.
+    /// Accepts work after the revoked tokens and an owner of every partition are known, and the own partitions accept devices.
     private func readyIfServed() {
-        guard !context.isReady, state.withLock({ $0.knowsTokens }),
-            (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 })
-        else { return }
-        context.setReady()
+        guard !context.isReady else { return }
+        let (knowsTokens, accepting) = state.withLock { ($0.knowsTokens, $0.accepting) }
+        let isServed = (0..<partCount).allSatisfy { part in
+            let owner = cluster.owner(of: part)
+            return owner == cluster.node ? accepting.contains(part) : owner != 0
+        }
+        if knowsTokens, isServed { context.setReady() }
     }
 
     /// The time after which a gateway accepts work although some partitions have no owner.

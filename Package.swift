@@ -202,7 +202,7 @@ let package = Package(
             name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"],
             path: "Tests/Unit/DirectoryTests", swiftSettings: common),
         .testTarget(
-            name: "CryptographyTests", dependencies: ["Cryptography"], path: "Tests/Unit/CryptographyTests",
+            name: "CryptographyTests", dependencies: ["COpenSSL", "Cryptography"], path: "Tests/Unit/CryptographyTests",
             swiftSettings: common),
         .target(
             name: "EventLoopsKit", dependencies: ["EventLoops"], path: "Tests/Support/EventLoopsKit",

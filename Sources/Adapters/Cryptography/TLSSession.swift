@@ -4,17 +4,47 @@ internal import Glibc
 /// An OpenSSL socket BIO that the sessions of one thread share.
 ///
 /// OpenSSL's default is one BIO per session: a structure and a lock of 230 bytes, which are unused while the connection is idle.
+/// The BIO also limits the `recv` calls of one `TLSSession.read`: within a single `SSL_read`, OpenSSL processes all available
+/// records without data. A peer that sends them faster than they are processed would otherwise occupy the thread.
+///
 /// Not thread-safe: a session must call `unshare` before it moves to another thread.
 package final class TLSSocket {
     private let raw: OpaquePointer
+    /// The `recv` calls that remain to the current read.
+    private let callsLeft: UnsafeMutablePointer<CChar>
+
+    /// The `recv` calls of one read.
+    ///
+    /// OpenSSL needs two calls for a record, so at most 11 records without data can precede data.
+    private static let readCalls: CChar = 24
 
     /// Fails when memory is exhausted; sessions then keep their own BIOs.
     package init?() {
         guard let raw = BIO_new(BIO_s_socket()) else { return nil }
         self.raw = raw
+        callsLeft = .allocate(capacity: 1)
+        callsLeft.initialize(to: Self.readCalls)
+        BIO_set_callback_arg(raw, callsLeft)
+        BIO_set_callback_ex(raw) { bio, operation, _, _, _, _, result, _ in
+            guard operation == BIO_CB_READ, let callsLeft = BIO_get_callback_arg(bio) else { return Int(result) }
+            guard callsLeft.pointee > 0 else {
+                callsLeft.pointee = -1
+                return -1
+            }
+            callsLeft.pointee -= 1
+            return 1
+        }
     }
 
-    deinit { BIO_free(raw) }
+    deinit {
+        BIO_free(raw)
+        callsLeft.deallocate()
+    }
+
+    /// Whether the last read was ended because it needed too many calls.
+    fileprivate var isExhausted: Bool { callsLeft.pointee < 0 }
+
+    fileprivate func beginRead() { callsLeft.pointee = Self.readCalls }
 
     /// Makes the session read and write through this BIO, with one reference for each direction.
     fileprivate func lend(to session: OpaquePointer) {
@@ -158,11 +188,16 @@ package final class TLSSession {
         }
     }
 
+    /// Reads the data of at most one record; fails if a session on a shared `TLSSocket` receives many records without data.
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
         ERR_clear_error()
         socket?.point(at: descriptor)
+        socket?.beginRead()
         let result = SSL_read(raw, buffer.baseAddress, CInt(min(buffer.count, Int(CInt.max))))
-        return result > 0 ? .bytes(Int(result)) : outcome(of: result)
+        if result > 0 { return .bytes(Int(result)) }
+        guard let socket, socket.isExhausted else { return outcome(of: result) }
+        failure = .form
+        return .failed("the peer sent too many TLS records without data")
     }
 
     /// Sends a prefix of `bytes`; after `wantsWrite` or `wantsRead` the next call must begin with the same bytes.

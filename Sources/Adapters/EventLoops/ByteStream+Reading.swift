@@ -95,7 +95,8 @@ extension ByteStream {
             // A short read empties the socket, so the next byte causes an edge. The exception is the peer's end after these
             // bytes, which this edge has already reported. TLS buffers records and must be read until it returns `wantsRead`.
             if count < buffer.count, slot.pointee.tls == nil, !slot.pointee.flags.contains(.hasPeerEnd) { return }
-            budget -= count
+            // Each TLS record costs time, also one of a single byte.
+            budget -= slot.pointee.tls == nil ? count : max(count, Limits.recordCharge)
             if budget <= 0 { return enqueueReadAgain() }
         }
         // Reading was paused before or during this edge.

@@ -38,6 +38,8 @@ package enum Limits {
     package static let unconsumedByteCount = 160 * 1024
     /// The bytes read from a stream per turn; the remaining bytes wait until all other streams had their turn.
     package static let readByteCountPerTurn = 256 * 1024
+    /// The least that a read of a TLS stream counts against `readByteCountPerTurn`.
+    static let recordCharge = 1024
 
     /// The default size of a stream's outbox: a window of frames, at least one maximum frame.
     package static let outboxByteCount = 256 * 1024

@@ -115,6 +115,11 @@ package struct TestDeviceResult: Sendable, Equatable, Codable {
     var isFull = false
     var page: [TestDevice] = []
     var total = 0
+
+    /// The devices of the page, whose platforms the answer shows.
+    package func pagePlaces(of app: App) -> [DevicePlace] {
+        page.map { DevicePlace(cid: $0.cid, bucket: app.bucket(of: $0.cid)) }
+    }
 }
 
 package struct TestDeviceRequest: Sendable, Codable {

@@ -7,7 +7,16 @@ package enum TestDeviceAnswer {
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
 
-    package static func render(_ request: TestDeviceRequest, _ result: TestDeviceResult) -> APIResponse {
+    /// Writes the answer.
+    ///
+    /// - Parameters:
+    ///   - request: The call.
+    ///   - result: The result of the list's owner.
+    ///   - page: The descriptions of the devices in `result.page`, in the same order.
+    /// - Returns: The response.
+    package static func render(
+        _ request: TestDeviceRequest, _ result: TestDeviceResult, page: [ItemOutcome]
+    ) -> APIResponse {
         let failed = result.failed.map(\.description) + request.notCIDs
         let notes = request.notes.members
         switch request.work {
@@ -25,14 +34,16 @@ package enum TestDeviceAnswer {
                 "total_page": (result.total + query.pageSize - 1) / query.pageSize, "page_size": query.pageSize,
                 "total": result.total, "current_page": query.page,
             ]
-            let data: JSONObject = ["list": result.page.map(render), "pagination": pages]
+            let data: JSONObject = ["list": zip(result.page, page).map(render), "pagination": pages]
             return .success(data)
         }
     }
 
-    private static func render(_ device: TestDevice) -> JSONObject {
-        [
-            "cid": device.cid.description, "remark": device.remark, "phone_type": "2",
+    private static func render(_ device: TestDevice, _ outcome: ItemOutcome) -> JSONObject {
+        // A device that was deleted stays on the list; its platform is unknown.
+        let phoneType = if case .device(let detail) = outcome { UserAnswer.phoneType(detail) } else { 0 }
+        return [
+            "cid": device.cid.description, "remark": device.remark, "phone_type": "\(phoneType)",
             "update_time": dateTime(device.updatedAt), "create_time": dateTime(device.createdAt),
         ]
     }

@@ -158,7 +158,7 @@ private struct Answer {
     /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS; 0 for a platform that Getui does not number.
     ///
     /// Without a platform in its attributes the device's token decides. A device without a token counts as iOS.
-    private static func phoneType(_ detail: DeviceDetail) -> Int {
+    static func phoneType(_ detail: DeviceDetail) -> Int {
         switch detail.attributes?.platform ?? .unknown {
         case .android: return 1
         case .ios: return 2

@@ -94,7 +94,7 @@ enum PushFuzz {
             book.put(TestDevice(cid: .none, remark: "\"mine", createdAt: now, updatedAt: now), app: app.key)
             let known = Set(outcomes & 1 == 1 ? request.lookUp.map(\.cid) : [])
             let result = book.perform(request, known: known, limit: Int(outcomes), now: now).result
-            try JSONFuzz.check(TestDeviceAnswer.render(request, result))
+            try JSONFuzz.check(TestDeviceAnswer.render(request, result, page: Array(repeating: .unknown, count: 1)))
         case .campaign(let action):
             try require(token == valid, "a task without the app's token")
             try check(action)

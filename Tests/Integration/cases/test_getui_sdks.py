@@ -236,6 +236,7 @@ def test_the_calls_of_javas_newer_versions_succeed_and_test_devices_are_kept(own
     java = Java(gateway)
     page = java.call("GET", "/user/test/cid/list", query="?pageNum=1&pageSize=5")["data"]
     assert {device["cid"]: device["remark"] for device in page["list"]} == {first.cid: "我的手机", second.cid: "zweites"}
+    assert {device["phone_type"] for device in page["list"]} == {"2"}
     assert page["pagination"] == {"total_page": 1, "page_size": 5, "total": 2, "current_page": 1}
     query = f"?cid={first.cid}&remark={urllib.parse.quote('手机')}"
     assert [device["cid"] for device in java.call("GET", "/user/test/cid/list", query=query)["data"]["list"]] == [first.cid]

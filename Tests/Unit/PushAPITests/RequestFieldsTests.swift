@@ -158,7 +158,7 @@ struct RequestFieldsTests {
                 "user/test/cid/add", #"{"cid_list":[{"cid":"\#(Self.cid)","x":1}],"y":2}"#)
         else { throw Fixture.Refused() }
         #expect(request.notes.ignored == ["y", "cid_list[].x"])
-        #expect(TestDeviceAnswer.render(request, TestDeviceResult()).text.contains(#""ignored":["y","cid_list[].x"]"#))
+        #expect(TestDeviceAnswer.render(request, TestDeviceResult(), page: []).text.contains(#""ignored":["y","cid_list[].x"]"#))
         let tokens = post("user/bind_dt/wx", #"{"dt_list":[{"cid":"a","z":1}]}"#).text
         #expect(tokens.contains(#""longwire":{"ignored":["dt_list[].z"]}"#), "\(tokens)")
     }

@@ -25,10 +25,13 @@ struct TestDeviceTests {
 
     private func ask(
         _ book: inout TestDeviceList, _ method: APIRequest.Method, _ path: String, _ body: String = "",
-        known: Set<DeviceID> = [], limit: Int = 10, now: GatewayTime = Fixture.now
+        known: Set<DeviceID> = [], limit: Int = 10, now: GatewayTime = Fixture.now,
+        described: (DevicePlace) -> ItemOutcome = { _ in .unknown }
     ) throws -> String {
         let request = try request(method, path, body)
-        return TestDeviceAnswer.render(request, book.perform(request, known: known, limit: limit, now: now).result).text
+        let result = book.perform(request, known: known, limit: limit, now: now).result
+        let page = result.pagePlaces(of: fixture.app).map(described)
+        return TestDeviceAnswer.render(request, result, page: page).text
     }
 
     private func add(_ items: (String, String)...) -> String {
@@ -55,7 +58,7 @@ struct TestDeviceTests {
                 == #"{"code":0,"msg":"success"}"#)
         #expect(
             try ask(&book, .get, "list?remark=zwei&pageNum=1&pageSize=5")
-                == #"{"code":0,"msg":"success","data":{"list":[{"cid":"\#(Self.other)","remark":"zweites","phone_type":"2","#
+                == #"{"code":0,"msg":"success","data":{"list":[{"cid":"\#(Self.other)","remark":"zweites","phone_type":"0","#
                 + #""update_time":"2023-11-14 22:14:20","create_time":"2023-11-14 22:13:20"}],"#
                 + #""pagination":{"total_page":1,"page_size":5,"total":1,"current_page":1}}}"#)
         #expect(names(try ask(&book, .get, "list")) == [Self.cid, Self.other])
@@ -66,6 +69,23 @@ struct TestDeviceTests {
             try ask(&book, .post, "delete", #"{"cid_list":["\#(Self.cid)","x"]}"#)
                 == #"{"code":0,"msg":"success","longwire":{"unknown":["x"]}}"#)
         #expect(names(try ask(&book, .get, "list")) == [Self.other])
+    }
+
+    @Test("the list shows the platform of each device, as the calls about devices do; 0 for a deleted device")
+    func platforms() throws {
+        var book = TestDeviceList()
+        let cids = [Fixture.cid, Fixture.otherCID, DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
+        for cid in cids { _ = try ask(&book, .post, "add", add(("\(cid)", "a")), known: [cid], limit: 100) }
+        var attributes = DeviceAttributes()
+        attributes.platform = .android
+        let details = [
+            cids[0]: DeviceDetail(attributes: attributes), cids[1]: DeviceDetail(),
+            cids[2]: DeviceDetail(token: "t", platform: .harmony),
+        ]
+        let text = try ask(&book, .get, "list") { place in details[place.cid].map { .device($0) } ?? .unknown }
+        for (cid, type) in zip(cids, ["1", "2", "3", "0"]) {
+            #expect(text.contains(#"{"cid":"\#(cid)","remark":"a","phone_type":"\#(type)""#), "\(text)")
+        }
     }
 
     @Test("unknown devices and those above the limit are named as failed; a second add renames")

@@ -30,26 +30,36 @@ final class SharedTestDevices: Sendable {
 extension PublicHandler {
     func testDevices(_ exchange: HTTPExchange, _ request: TestDeviceRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        let places = request.lookUp
-        guard !places.isEmpty else { return perform(exchange, request, known: []) }
-        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: request.app) { [self] operation in
-            guard !operation.outcomes.contains(.failed) else {
-                return respond(exchange, TestDeviceAnswer.unreadable)
-            }
+        describe(request.lookUp, exchange, request) { [self] outcomes in
             var known = Set<DeviceID>()
-            for (place, outcome) in zip(places, operation.outcomes) {
+            for (place, outcome) in zip(request.lookUp, outcomes) {
                 if case .device = outcome { known.insert(place.cid) }
             }
             perform(exchange, request, known: known)
         }
-        if !isTaken { respond(exchange, .busy) }
     }
 
     /// Carries out the request on the owner of bucket 0, which stores the test devices.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
         let call = TestDevicesCall(request: request, known: known, limit: owner.limits.users.testDevices)
         owner.ask(call, of: Bucket(0)) { [self] result in
-            respond(exchange, result.map { TestDeviceAnswer.render(request, $0) } ?? .busy)
+            guard let result, let app = owner.registry.known(request.app) else { return respond(exchange, .busy) }
+            describe(result.pagePlaces(of: app), exchange, request) { [self] outcomes in
+                respond(exchange, TestDeviceAnswer.render(request, result, page: outcomes))
+            }
         }
+    }
+
+    /// Asks for the descriptions of devices; responds itself if they cannot be read.
+    private func describe(
+        _ places: [DevicePlace], _ exchange: HTTPExchange, _ request: TestDeviceRequest,
+        completion: @escaping ([ItemOutcome]) -> Void
+    ) {
+        guard !places.isEmpty else { return completion([]) }
+        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: request.app) { [self] operation in
+            guard !operation.outcomes.contains(.failed) else { return respond(exchange, TestDeviceAnswer.unreadable) }
+            completion(operation.outcomes)
+        }
+        if !isTaken { respond(exchange, .busy) }
     }
 }

@@ -99,7 +99,7 @@ final class CallBoard: Sendable {
             var new = old ?? ClientState(appID: appID)
             guard new.appID == appID else { throw LongwireClientError(code: .stateUnreadable, message: "another app") }
             for call in calls { new.keep(call) }
-            if new != old { try store.save(new) }
+            if new != old ?? ClientState(appID: appID) { try store.save(new) }
             return true
         } catch {
             state.withValue { $0.kept.insert(contentsOf: calls, at: 0) }

@@ -33,6 +33,7 @@ extension ClientCore {
         case .token(let token):
             configuration.set(token)
             if !token.token.isEmpty, phase != .ready { renewedTokens = renewedTokens.filter { $0 != token } + [token] }
+            if state.note(token) { isDirty = true }
             update(at: now) { $0.tokens = [token] }
         case .pushModeOff(let isOff):
             pushModeOff = isOff
@@ -82,6 +83,7 @@ extension ClientCore {
             if update.badge == pendingBadge, !pendingUpdates.values.contains(where: { $0.badge != nil }) {
                 pendingBadge = nil
             }
+            confirmRemovals(update)
         }
         if result.heartbeatSeconds != 0 {
             heartbeatMilliseconds = Int64(result.heartbeatSeconds) * 1_000
@@ -89,6 +91,16 @@ extension ClientCore {
         }
         if dropRule == .untilResult(of: result.request) { dropRule = isSuspended ? .untilNextUpdate : .none }
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
+    }
+
+    /// Forgets the removed tokens of a confirmed update, except those that a later update removes again.
+    private mutating func confirmRemovals(_ update: DeviceUpdate) {
+        let later = pendingUpdates.values.flatMap(\.tokens)
+        let count = state.removedTokens.count
+        state.removedTokens.removeAll { removed in
+            update.tokens.contains { $0.isRemoval(removed) } && !later.contains { $0.isRemoval(removed) }
+        }
+        if state.removedTokens.count != count { isDirty = true }
     }
 
     /// Tests the connection with a Ping, or shortens a reconnect delay.

@@ -100,19 +100,20 @@ extension ClientCore {
         if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {
             perform(.applicationState(applicationState, keepsRunning: keepsRunning), at: now)
         }
-        let removed = greeted.tokens.filter { old in
-            !configuration.tokens.contains {
-                // The removal of a token without an activity also removes the tokens of all activities, so one remaining token
-                // prevents it.
-                $0.channel == old.channel && $0.kind == old.kind
-                    && (old.activity.isEmpty || $0.activity == old.activity)
-            }
+        let known = greeted.tokens.map { VendorToken(channel: $0.channel, kind: $0.kind, activity: $0.activity) }
+        // One remaining token of the same use prevents a removal, which would remove that token, too.
+        let removed = (state.removedTokens + known.filter { !state.removedTokens.contains($0) }).filter { removal in
+            !configuration.tokens.contains { removal.excludes($0) }
+        }
+        if state.removedTokens.contains(where: { !removed.contains($0) }) {
+            state.removedTokens.removeAll { !removed.contains($0) }
+            isDirty = true
         }
         // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are therefore
         // sent again: the vendor has just reissued them.
         let added = configuration.tokens.filter { !greeted.tokens.contains($0) || renewedTokens.contains($0) }
         renewedTokens = []
-        let changes = removed.map { VendorToken(channel: $0.channel, kind: $0.kind, activity: $0.activity) } + added
+        let changes = removed + added
         for start in stride(from: 0, to: changes.count, by: Limits.tokenCount) {
             update(at: now) { $0.tokens = Array(changes[start...].prefix(Limits.tokenCount)) }
         }
@@ -141,7 +142,7 @@ extension ClientCore {
     }
 
     mutating func persist() {
-        isDirty = false
+        (isDirty, owesWrite) = (false, false)
         actions.append(.persist(state))
     }
 }

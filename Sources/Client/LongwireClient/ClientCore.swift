@@ -130,6 +130,8 @@ package struct ClientCore {
     var renewedTokens: [VendorToken] = []
     var owesAck = false
     var isDirty = false
+    /// Whether the last write of the state failed.
+    var owesWrite = false
     var dropRule = DropRule.none
 
     // The app's settings and reports for the gateway.
@@ -285,7 +287,9 @@ package struct ClientCore {
             if pingSentAt != nil {
                 abandon("a Ping was not answered within \(Limits.pongMilliseconds / 1_000) s", at: now)
             } else {
-                isProbing = now.monotonic - lastReceivedAt >= heartbeatMilliseconds * 9 / 10
+                // After a sleep of the machine the silence is longer than planned, and a lost connection says nothing about it.
+                let isLate = now.monotonic - phaseDeadline > Limits.pongMilliseconds
+                isProbing = !isLate && now.monotonic - lastReceivedAt >= heartbeatMilliseconds * 9 / 10
                 sendPing(at: now)
             }
         }
@@ -309,8 +313,9 @@ package struct ClientCore {
             }
         }
         actions.removeAll()
-        // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
-        isDirty = false
+        // If the state stayed dirty, the end of this turn would try to store it again in an endless loop. The next Hello or the stop
+        // stores it.
+        (isDirty, owesWrite) = (false, true)
         actions = answers
         actions.append(.report(.stateNotStored(error)))
         actions.append(.disconnect)
@@ -324,6 +329,7 @@ package struct ClientCore {
     mutating func stop(at now: ClientTime, error: LongwireClientError? = nil) {
         guard phase != .stopped else { return }
         if phase == .ready {
+            if owesWrite { isDirty = true }
             endTurn(at: now)
             var close = Close()
             close.code = CloseCode.goodbye.rawValue
@@ -335,6 +341,7 @@ package struct ClientCore {
 
     /// Closes the connection and stops the client.
     mutating func halt(_ error: LongwireClientError?) {
+        if isDirty || owesWrite { persist() }
         actions.append(.disconnect)
         leaveSession()
         phase = .stopped

@@ -69,7 +69,7 @@ extension ClientCommand {
     /// Whether the call outlives a session, in the state store (`ClientState.keep`).
     var isKept: Bool {
         switch self {
-        case .opened, .tapped, .tapsTaken, .report, .finish, .send: true
+        case .opened, .tapped, .tapsTaken, .report, .finish, .send, .token: true
         default: false
         }
     }

@@ -12,7 +12,7 @@ final class ClientRunner {
     private let mailbox: ClientMailbox
     private let store: any StateStore
     private let handler: @Sendable (ReceivedMessage) -> MessageVerdict?
-    private let withdraw: @Sendable () -> [ReceivedMessage]
+    private let withdraw: @Sendable (TaskID?) -> [ReceivedMessage]
     private let events: @Sendable (ClientEvent) -> Void
     private let makeTransport: TransportMaker
     private var connection: (any ClientTransport)?
@@ -22,14 +22,14 @@ final class ClientRunner {
         (Endpoint, TransportSecurity?, @escaping @Sendable () -> Void) throws(TransportFailure) -> any ClientTransport
 
     // A handler that returns `nil` sends its verdict later, as a command. `withdraw` takes back the messages that no loop over
-    // `messages` has received.
+    // `messages` has received: those of a task, or all.
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
         makeTransport: @escaping TransportMaker = { (endpoint, security, wake) throws(TransportFailure) in
             try SystemTransport(to: endpoint, security: security, wake: wake)
         },
         handler: @escaping @Sendable (ReceivedMessage) -> MessageVerdict?,
-        withdraw: @escaping @Sendable () -> [ReceivedMessage] = { [] },
+        withdraw: @escaping @Sendable (TaskID?) -> [ReceivedMessage] = { _ in [] },
         events: @escaping @Sendable (ClientEvent) -> Void
     ) {
         (self.core, self.mailbox, self.store, self.makeTransport) = (core, mailbox, store, makeTransport)
@@ -105,8 +105,10 @@ final class ClientRunner {
                 connection = nil
             case .report(let event): events(event)
             case .handle(let message): if let verdict = handler(message) { core.finish(message, verdict) }
-            case .withdraw: for message in withdraw() { core.finish(message, .deferred) }
+            case .withdraw: for message in withdraw(nil) { core.finish(message, .deferred) }
             case .revoke(let task, let sequence):
+                // The app must not receive a message after its revoke.
+                for message in withdraw(task) { core.finish(message, .processed) }
                 events(.revoked(task))
                 core.finishRevoke(sequence)
             case .persist(let state):

@@ -35,6 +35,11 @@ public struct ClientState: Equatable, Sendable {
     /// The number of the last message to the app's server.
     public internal(set) var lastOutgoing: UInt32 = 0
 
+    /// Removed vendor tokens that the gateway has not confirmed yet, each with channel, kind and activity.
+    ///
+    /// A Hello adds tokens but cannot remove one.
+    var removedTokens: [VendorToken] = []
+
     /// Tapped notifications that `takeTaps` has not returned yet: the last eight, oldest first.
     public internal(set) var taps: [PushNotification] = []
 
@@ -85,7 +90,18 @@ public struct ClientState: Equatable, Sendable {
         rejections.removeFirst(max(0, rejections.count - Limits.rejectionCount))
     }
 
-    /// Applies a call made without a session; only taps, reports, outgoing messages and verdicts change the state.
+    /// Records a removed token, or that a token is set again; returns false if nothing changes.
+    mutating func note(_ token: VendorToken) -> Bool {
+        let before = removedTokens
+        removedTokens.removeAll { token.token.isEmpty ? $0.isOfSameUse(as: token) : $0.excludes(token) }
+        if token.token.isEmpty, isRegistered {
+            removedTokens.append(VendorToken(channel: token.channel, kind: token.kind, activity: token.activity))
+            removedTokens.removeFirst(max(0, removedTokens.count - Limits.tokenCount))
+        }
+        return removedTokens != before
+    }
+
+    /// Applies a call made without a session; only taps, reports, outgoing messages, verdicts and tokens change the state.
     mutating func keep(_ command: ClientCommand) {
         switch command {
         case .opened(let id): noteOpened(id)
@@ -95,6 +111,7 @@ public struct ClientState: Equatable, Sendable {
         case .tapsTaken(let ids): forgetTaps(of: ids)
         case .report(let report): _ = note(report)
         case .send(let payload, let task): _ = keep(payload, answering: task)
+        case .token(let token): _ = note(token)
         case .finish(let message, .processed) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
             streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
         case .finish(let message, .rejected(let reason)) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
@@ -142,6 +159,7 @@ extension ClientState {
         for tap in taps { lines.append(tap.line) }
         for report in unreported { lines.append(report.line) }
         for rejection in rejections { lines.append(rejection.line) }
+        for token in removedTokens { lines.append(token.removalLine) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
         if lastOutgoing > 0 { lines.append("sent \(lastOutgoing)") }
         for message in outgoing { lines.append(message.line) }
@@ -215,6 +233,9 @@ extension ClientState {
         case "rejected":
             guard let rejection = Rejected(values: values) else { return false }
             rejections.append(rejection)
+        case "untoken":
+            guard let token = VendorToken(removal: values) else { return false }
+            removedTokens.append(token)
         case "sent":
             guard let number = UInt32(value) else { return false }
             lastOutgoing = number
@@ -283,5 +304,29 @@ extension Rejected {
             sequence <= Limits.greatestSequence, let reason = ClientState.bytes(hex: values[2])
         else { return nil }
         self.init(stream: stream, sequence: sequence, reason: String(decoding: reason, as: UTF8.self))
+    }
+}
+
+extension VendorToken {
+    /// Whether this removal, sent after the token, would remove it.
+    func excludes(_ token: VendorToken) -> Bool {
+        channel == token.channel && kind == token.kind && (activity.isEmpty || activity == token.activity)
+    }
+
+    /// Whether this is the removal that `removal` records.
+    func isRemoval(_ removal: VendorToken) -> Bool {
+        token.isEmpty && (channel, kind, activity) == (removal.channel, removal.kind, removal.activity)
+    }
+
+    fileprivate var removalLine: String {
+        "untoken \(channel.rawValue) \(kind.rawValue) \(ClientState.hex(Array(activity.utf8)))"
+    }
+
+    /// Reads the form that `removalLine` writes; returns `nil` for anything else.
+    fileprivate init?(removal values: [Substring]) {
+        guard values.count == 3, let channel = UInt8(values[0]).flatMap(VendorChannel.init(rawValue:)),
+            let kind = UInt8(values[1]).flatMap(Kind.init(rawValue:)), let activity = ClientState.bytes(hex: values[2])
+        else { return nil }
+        self.init(channel: channel, kind: kind, activity: String(decoding: activity, as: UTF8.self))
     }
 }

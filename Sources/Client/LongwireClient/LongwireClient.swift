@@ -132,7 +132,8 @@ public final class LongwireClient: Sendable {
             configuration: configuration, state: state, cryptography: cryptography, seed: cryptography.randomWord())
         let (mailbox, ended) = (try ClientMailbox(), Latch())
         let runner = ClientRunner(
-            core: core, mailbox: mailbox, store: store, handler: handler, withdraw: { [channel] in channel.withdraw() }
+            core: core, mailbox: mailbox, store: store, handler: handler,
+            withdraw: { [channel] in channel.withdraw($0) }
         ) { [fetches, namesBoard, board, report] in
             fetches.note($0)
             namesBoard.note($0)
@@ -262,14 +263,17 @@ public final class LongwireClient: Sendable {
     ///
     /// An empty token removes the tokens of its channel and kind, or of its activity. A Live Activity has a separate token
     /// under the activity's name. The newest eight are kept. Spaces and angle brackets, as in a copied `description`, are
-    /// removed from the token.
+    /// removed from the token. A removal is kept, across restarts, until the gateway has confirmed it.
     ///
     /// - Returns: false if the client does not run or the token is invalid. `VendorToken.checked` throws the reason.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
         guard let token = try? token.checked() else { return false }
         configuration.withValue { $0.set(token) }
-        return calls.post(.token(token))
+        let isRunning = calls.post(.token(token))
+        // The next Hello has all tokens but cannot remove one.
+        if !isRunning, token.token.isEmpty { calls.postOrKeep([.token(token)]) }
+        return isRunning
     }
 
     /// Turns all pushes to this device off or on, both over the connection and through the vendor.

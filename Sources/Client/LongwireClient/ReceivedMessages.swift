@@ -109,11 +109,12 @@ final class MessageChannel: Sendable {
         return isTaken ? nil : .deferred
     }
 
-    /// Takes back the queued messages, which no loop has received; called on the client's thread.
-    func withdraw() -> [ReceivedMessage] {
+    /// Takes back the queued messages of a task, or all, which no loop has received; called on the client's thread.
+    func withdraw(_ task: TaskID? = nil) -> [ReceivedMessage] {
         state.withValue { state in
-            defer { state.queue = [] }
-            return state.queue
+            let taken = state.queue.filter { task == nil || $0.taskID == task }
+            if !taken.isEmpty { state.queue.removeAll { task == nil || $0.taskID == task } }
+            return taken
         }
     }
 

@@ -30,6 +30,17 @@ struct MessageChannelTests {
         #expect(channel.withdraw().isEmpty)
     }
 
+    @Test("the waiting messages of a revoked task are taken back alone")
+    func ofTask() {
+        let channel = Verdicts().channel
+        let task = TaskID(high: 1, low: 2)
+        for sequence in UInt64(1)...3 {
+            _ = channel.offer(ReceivedMessage(CoreDriver.deliver(sequence) { if sequence == 2 { $0.taskID = task } }))
+        }
+        #expect(channel.withdraw(task).map(\.sequence) == [2])
+        #expect(channel.withdraw().map(\.sequence) == [1, 3])
+    }
+
     @Test("a request for the next message processes the previous one; a loop that ends leaves its message unacked")
     func verdicts() async {
         let verdicts = Verdicts()

@@ -145,6 +145,16 @@ struct ReconnectTests {
         #expect(driver.wait != nil)
     }
 
+    @Test("a connection that dies while the machine sleeps does not shorten the heartbeat", arguments: [false, true])
+    func sleep(isLong: Bool) throws {
+        var driver = try CoreDriver.ready()
+        driver.pass(milliseconds: isLong ? 8 * 3_600_000 : 60_000)
+        #expect(driver.pings.count == 1)
+        driver.pass(milliseconds: Limits.pongMilliseconds)
+        #expect(driver.wait != nil)
+        #expect(driver.core.heartbeat.learnt == (isLong ? nil : 30))
+    }
+
     @Test("the gateway's ping is answered with its nonce")
     func pong() throws {
         var driver = try CoreDriver.ready()
@@ -177,6 +187,20 @@ struct ReconnectTests {
         driver.pass(milliseconds: 10_000_000)
         #expect(driver.log == log)
         #expect(driver.core.deadline == nil)
+    }
+
+    @Test("a stop repeats a write that failed, and reports the stop once", arguments: [false, true])
+    func stopAfterFailedWrite(failsAgain: Bool) throws {
+        var driver = try CoreDriver.ready()
+        let id = MessageID(high: 1, low: 1)
+        driver.storeFails = true
+        driver.perform(.opened(id))
+        #expect(driver.stored?.unreportedOpened == [])
+        driver.storeFails = failsAgain
+        driver.perform(.stop)
+        #expect(driver.stored?.unreportedOpened == (failsAgain ? [] : [id]))
+        let ends = driver.events.filter { if case .stopped = $0 { true } else { false } }
+        #expect(ends.count == 1)
     }
 
     @Test("without reconnects the first end is the last, but a wrong clock is still corrected")

@@ -1,4 +1,4 @@
-internal import Directory
+package import Directory
 internal import JSON
 internal import Wire
 

@@ -25,6 +25,24 @@ package enum UserAnswer {
     /// The answer if an alias could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
+
+    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS; 0 for a platform that Getui does not number.
+    ///
+    /// Without a platform in its attributes the device's token decides. A device without a token counts as iOS.
+    static func phoneType(_ detail: DeviceDetail) -> Int {
+        switch detail.attributes?.platform ?? .unknown {
+        case .android: return 1
+        case .ios: return 2
+        case .harmony: return 3
+        case .web, .miniProgram, .other: return 0
+        case .unknown: break
+        }
+        return switch detail.platform {
+        case .android: 1
+        case .apple, .followUp, nil: 2
+        case .harmony: 3
+        }
+    }
 }
 
 private struct Answer {
@@ -155,24 +173,6 @@ private struct Answer {
             hasBrand: true)
     }
 
-    /// Returns Getui's number of the platform: 1 Android, 2 iOS, 3 HarmonyOS; 0 for a platform that Getui does not number.
-    ///
-    /// Without a platform in its attributes the device's token decides. A device without a token counts as iOS.
-    static func phoneType(_ detail: DeviceDetail) -> Int {
-        switch detail.attributes?.platform ?? .unknown {
-        case .android: return 1
-        case .ios: return 2
-        case .harmony: return 3
-        case .web, .miniProgram, .other: return 0
-        case .unknown: break
-        }
-        return switch detail.platform {
-        case .android: 1
-        case .apple, .followUp, nil: 2
-        case .harmony: 3
-        }
-    }
-
     /// Returns whether the device shows notifications; without a report of the system's permission, a usable token counts.
     private static func showsNotifications(_ detail: DeviceDetail) -> Bool {
         guard !detail.pushModeOff else { return false }
@@ -185,7 +185,7 @@ private struct Answer {
 
     private static func brand(_ detail: DeviceDetail) -> String? {
         // Getui answers `apple` for every Apple device, whatever brand the client reports.
-        if phoneType(detail) == 2 { return "apple" }
+        if UserAnswer.phoneType(detail) == 2 { return "apple" }
         return detail.attributes.flatMap { $0.brand.isEmpty ? nil : $0.brand }
     }
 
@@ -193,7 +193,7 @@ private struct Answer {
         let valid = described.map { device, detail -> (String, JSONObject) in
             let members: JSONObject = [
                 "client_app_id": request.appID, "package_name": detail.topic, "device_token": detail.token,
-                "phone_type": Self.phoneType(detail), names.model: detail.attributes?.model ?? "",
+                "phone_type": UserAnswer.phoneType(detail), names.model: detail.attributes?.model ?? "",
                 names.notifications: Self.showsNotifications(detail),
                 names.created: dateTime(detail.registeredAt), names.logins: Int64(clamping: detail.sessionCount),
                 "brand": names.hasBrand ? Self.brand(detail) : nil,

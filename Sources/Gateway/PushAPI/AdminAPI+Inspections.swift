@@ -72,11 +72,15 @@ extension AdminAPI {
         case .alias:
             let app = try app(path, request, for: .trace).app
             let (text, type) = (path.text(4), queryValue("alias_type", of: request.target) ?? "")
-            guard NameRules.isAlias(text), text.utf8.count <= Limits.aliasByteCount else {
-                throw .invalid("an alias has letters, digits, _ and Chinese characters")
+            // Any name that a call can have bound, whatever the configured length.
+            guard NameRules.isAlias(text), text.unicodeScalars.count <= Limits.aliasCharacterCount else {
+                throw .invalid(
+                    "an alias has 1 to \(Limits.aliasCharacterCount) letters, digits, _ and Chinese characters")
             }
-            guard type.isEmpty || NameRules.isAlias(type), type.utf8.count <= Limits.aliasByteCount else {
-                throw .invalid("alias_type has letters, digits, _ and Chinese characters")
+            guard type.isEmpty || NameRules.isAliasType(type), type.unicodeScalars.count <= Limits.aliasCharacterCount
+            else {
+                throw .invalid(
+                    "alias_type has at most \(Limits.aliasCharacterCount) letters, digits, _, - and Chinese characters")
             }
             return .alias(AliasName(app: app.key, text: text, type: type), app.key)
         case .task: return .task(try task(path), try app(path, request, for: .trace).app.key)

@@ -190,8 +190,14 @@ package final class AdminAPI {
         case .cluster:
             _ = try authorize(request, for: .admin)
             return .cluster
-        case .clusterDrain: return .registerRequest(try StrictObject.drain(try body(request, .admin).value))
-        case .clusterMove: return .registerRequest(try StrictObject.move(try body(request, .admin).value))
+        case .clusterDrain:
+            let (value, credential) = try body(request, .admin)
+            try requireAllApps(credential, for: "a drain is for the partitions of all of them")
+            return .registerRequest(try StrictObject.drain(value))
+        case .clusterMove:
+            let (value, credential) = try body(request, .admin)
+            try requireAllApps(credential, for: "a partition has devices of all of them")
+            return .registerRequest(try StrictObject.move(value))
         case .backup:
             let (value, credential) = try body(request, .admin)
             try requireAllApps(credential)

@@ -27,8 +27,8 @@ package enum Limits {
     package static let listTargetCount = 1_000
     /// Getui: tasks of one report.
     package static let reportedTaskCount = 200
-    /// Getui: an alias has fewer than 40 characters, of up to three bytes each.
-    package static let aliasByteCount = 120
+    /// The greatest setting for the characters of an alias.
+    package static let aliasCharacterCount = 60
     package static let groupNameByteCount = TaskBounds.groupByteCount
     /// The number of invalid `actionIdList` entries that an answer repeats.
     static let reportedActionNames = 32
@@ -39,6 +39,8 @@ package enum Limits {
     /// The length of a test device's name; Getui documents no limit.
     package static let remarkCharacterCount = 200
     package static let testDevicePageCount = 1_000
+    /// The greatest setting for the test devices of an app, and so for the items of one call.
+    package static let testDeviceCount = 10_000
     /// Getui: characters of a transmission (Unicode scalars here).
     package static let transmissionCharacterCount = 3_072
     /// The size of a message's payload, which is kept verbatim.
@@ -61,6 +63,10 @@ package enum Limits {
     /// The most fields of each sort named in an answer, and the bytes shown of each.
     static let notedKeyCount = 64
     static let notedKeyByteCount = 64
+    /// The unknown fields of all objects of a call; each is compared and may be noted.
+    static let unknownFieldCount = 16_384
+    /// The keys and values of a call's body, as words of the parser's tape: one for each, two for a number or a container.
+    static let requestWordCount = 1 << 18
     /// Getui's bound for `ups.transmission`.
     static let upsTransmissionCharacterCount = 3_072
     /// The most options of one vendor, whose JSON pointers `optionPointerByteCount` limits; the sender has both limits, too.

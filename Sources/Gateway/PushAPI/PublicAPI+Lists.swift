@@ -67,7 +67,7 @@ extension PublicAPI {
             let type = try aliasType(body?["audience"]?["alias_type"])
             for (index, element) in list.elements.enumerated() {
                 do throws(GetuiFault) {
-                    let alias = AliasName(app: app.key, text: try Self.alias(element), type: type)
+                    let alias = AliasName(app: app.key, text: try alias(element), type: type)
                     if seen.insert(alias).inserted { aliases.append(alias) }
                 } catch {
                     call.refused.append(RefusedTarget(index, element, .alias, error))
@@ -140,13 +140,13 @@ extension PublicAPI {
         return list
     }
 
-    private static func alias(_ value: JSONValue) throws(GetuiFault) -> String {
+    private func alias(_ value: JSONValue) throws(GetuiFault) -> String {
         guard value.kind != .unreadable else { throw .unreadable("alias") }
         // Numbers are accepted, as when an alias is bound.
         guard let text = value.lenientText else { throw .type("alias") }
         guard !text.isEmpty else { throw .empty("alias") }
-        guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40 else {
-            throw .invalid("alias", "fewer than 40 characters")
+        guard text.unicodeScalars.count <= userLimits.aliasCharacters else {
+            throw .size("alias", "at most \(userLimits.aliasCharacters) characters")
         }
         // The rule for binding applies. Without it, a zero character could produce the digest of an alias with a type
         // (`AliasName`).
@@ -201,7 +201,7 @@ extension PublicAPI {
         guard let first = elements.next() else { throw .empty("alias") }
         guard elements.next() == nil else { throw .size("alias", "a single push has one") }
         let alias = AliasName(
-            app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
+            app: app.key, text: try alias(first), type: try aliasType(audience["alias_type"]))
         let settings = try PushSettings(
             body?["settings"], app: app, scope: .alias, now: now, callerOffset: callerOffset)
         // The alias may have several devices, and each is to be reached once, so the task is a list.

@@ -224,8 +224,9 @@ struct AdminAPITests {
         case .drain: Rule(target: "/v1/drain", body: #"{"pace":200}"#, permissions: [], needsAllApps: true)
         case .drainState: Rule(method: .get, target: "/v1/drain", permissions: [])
         case .cluster: Rule(method: .get, target: "/v1/cluster", permissions: [])
-        case .clusterDrain: Rule(target: "/v1/cluster/drain", body: "{}", permissions: [])
-        case .clusterMove: Rule(target: "/v1/cluster/move", body: #"{"part":3,"to":2}"#, permissions: [])
+        case .clusterDrain: Rule(target: "/v1/cluster/drain", body: "{}", permissions: [], needsAllApps: true)
+        case .clusterMove:
+            Rule(target: "/v1/cluster/move", body: #"{"part":3,"to":2}"#, permissions: [], needsAllApps: true)
         case .message:
             Rule(method: .get, target: "/v1/messages/\(Self.jobID)", permissions: [.trace]) {
                 if case .message(_, let scope) = $0 { .some(scope) } else { .none }
@@ -306,11 +307,19 @@ struct AdminAPITests {
         }
         #expect(start == DeviceCursor(address) && address.cid == Fixture.cid)
         #expect(alias == AliasName(app: app.key, text: "王", type: "home"))
+        // An alias that a call can have bound is found, whatever its length and type.
+        let longest = String(repeating: "%F0%A0%80%80", count: Limits.aliasCharacterCount)
+        for target in ["aliases/\(longest)", "aliases/a?alias_type=user-id", "aliases/a?alias_type=\(longest)"] {
+            guard case .inspect(.alias) = call(.get, "/v1/apps/demoApp/\(target)") else {
+                Issue.record("refused: \(target)")
+                continue
+            }
+        }
         #expect(name.text == "a/b c" && name.singles.count == 3 && name.calls.count == 8)
         #expect(Set(name.singles + name.calls.map(\.key)).count == 11, "each endpoint has request ids of its own")
         for target in [
             "devices?limit=0", "devices?limit=501", "devices?limit=x", "devices?after=x", "devices/x/messages",
-            "aliases/a%20b", "aliases/a?alias_type=-", "tasks/x", "tasks/\(Self.task)/devices/x",
+            "aliases/a%20b", "aliases/a?alias_type=+", "aliases/\(longest)a", "tasks/x", "tasks/\(Self.task)/devices/x",
             "requests/\(String(repeating: "x", count: 129))",
         ] {
             expect(call(.get, "/v1/apps/demoApp/\(target)"), 400, "invalidParameter")

@@ -161,7 +161,7 @@ package struct LimitKey: Sendable {
         key("inactiveDeviceDays", \.shard.inactiveDeviceLifetime, 1...36_500, scale: 86_400_000),
         // Users.
         key("aliasItems", \.users.aliasItems, 1...10_000),
-        key("aliasCharacters", \.users.aliasCharacters, 1...60),
+        key("aliasCharacters", \.users.aliasCharacters, 1...Int64(PushAPI.Limits.aliasCharacterCount)),
         key("devicesPerAlias", \.shard.devicesPerAlias, 1...200),
         key("tagsPerDevice", \.users.tagsPerDevice, 1...200),
         key("tagCharacters", \.users.tagCharacters, 1...60),
@@ -172,7 +172,7 @@ package struct LimitKey: Sendable {
         key("statusDevices", \.users.statusDevices, 1...10_000),
         key("detailDevices", \.users.detailDevices, 1...10_000),
         key("deviceStatusDevices", \.users.deviceStatusDevices, 1...10_000),
-        key("testDevices", \.users.testDevices, 1...10_000),
+        key("testDevices", \.users.testDevices, 1...Int64(PushAPI.Limits.testDeviceCount)),
         key("tagReplacementsPerDay", \.shard.tagReplacementsPerDay, 0...60_000),
         key("tagChangesPerMinute", \.tagChanges.perMinute, 0...10_000_000),
         key("tagChangesPerDay", \.tagChanges.perDay, 0...1_000_000_000),

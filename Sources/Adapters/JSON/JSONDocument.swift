@@ -41,11 +41,15 @@ public final class JSONParser {
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)
         guard code == Int32(LONGWIRE_JSON_OK) else { throw JSONError(code: code) }
         hasUnreadable = document.unreadable_count > 0
+        wordCount = document.tape_count
         return JSONValue(tape: document.tape, strings: document.strings, numbers: document.numbers, index: 1)
     }
 
     /// Whether the last document has an `unreadable` value or key.
     public private(set) var hasUnreadable = false
+
+    /// The size of the last document's tape: a word for each key and value, and another one for a number or a container.
+    public private(set) var wordCount = 0
 }
 
 extension JSONError {

@@ -2,17 +2,20 @@
 package enum NameRules {
     /// Returns whether the text has only letters, digits, `_` and Chinese characters.
     package static func isAlias(_ text: String) -> Bool {
-        !text.isEmpty
-            && text.unicodeScalars.allSatisfy { scalar in
-                switch scalar.value {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: true
-                default: isHan(scalar)
-                }
-            }
+        !text.isEmpty && text.unicodeScalars.allSatisfy(isOfAlias)
     }
 
     /// Returns whether the text is an alias that may also contain hyphens.
-    package static func isAliasType(_ text: String) -> Bool { isAlias(text.replacing("-", with: "_")) }
+    package static func isAliasType(_ text: String) -> Bool {
+        !text.isEmpty && text.unicodeScalars.allSatisfy { $0 == "-" || isOfAlias($0) }
+    }
+
+    private static func isOfAlias(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: true
+        default: isHan(scalar)
+        }
+    }
 
     /// Returns whether the text has no white space and no control characters; answers join tags with spaces.
     package static func isTag(_ text: String) -> Bool {

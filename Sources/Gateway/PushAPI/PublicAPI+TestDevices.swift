@@ -106,10 +106,14 @@ extension PublicAPI {
     private func remark(_ body: JSONValue?) throws(GetuiFault) -> String {
         guard let value = body?["remark"] else { return "" }
         guard let text = value.lenientText else { throw .type("remark") }
-        guard text.unicodeScalars.count <= Limits.remarkCharacterCount else {
+        try checkLength(remark: text)
+        return text
+    }
+
+    private func checkLength(remark: String) throws(GetuiFault) {
+        guard remark.unicodeScalars.count <= Limits.remarkCharacterCount else {
             throw .size("remark", "at most \(Limits.remarkCharacterCount) characters")
         }
-        return text
     }
 
     private func query(_ request: APIRequest) throws(GetuiFault) -> TestDeviceRequest.Query {
@@ -123,6 +127,7 @@ extension PublicAPI {
         query.pageSize = min(try number("pageSize", 10), Limits.testDevicePageCount)
         if let cid = queryValue("cid", of: request.target), !cid.isEmpty { query.cid = cid }
         if let remark = queryValue("remark", of: request.target), remark.contains(where: { !$0.isWhitespace }) {
+            try checkLength(remark: remark)
             query.remark = remark
         }
         return query

@@ -247,6 +247,9 @@ package final class PublicAPI {
         guard request.body.count > 0 else { return nil }
         let root: JSONValue
         do throws(JSONError) { root = try parser.parse(request.body) } catch { throw .notJSON(error) }
+        guard parser.wordCount <= Limits.requestWordCount else {
+            throw .size("body", "at most \(Limits.requestWordCount) keys and values")
+        }
         guard root.hasContent else { return nil }
         guard root.kind == .object else { throw .type("body") }
         return root

@@ -1,5 +1,6 @@
 // The use of each field of each body. A test compares docs/use/GetuiCompatibility.md, "Every field", with these tables.
 internal import JSON
+internal import TextForms
 internal import Wire
 
 /// The use that a call makes of a member of its body.
@@ -43,11 +44,12 @@ extension FieldUse {
 extension FieldTable {
     /// Parts of names that suggest a filter.
     static let selectingWords = ["filter", "exclude", "crowd", "audience"]
+    private static let selectingPatterns = selectingWords.map(TextPattern.init)
 
     fileprivate func use(ofUnknown key: JSONValue) -> FieldUse {
-        guard hasSelections, let name = key.string, name.utf8.count <= Limits.notedKeyByteCount else { return others }
-        let lowered = name.lowercased()
-        return Self.selectingWords.contains { lowered.contains($0) } ? .refused(Self.noFilter) : others
+        guard hasSelections, let name = key.stringBytes, name.count <= Limits.notedKeyByteCount else { return others }
+        let lowered = name.lazy.map { 0x41...0x5A ~= $0 ? $0 | 0x20 : $0 }
+        return Self.selectingPatterns.contains { $0.isIn(lowered) } ? .refused(Self.noFilter) : others
     }
 
     // MARK: Pushes
@@ -245,6 +247,11 @@ extension RequestNotes {
                     throw .invalid(Self.name(table, key), "it is there twice")
                 }
                 seen |= 1 << UInt64(place)
+            } else {
+                unknownCount += 1
+                guard unknownCount <= Limits.unknownFieldCount else {
+                    throw .size(Self.name(table, key), "at most \(Limits.unknownFieldCount) unknown fields in a call")
+                }
             }
             switch place.map({ table.fields[$0].use }) ?? table.use(ofUnknown: key) {
             case .served:

@@ -13,6 +13,9 @@ package struct RequestNotes: Sendable, Equatable {
     /// Contents that a vendor would refuse, at most one for each vendor, with their index in `msg_list`.
     package internal(set) var refusedBy: [VendorChannel: VendorRefusal] = [:]
 
+    /// The number of fields so far that no table has.
+    var unknownCount = 0
+
     package struct VendorRefusal: Sendable, Equatable {
         var itemIndex: Int
         var reason: String

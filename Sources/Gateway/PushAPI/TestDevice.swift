@@ -1,6 +1,7 @@
 package import Delivery
 package import Directory
 package import Wire
+internal import TextForms
 
 /// A device on an app's list of test devices, with its name there.
 package struct TestDevice: Sendable, Equatable, Codable {
@@ -88,9 +89,9 @@ package struct TestDeviceList: Sendable {
         case .delete(let cids):
             for cid in cids { if mine[cid] != nil { changes.append(.remove(cid)) } else { result.failed.append(cid) } }
         case .list(let query):
+            let remark = TextPattern(query.remark)
             let found = mine.values.filter { device in
-                (query.cid.map { $0 == device.cid.description } ?? true)
-                    && (query.remark.isEmpty || device.remark.contains(query.remark))
+                (query.cid.map { $0 == device.cid.description } ?? true) && remark.isIn(device.remark.utf8)
             }
             result.total = found.count
             let sorted = found.sorted {
@@ -156,9 +157,9 @@ package struct TestDeviceRequest: Sendable, Codable {
     /// Whether the request is within the limits; checked again for requests from another gateway.
     package var isSound: Bool {
         switch work {
-        case .add(let items): items.count <= Limits.deviceTokenItemCount
+        case .add(let items): items.count <= Limits.testDeviceCount
         case .update: true
-        case .delete(let cids): cids.count <= Limits.deviceTokenItemCount
+        case .delete(let cids): cids.count <= Limits.testDeviceCount
         case .list(let query): query.page >= 1 && 0...Limits.testDevicePageCount ~= query.pageSize
         }
     }

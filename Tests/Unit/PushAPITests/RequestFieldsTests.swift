@@ -158,9 +158,27 @@ struct RequestFieldsTests {
                 "user/test/cid/add", #"{"cid_list":[{"cid":"\#(Self.cid)","x":1}],"y":2}"#)
         else { throw Fixture.Refused() }
         #expect(request.notes.ignored == ["y", "cid_list[].x"])
-        #expect(TestDeviceAnswer.render(request, TestDeviceResult(), page: []).text.contains(#""ignored":["y","cid_list[].x"]"#))
+        let text = TestDeviceAnswer.render(request, TestDeviceResult(), page: []).text
+        #expect(text.contains(#""ignored":["y","cid_list[].x"]"#))
         let tokens = post("user/bind_dt/wx", #"{"dt_list":[{"cid":"a","z":1}]}"#).text
         #expect(tokens.contains(#""longwire":{"ignored":["dt_list[].z"]}"#), "\(tokens)")
+    }
+
+    @Test("the unknown fields of a call, over all its objects, and its keys and values are bounded")
+    func bounds() {
+        func unknown(_ count: Int) -> String { (0..<count).map { #""x\#($0)":1"# }.joined(separator: ",") }
+        let most = Limits.unknownFieldCount
+        #expect(fixture.push(#""settings":{\#(unknown(most))}"#).response == nil)
+        for text in [
+            fixture.push(#""settings":{\#(unknown(most + 1))}"#).text,
+            fixture.push(#""settings":{\#(unknown(most / 2))},\#(unknown(most / 2 + 1))"#).text,
+            post("user/custom_tag/cid/\(Self.cid)", #"{"custom_tag":["a"],\#(unknown(most + 1))}"#).text,
+        ] {
+            #expect(text.contains("size over limit, at most \(most) unknown fields"), "\(text.prefix(200))")
+        }
+        let many = "{" + (0..<Limits.requestWordCount / 2).map { #""x\#($0)":"" "# }.joined(separator: ",") + "}"
+        let text = fixture.push(#""push_channel":{"android":{"ups":{"notification":\#(many)}}}"#).text
+        #expect(text.contains("body size over limit, at most \(Limits.requestWordCount) keys and values"), "\(text)")
     }
 
     @Test("an unknown query parameter is refused")

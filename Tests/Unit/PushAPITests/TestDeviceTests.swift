@@ -125,6 +125,17 @@ struct TestDeviceTests {
         #expect(try page("pageSize=100000").text.contains(#""page_size":1000,"#))
     }
 
+    @Test("a search of remarks is no longer than a remark")
+    func longSearch() {
+        let longest = String(repeating: "a", count: Limits.remarkCharacterCount)
+        guard case .testDevices = fixture.call(.get, Self.path + "list?remark=\(longest)", "") else {
+            Issue.record("the longest remark is refused")
+            return
+        }
+        let text = fixture.call(.get, Self.path + "list?remark=\(longest)a", "").text
+        #expect(text.contains("remark size over limit"), "\(text)")
+    }
+
     @Test("a row is read as written; a short one is refused")
     func rows() {
         let device = TestDevice(cid: Fixture.cid, remark: "名", createdAt: 7, updatedAt: -8)

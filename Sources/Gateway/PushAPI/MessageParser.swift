@@ -119,8 +119,14 @@ struct MessageParser {
         message.customCallback = settings.customCallback
         message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
         if let followUp { message.add(followUp.shape, body: followUp.body, collapseID: []) }
-        for other in others where other.carriesAll {
-            message.carryingPlatforms.insert(PlatformSet(other.shape.channel.platform))
+        for other in others {
+            let platform = other.shape.channel.platform
+            if other.carriesAll {
+                message.carryingPlatforms.insert(PlatformSet(platform))
+            } else if settings.isVendorOnly(on: platform, strategy), notes.lostParts.last != itemIndex {
+                // Getui accepts such a push, and its vendor shows the notification alone.
+                notes.lostParts.append(itemIndex)
+            }
         }
         return message
     }

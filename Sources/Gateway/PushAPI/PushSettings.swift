@@ -25,6 +25,14 @@ struct PushSettings {
     /// The scheduled time; 0 for immediate.
     var scheduleAt: GatewayTime = 0
 
+    /// Returns whether a message goes to some vendor of a platform alone; `standard` is its general strategy.
+    func isVendorOnly(on platform: VendorPlatform, _ standard: Strategy) -> Bool {
+        VendorChannel.vendors.contains { vendor in
+            vendor.platform == platform
+                && (vendorStrategies[vendor] ?? standard).losesWhatVendorLeavesOut(timeToLive: timeToLive)
+        }
+    }
+
     // `callerOffset`: the caller's clock minus gateway time, in milliseconds.
     init(
         _ value: JSONValue?, app: App, scope: Scope, now: GatewayTime, callerOffset: Int64 = 0

@@ -10,6 +10,8 @@ package struct RequestNotes: Sendable, Equatable {
     /// The indices in `msg_list` (0 for a single message) whose transmission does not fit beside the alert; their APNs bodies
     /// have only the ids.
     package internal(set) var idsOnly: [Int] = []
+    /// The indices in `msg_list` (0 for a single message) that only a vendor of Android or HarmonyOS sends, and not all of them.
+    package internal(set) var lostParts: [Int] = []
     /// Contents that a vendor would refuse, at most one for each vendor, with their index in `msg_list`.
     package internal(set) var refusedBy: [VendorChannel: VendorRefusal] = [:]
 
@@ -49,7 +51,7 @@ package struct RequestNotes: Sendable, Equatable {
         }
         return [
             "ignored": ignored.unlessEmpty, "topLevelKeys": topLevelKeys.unlessEmpty, "idsOnly": idsOnly.unlessEmpty,
-            "refusedBy": vendors.unlessEmpty,
+            "lostParts": lostParts.unlessEmpty, "refusedBy": vendors.unlessEmpty,
         ]
     }
 }

@@ -32,6 +32,33 @@ struct PlatformContentTests {
                 #"{"title":"123","body":"4","click_type":"none","channel_id":"7","notify_id":8}"#), "\(text)")
     }
 
+    @Test(
+        "a part that only a vendor of Android or HarmonyOS sends is named in the answer",
+        arguments: [
+            (#"{"strategy":{"default":2}}"#, true), (#"{"strategy":{"default":4},"ttl":0}"#, true),
+            (#"{"strategy":{"default":4},"ttl":-1}"#, true), (#"{"strategy":{"default":1,"hw":2,"hoshw":2}}"#, true),
+            (#"{"strategy":{"default":1,"ios":2}}"#, false), (#"{"strategy":{"default":4},"ttl":60000}"#, false),
+            (#"{"strategy":{"default":3}}"#, false),
+        ])
+    func lostParts(settings: String, isLost: Bool) throws {
+        let notification = #"{"title":"t","body":"b","click_type":"none"}"#
+        for channel in [
+            #"{"android":{"ups":{"notification":\#(notification)}}}"#,
+            #"{"harmony":{"notification":{"title":"t","body":"b","category":"WORK","want":"{}"}}}"#,
+        ] {
+            let action = fixture.push(#""settings":\#(settings),"push_channel":\#(channel)"#)
+            guard case .push(_, let form) = action else {
+                Issue.record("refused: \(action.text)")
+                continue
+            }
+            #expect(form.notes.lostParts == (isLost ? [0] : []), "\(channel)")
+        }
+        let whole = fixture.push(
+            #""settings":\#(settings),"push_channel":{"android":{"ups":{"transmission":"hello"}}}"#)
+        guard case .push(_, let form) = whole else { return Issue.record("refused: \(whole.text)") }
+        #expect(form.notes.lostParts.isEmpty)
+    }
+
     @Test("of equal keys the first one is stored, the one that was checked")
     func repeated() throws {
         let text = try stored(notification(#""click_type":"none","notify_id":null,"notify_id":99999999999"#))

@@ -37,6 +37,7 @@ package final class SegmentLedger: Sendable {
     package let run: UInt64
     private let state: Monitor<State>
     private let segmentsInUse = Atomic<Int>(0)
+    private let isSpareMissing = Atomic<Bool>(false)
 
     /// Takes over a prepared folder that has no segments with records.
     ///
@@ -80,6 +81,11 @@ package final class SegmentLedger: Sendable {
         }
     }
 
+    /// Whether the last attempt to create a spare failed, most likely because the disk is full.
+    ///
+    /// The committer could then not continue after the current segment, so publishes must wait. Acks use the rest of it.
+    package var lacksSpare: Bool { isSpareMissing.load(ordering: .relaxed) }
+
     /// Creates a spare if there is none; the spiller calls this in advance.
     package func keepSpare() throws(JournalError) {
         let name: UInt64? = state.withLock { state in
@@ -89,8 +95,14 @@ package final class SegmentLedger: Sendable {
             return name
         }
         guard let name else { return }
-        try folder.makeSpare(name, isAwaited: false)
+        do throws(JournalError) {
+            try folder.makeSpare(name, isAwaited: false)
+        } catch {
+            isSpareMissing.store(true, ordering: .relaxed)
+            throw error
+        }
         state.withLock { $0.spares.append(name) }
+        isSpareMissing.store(false, ordering: .relaxed)
     }
 
     package var oldestSealed: SealedSegment? { state.withLock { $0.sealed.first } }

@@ -338,7 +338,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     /// Returns whether publishes are accepted; `untoldByteCount` counts encoded bytes that the committer does not count yet.
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit
-            && ledger.byteCount <= configuration.journalByteLimit
+            && ledger.byteCount <= configuration.journalByteLimit && !ledger.lacksSpare
     }
 
     /// Whether the journal is stuck; always false, because a blocked disk affects all loops equally.
@@ -346,7 +346,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 2
-            && ledger.byteCount <= configuration.journalByteLimit
+            && ledger.byteCount <= configuration.journalByteLimit && !ledger.lacksSpare
     }
 
     /// The number of rows that a loop collects or drops for the spiller in one turn.

@@ -275,6 +275,34 @@ def test_a_full_disk_under_the_ordered_store_is_reported_and_waited_for(disk):
     settle(gateway, books)
 
 
+def test_a_disk_without_room_for_the_next_journal_file_refuses_publishes(disk):
+    gateway = disk(limits={"journalBytes": 16 << 20})
+    books = Books(gateway)
+    books.device.close()
+    gateway.fault("full 0 /journal/new-")
+    sender = Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])
+
+    def publish():
+        text = str(len(books.attempted))
+        books.attempted.append(text)
+        payload = text.ljust(12).encode() + b"x" * 15_000
+        (result,) = sender.publish([{"cid": books.device.state.cid, "payload": payload, "ttl_ms": 3_600_000}])
+        if result.code == 0:
+            books.answered.append(text)
+        return result.code
+
+    assert any(publish() for _ in range(900)), "a refusal before the current file is full"
+    assert gateway.process.poll() is None and "spillFailed" in gateway.log()
+    with pytest.raises(Refused) as refused:
+        gateway.call("GET", "/readyz", port=gateway.admin)
+    assert refused.value.status == 503 and refused.value.body["status"] == "storeBusy"
+    gateway.fault()
+    eventually(gateway.is_ready, "readiness once there is room")
+    assert publish() == 0
+    sender.close()
+    settle(gateway, [books])
+
+
 @pytest.mark.parametrize("fault", ["write-fails /spill/", pytest.param("sync-fails /rows/", marks=THOROUGH)])
 def test_an_ordered_store_that_cannot_be_written_ends_the_process(disk, fault):
     gateway = disk(limits={"spillAfterSeconds": 1})

@@ -152,7 +152,10 @@ package enum PushAnswer {
         case .queueFull: GetuiFault(code: .queueFull, message: "the queue of cid \(outcome.cid) is full")
         case .noToken where outcome.fallbackReason == .noContent:
             .invalid("strategy", "2 and 4 need something in push_channel to send")
-        case .noToken: .invalid("strategy", "2 and 4 need a usable device token, and cid \(outcome.cid) has none")
+        case .noToken:
+            .invalid(
+                "strategy",
+                "2 and 4 need a usable device token of the content's platform, and cid \(outcome.cid) has none")
         case .stopped: .invalid("taskid", "the task was stopped")
         case .tooLarge: .size("push_message", "with push_channel it does not fit a row of the store")
         case .requestConflict: .parameter("request_id cannot be repeat.", "it was used with another body")

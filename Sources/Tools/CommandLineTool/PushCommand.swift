@@ -16,7 +16,8 @@ enum PushCommand {
                 "ttl", "TIME",
                 "Time to live: 90s, 2h, 3d, or milliseconds; 0 one live attempt, -1 no offline storage. Default: 2h."),
             .value("strategy", "N", "1 live, else vendor; 2 vendor only; 3 live only; 4 vendor first. Default: 1."),
-            .value("alert-title", "TEXT", "The title of the vendor's notification. With --alert-body, or alone."),
+            .value(
+                "alert-title", "TEXT", "The title of the notification for Apple devices. With --alert-body, or alone."),
             .value("alert-body", "TEXT", "The text below the title."),
             .value("badge", "CHANGE", "The icon's number: +1, -1 or 5."),
             .value("collapse-key", "KEY", "A newer message of the same key ends older unsent ones."),

@@ -142,7 +142,7 @@ struct TraceWords {
         case "appDisabled": "the app is disabled (appDisabled)"
         case "tokenQuarantined": "the vendor does not know the device's token any more (tokenQuarantined)"
         case "tokenMoved": "the device's token is now registered by another device of the app (tokenMoved)"
-        case "noToken": "the device has no usable token for the vendor (noToken)"
+        case "noToken": "the device has no usable token of the content's platform (noToken)"
         case "noContent": "the publish has no content for the vendor (noContent)"
         case "strategy": "its strategy is live only (strategy)"
         case "timeToLive": "a TTL of 0 is one live attempt (timeToLive)"

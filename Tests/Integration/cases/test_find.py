@@ -91,6 +91,16 @@ def test_a_refused_push_is_found_by_its_request_id_and_its_device(gateway, reque
     assert [one["reason"] for one in refusals] == ["blacklisted", "noContent"]
 
 
+def test_a_purge_spares_a_message_whose_ack_is_in_transit(gateway):
+    phone, cid = device(gateway)
+    message = gateway.push(cid, "one")["msgId"]
+    received = phone.receive()
+    phone.update(application_state=longwire_client.pb.BACKGROUND)
+    assert ask(gateway, f"{{app}}/devices/{cid}/purge", method="POST") == {"purged": 0, "left": 1}
+    phone.ack(received.sequence)
+    assert gateway.ends_as(message, "deliveredOffline")["state"]
+
+
 def test_purge_replay_disconnect_and_unblacklist(gateway):
     phone, cid = device(gateway)
     sent = [gateway.push(cid, f"message {number}")["msgId"] for number in range(100)]

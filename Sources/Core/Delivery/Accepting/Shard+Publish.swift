@@ -312,7 +312,7 @@ extension Shard {
         return found
     }
 
-    /// Ends messages under a key that are durably marked as collapsed and no longer in flight.
+    /// Ends messages under a key that are durably marked as collapsed and were not sent in this session.
     ///
     /// Their number is unbounded, so they end in separate batches.
     private mutating func endCollapsed(_ slot: DeviceSlot, hash: UInt64) {
@@ -320,7 +320,7 @@ extension Shard {
         inBatches(of: slot) { shard in
             for message in shard.messages(under: hash, of: slot) {
                 let entry = shard.messages.at(message)
-                guard entry.value.flags.contains(.collapsed), !entry.value.flags.contains(.inFlight) else {
+                guard entry.value.flags.contains(.collapsed), !entry.value.flags.contains(.sentHere) else {
                     continue
                 }
                 shard.nextChange()
@@ -329,7 +329,7 @@ extension Shard {
         }
     }
 
-    /// Ends older messages under a key, or only marks those in flight.
+    /// Ends older messages under a key, or only marks those sent in this session.
     private mutating func collapse(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         for message in messages(under: hash, of: slot) { collapse(message) }
@@ -337,11 +337,11 @@ extension Shard {
 
     /// Ends a message that a newer one under its key replaces, in the open batch.
     ///
-    /// A message in flight is only marked, durably. It ends when `recallInFlight` makes it unsent before an ack. A marked message
-    /// is not written again.
+    /// A message sent in this session is only marked, durably, because an ack may be in transit. `recallInFlight` ends it with
+    /// the session. A marked message is not written again.
     mutating func collapse(_ message: MessageSlot) {
         let entry = messages.at(message)
-        guard entry.value.flags.contains(.inFlight) else {
+        guard entry.value.flags.contains(.sentHere) else {
             end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
             return
         }

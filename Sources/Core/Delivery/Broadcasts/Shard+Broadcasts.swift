@@ -249,6 +249,8 @@ extension Shard {
             let entry = messages.at(message)
             next = entry.value.next
             if entry.value.flags.contains(.inFlight) || entry.value.flags.contains(.passedOver) { continue }
+            // A replaced message that this session sent stays for an ack in transit; see `offer`.
+            if entry.value.flags.isSuperset(of: [.collapsed, .sentHere]) { continue }
             guard device.value.inFlightCount < device.value.window else { return false }
             guard entry.value.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isBarred(slot)
             else {
@@ -400,7 +402,7 @@ extension Shard {
             let entry = messages.at(slot)
             next = entry.value.next
             entry.recall(from: device, isSessionOver: isSessionOver)
-            if entry.value.flags.contains(.collapsed) {
+            if isSessionOver, entry.value.flags.contains(.collapsed) {
                 inBatch(of: deviceSlot) { shard in
                     shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
                 }

@@ -353,12 +353,6 @@ extension Shard {
             let known = listedMessage(table: .message, item: row.facts.item, of: slot)
             let message = known ?? adoptMessage(row, device: slot)
             let entry = messages.at(message)
-            if entry.value.flags.contains(.collapsed), !entry.value.flags.contains(.inFlight) {
-                inBatch(of: slot) { shard in
-                    shard.end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
-                }
-                continue
-            }
             let wasSent = offer(message, device: slot, bytes: entry.value.flags.contains(.cold) ? row.row.lent : nil)
             if known == nil, messages.isOccupied(message),
                 messages.at(message).value.facts.item == row.facts.item,

@@ -12,7 +12,7 @@ struct Message {
         static let missed = Flags(rawValue: 4)
         /// The message was sent in this or an earlier session.
         static let attempted = Flags(rawValue: 8)
-        /// A newer message has the same collapse key; this one ends when it is not in flight.
+        /// A newer message has the same collapse key; this one is not sent again and ends with its session, unless acked before.
         static let collapsed = Flags(rawValue: 16)
         /// The ack is overdue, so the job may be leased although the device is reachable.
         static let overdue = Flags(rawValue: 32)

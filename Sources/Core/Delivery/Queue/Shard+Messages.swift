@@ -118,6 +118,17 @@ extension Shard {
             return false
         }
         let sequence = entry.value.facts.item
+        if entry.value.flags.contains(.collapsed) {
+            device.value.firstUnsent = entry.value.next
+            device.value.cursor = sequence + 1
+            // A replaced message that this session sent stays for an ack in transit. The client's positions leave it out until
+            // the app has processed it.
+            guard !entry.value.flags.contains(.sentHere) else { return true }
+            inBatch(of: deviceSlot) { shard in
+                shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
+            }
+            return true
+        }
         if isOver(entry.value.facts.expiresAt) {
             // A lease may keep the message, so the next page begins after it.
             device.value.cursor = sequence + 1
@@ -253,8 +264,8 @@ extension Shard {
 
     /// Makes all in-flight messages unsent because the session ended, or because the app may have dropped them.
     ///
-    /// A collapsed message ends here because its attempt is over. Sent messages stay in memory while the session continues,
-    /// because an ack may be in transit.
+    /// Sent messages stay in memory while the session continues, because an ack may be in transit. At the session's end a
+    /// collapsed message ends here.
     mutating func recallInFlight(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.at(deviceSlot)
         var slot = device.value.firstMessage
@@ -263,7 +274,7 @@ extension Shard {
             let next = entry.value.next
             if entry.value.flags.contains(.sentHere) {
                 entry.recall(from: device, isSessionOver: isSessionOver)
-                if entry.value.flags.contains(.collapsed) {
+                if isSessionOver, entry.value.flags.contains(.collapsed) {
                     inBatch(of: deviceSlot) { shard in
                         shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
                     }

@@ -124,7 +124,7 @@ extension Shard {
         for id in brought {
             guard let slot = listedMessage(id, of: device) else { continue }
             let entry = messages.at(slot)
-            if entry.value.flags.contains(.cold), !entry.value.flags.contains(.inFlight) { leaveToStore(slot) }
+            if entry.value.flags.contains(.cold), !entry.value.flags.contains(.sentHere) { leaveToStore(slot) }
         }
     }
 
@@ -185,9 +185,10 @@ extension Shard {
         return excess
     }
 
+    /// Returns whether the message is neither leased nor sent in this session; an ack may be in transit even after a recall.
     func mayDrop(_ slot: MessageSlot) -> Bool {
         let entry = messages.at(slot)
-        if entry.value.flags.contains(.inFlight), !isPlanted(.overflowDropsInFlight) { return false }
+        if entry.value.flags.contains(.sentHere), !isPlanted(.overflowDropsInFlight) { return false }
         guard entry.value.job != .none else { return true }
         return jobs.at(entry.value.job).value.row.state != .leased
             && jobs.at(entry.value.job).value.place != .leasing
@@ -261,7 +262,7 @@ extension Shard {
         var sum = Excess(count: 0, bytes: 0)
         for message in messages(under: hash, of: slot) {
             let entry = messages.at(message)
-            guard !entry.value.flags.contains(.inFlight) else { continue }
+            guard !entry.value.flags.contains(.sentHere) else { continue }
             sum.count += 1
             sum.bytes += Int(entry.value.facts.byteCount)
         }

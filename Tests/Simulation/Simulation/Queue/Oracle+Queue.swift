@@ -353,9 +353,10 @@ extension Oracle {
             fail(.order, "\(name) was sent although the Hello had named it")
         }
         link.recalled.removeAll { left in
-            // The end of a stopped broadcast may be in progress while its rows are still pending.
+            // The end of a stopped broadcast may be in progress while its rows are still pending. A replaced message stays
+            // pending for an ack in transit and is not sent again.
             left === record || !left.isPending || left.expiresAt <= now || left.timeToLive <= 0
-                || left.broadcast?.isStopped == true
+                || left.broadcast?.isStopped == true || left.job?.isCollapsed == true
         }
         if let waiting = link.recalled.first(where: {
             $0.sequence < sequence && ($0.broadcast == nil) == (record.broadcast == nil)

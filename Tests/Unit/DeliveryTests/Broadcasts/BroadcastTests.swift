@@ -430,4 +430,20 @@ struct BroadcastTests {
         world.acknowledge(busy, 2)
         #expect(world.totals(old)[.delivered] == 1 && world.totals(new)[.delivered] == 1)
     }
+
+    @Test("an older broadcast whose ack may be in transit stays after an update", arguments: [false, true])
+    func collapseAfterUpdate(isAcked: Bool) {
+        let phone = harness.register(token: "t")
+        let old = world.send("old", collapseKey: "k")
+        #expect(harness.takeDelivered().map(\.payload) == ["old"])
+        harness.become(.background, phone)
+        let new = world.send("new", collapseKey: "k")
+        world.enumerate()
+        #expect(harness.lease().map(\.task) == [new.id] && world.totals(old).pending == 1)
+        harness.become(.foreground, phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["new"], "the replaced one is not sent again")
+        if isAcked { world.acknowledge(phone, 1) } else { harness.disconnect(phone) }
+        #expect(world.totals(old)[isAcked ? .deliveredOffline : .collapsed] == 1)
+        #expect(world.totals(new).pending == 1 && world.imbalance([old, new]) == nil)
+    }
 }

@@ -23,6 +23,74 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
+    enum Pressure: CaseIterable { case purge, collapse, overflow, loweredBound }
+
+    @Test(
+        "a message whose ack may be in transit is not purged, collapsed or dropped", arguments: Pressure.allCases,
+        [false, true])
+    func ackInTransit(pressure: Pressure, cold: Bool) throws {
+        let harness = DeliveryHarness {
+            $0.queuedMessageLimit = 2
+            $0.overflowPolicy = .dropOldest
+        }
+        let phone = harness.register(token: "aa")
+        let message = harness.publish(phone, collapseKey: "k").message
+        if cold { harness.store.cool() }
+        harness.become(.background, phone)
+        switch pressure {
+        case .purge:
+            let address = DeviceAddress(app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid)
+            guard case .found(let result)? = harness.ask(ChangeDevice(address, .purge)) else {
+                Issue.record("not purged")
+                return
+            }
+            #expect(result == DeviceChangeResult(count: 0, leftCount: 1))
+        case .collapse:
+            let newer = harness.publish(phone, collapseKey: "k")
+            #expect(newer.code == .accepted && harness.lease().map(\.message) == [newer.message])
+        case .overflow:
+            let unsent = harness.publish(phone)
+            #expect(harness.publish(phone).code == .accepted)
+            #expect(harness.finalState(unsent.message) == .overflowed)
+        case .loweredBound:
+            let unsent = harness.publish(phone)
+            harness.apps[0].queuedMessageLimit = 1
+            harness.shard.reload(apps: harness.apps)
+            #expect(harness.publish(phone).code == .queueFull)
+            #expect(harness.finalState(unsent.message) == .overflowed)
+        }
+        #expect(harness.finalState(message) == nil)
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(message) == .deliveredOffline)
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
+    @Test(
+        "a replaced message is not sent again after an update, and its ack counts until the session ends",
+        arguments: [false, true], [false, true])
+    func replacedAcrossUpdates(isAcked: Bool, cold: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let old = harness.publish(phone, "old", collapseKey: "k").message
+        _ = harness.publish(phone, "other")
+        _ = harness.publish(phone, "new", collapseKey: "k")
+        if cold { harness.store.cool() }
+        harness.delivered.removeAll()
+        for state in [ApplicationState.background, .foreground] { harness.become(state, phone) }
+        #expect(harness.delivered.map(\.payload) == ["other", "new"])
+        #expect(harness.finalState(old) == nil)
+        // The client's position leaves out a message that the app has not processed.
+        harness.acknowledge(phone, 0, ranges: [SequenceRange(first: 2, last: 2)])
+        if isAcked { harness.acknowledge(phone, 1) } else { harness.disconnect(phone) }
+        #expect(harness.finalState(old) == (isAcked ? .deliveredOffline : .collapsed))
+        harness.delivered.removeAll()
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["new"])
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
     @Test("messages sent before an update are sent again after it, and are on disk at the session's end")
     func coldInFlightSurvivesUpdates() {
         let harness = DeliveryHarness()

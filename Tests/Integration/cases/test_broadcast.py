@@ -257,6 +257,19 @@ def test_a_stopped_broadcast_brings_nothing_back_that_it_replaced(house, new_dev
     assert states(house, old)["collapsed"] == 1
 
 
+def test_a_lease_leaves_a_replaced_broadcast_to_its_ack(house, new_device):
+    device = new_device(house, tokens=[pb.VendorToken(token="aa" * 32)])
+    old = broadcast(house, "old", settings={"collapse_key": "k"}, push_channel=ALERT)
+    message = device.receive()
+    time.sleep(2.2)  # The ack is overdue and the job is due.
+    broadcast(house, "new", settings={"collapse_key": "k"}, push_channel=ALERT)
+    time.sleep(0.5)  # The device's loop knows the newer broadcast, and the enumerator has not begun.
+    assert house.lease() == []
+    device.ack(message.sequence, stream=1)
+    eventually(lambda: states(house, old).get("deliveredOffline") == 1)
+    assert report(house, old)[0]["total"]["receive_num"] == 1
+
+
 def test_a_broadcast_is_made_once_for_a_request_id(house, new_device):
     device = new_device(house)
     request = uuid.uuid4().hex

@@ -300,7 +300,12 @@ extension Shard {
             return
         }
         inBatch(of: device) { shard in
-            shard.end(entry.value.row.facts, .collapsed, message: entry.value.message, job: slot)
+            // The session may have sent a message in memory. Its ack is then valid, so `collapse` only cancels the job.
+            guard entry.value.message == .none else {
+                shard.collapse(entry.value.message)
+                return
+            }
+            shard.end(entry.value.row.facts, .collapsed, message: .none, job: slot)
         }
     }
 }

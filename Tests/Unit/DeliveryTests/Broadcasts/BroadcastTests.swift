@@ -446,4 +446,22 @@ struct BroadcastTests {
         #expect(world.totals(old)[isAcked ? .deliveredOffline : .collapsed] == 1)
         #expect(world.totals(new).pending == 1 && world.imbalance([old, new]) == nil)
     }
+
+    @Test("a lease leaves a replaced broadcast to the ack of a suspect session", arguments: [false, true])
+    func replacedWhileSuspect(isAcked: Bool) {
+        let phone = harness.register(token: "t")
+        let old = world.send("old", collapseKey: "k")
+        #expect(harness.takeDelivered().map(\.payload) == ["old"])
+        world.advance(10_001)
+        #expect(harness.hasDueJobs)
+        let new = world.send("new", collapseKey: "k")
+        #expect(harness.lease().isEmpty && !harness.hasDueJobs, "the old one's job gives way")
+        #expect(world.totals(old).pending == 1)
+        if isAcked { world.acknowledge(phone, 1) } else { harness.disconnect(phone) }
+        #expect(world.totals(old)[isAcked ? .deliveredOffline : .collapsed] == 1)
+        if isAcked { harness.shard.heard(phone.session, now: harness.now) }
+        harness.flush()
+        #expect(harness.takeDelivered().map(\.payload) == (isAcked ? ["new"] : []))
+        #expect(world.imbalance([old, new]) == nil && harness.store.violations.isEmpty)
+    }
 }

@@ -257,6 +257,25 @@ def test_a_stopped_broadcast_brings_nothing_back_that_it_replaced(house, new_dev
     assert states(house, old)["collapsed"] == 1
 
 
+def test_a_broadcast_for_other_devices_replaces_nothing(house, new_device):
+    device = new_device(house)
+    old = broadcast(house, "old", settings={"collapse_key": "k"})
+    assert device.receive().payload == b"old"
+    audience = {"fast_custom_tag": "vip"}
+    broadcast(house, "new", path="push/fast_custom_tag", audience=audience, settings={"collapse_key": "k"})
+    broadcast(house, "other")
+    assert device.receive().payload == b"other"
+    device.close()
+    eventually(lambda: not house.view(device.cid)["connected"])
+    set_tags(house, device, "vip")
+    house.kill()
+    house.start()
+    device.connect()
+    assert [message.payload for message in device.receive_and_ack(2)] == [b"old", b"other"]
+    silent(device)
+    assert states(house, old).get("collapsed", 0) == 0
+
+
 def test_a_lease_leaves_a_replaced_broadcast_to_its_ack(house, new_device):
     device = new_device(house, tokens=[pb.VendorToken(token="aa" * 32)])
     old = broadcast(house, "old", settings={"collapse_key": "k"}, push_channel=ALERT)

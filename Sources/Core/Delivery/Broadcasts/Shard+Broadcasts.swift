@@ -178,13 +178,15 @@ extension Shard {
         return audience.isTrue(ofTags: profile(slot).conditionTags)
     }
 
-    /// Returns whether a newer broadcast with the same collapse key is for the device.
+    /// Returns whether a newer broadcast with the same collapse key, not evaluated yet, is for the device.
     ///
-    /// The older one is then no longer sent, even if the newer one was stopped or expired.
+    /// The older one is then no longer sent, even if the newer one was stopped or expired. An evaluated broadcast does not count:
+    /// its evaluation has ended the older one, or has skipped the device, whatever tags the device has now.
     func isSuperseded(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
+        let evaluated = devices.at(slot).value.broadcastEvaluated
         return log.live.contains {
-            $0.number > broadcast.number && $0.collapseHash == broadcast.collapseHash
+            $0.number > max(broadcast.number, evaluated) && $0.collapseHash == broadcast.collapseHash
                 && $0.record.isStreamed && isTarget(slot, $0) && !($0.isOver && isPlanted(.replacedCastSent))
         }
     }

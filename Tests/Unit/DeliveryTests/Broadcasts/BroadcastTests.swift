@@ -464,4 +464,29 @@ struct BroadcastTests {
         #expect(harness.takeDelivered().map(\.payload) == (isAcked ? ["new"] : []))
         #expect(world.imbalance([old, new]) == nil && harness.store.violations.isEmpty)
     }
+
+    @Test(
+        "a newer broadcast that skipped the device replaces nothing, whatever tags the device gets later",
+        arguments: [false, true], [false, true])
+    func skippedReplacesNothing(wasSent: Bool, crashes: Bool) {
+        var phone = harness.register(token: "t")
+        if !wasSent { harness.disconnect(phone) }
+        let old = world.send("old", collapseKey: "k")
+        if !wasSent { world.enumerate() }
+        let new = world.send("new", to: BroadcastHarness.tags(["vip"]), collapseKey: "k")
+        // The third one makes the shard evaluate the second for the device, also if the device is away.
+        let other = world.send("other")
+        if wasSent { harness.disconnect(phone) } else { world.enumerate() }
+        world.setTags(phone, ["vip"])
+        harness.store.cool()
+        if crashes { harness.crash() }
+        harness.advance(10)
+        #expect(Set(harness.lease().map(\.task)) == [old.id, other.id])
+        _ = harness.takeDelivered()
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["old", "other"])
+        world.acknowledge(phone, 3)
+        #expect(world.totals(old)[.deliveredOffline] == 1 && world.totals(new).accepted == 0)
+        #expect(world.imbalance([old, new, other]) == nil && harness.store.violations.isEmpty)
+    }
 }

@@ -262,6 +262,16 @@ def test_push_mode_off_queues_until_it_is_on(gateway, new_device):
     assert device.receive_and_ack(1)[0].payload == b"later"
 
 
+def test_an_ack_from_the_background_leaves_one_sent_step(gateway, new_device):
+    device = new_device(gateway, token="ab" * 32)
+    message = gateway.push(device.cid, "x", alert="A")
+    sequence = device.receive().sequence
+    device.update(application_state=pb.BACKGROUND)
+    device.ack(sequence)
+    gateway.ends_as(message["msgId"], "deliveredOffline")
+    assert gateway.steps(message["msgId"]).count("sent") == 1
+
+
 def test_metrics_add_up(own_gateway, new_device):
     gateway = own_gateway()
     device = new_device(gateway)

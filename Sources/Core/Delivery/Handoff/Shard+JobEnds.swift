@@ -179,7 +179,7 @@ extension Shard {
         countReached(
             facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts,
             vendor: entry.value.row.channel)
-        noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.steps.contains { $0.event == .sent })
+        noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.hasSent)
     }
 
     /// Reverts or reapplies the badge change of a job's lease with the device's next write.

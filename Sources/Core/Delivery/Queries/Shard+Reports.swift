@@ -133,7 +133,7 @@ extension Shard {
                 let found = shard.jobs.at(job).value.row
                 shard.dropJobIfDone(job)
                 totals.takeOut(
-                    wasSent: !found.facts.flags.contains(.offline) || found.steps.contains { $0.event == .sent },
+                    wasSent: !found.facts.flags.contains(.offline) || found.hasSent,
                     wasAlerted: found.alertedAt > 0)
                 // Reports after a lease count as the vendor's, because a receipt may arrive before the sender's result.
                 return shard.answerSingle(

@@ -50,9 +50,11 @@ extension Shard {
         }
         let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
         if let finalRow = row {
-            let byteCount = TraceRow.byteCount(facts, sentAt: sentAt, endedAt: time, job: finalRow, reason: reason)
+            // The steps of a job that was created after the first send contain that send.
+            let ownSentAt = finalRow.hasSent ? 0 : sentAt
+            let byteCount = TraceRow.byteCount(facts, sentAt: ownSentAt, endedAt: time, job: finalRow, reason: reason)
             store.putTrace(
-                key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: sentAt, endedAt: time,
+                key, byteCount, facts, finalState: ended, isOffline: isOffline, sentAt: ownSentAt, endedAt: time,
                 job: finalRow, reason: reason)
         } else {
             // A separate call, because a job's row is large and most messages have no job.
@@ -69,7 +71,7 @@ extension Shard {
         // The row of a message from before a restart shows only whether the device was reachable at acceptance.
         let wasSent =
             sentAt > 0 || isAcked || isStored && !isRemembered && !facts.flags.contains(.offline)
-            || facts.flags.contains(.sendCounted) || row?.steps.contains { $0.event == .sent } ?? false
+            || facts.flags.contains(.sendCounted) || row?.hasSent ?? false
         let wasAlerted = state == .handedOff || state == .opened || row.map { $0.alertedAt > 0 } ?? false
         let isAlertCounted = row?.isAlertCounted ?? false
         let vendor = row?.channel ?? facts.channels.first

@@ -199,6 +199,6 @@ extension Shard {
         }
         guard job != .none else { return false }
         let row = jobs.at(job).value.row
-        return row.isAlerted || row.wasLeased || row.steps.contains { $0.event == .sent }
+        return row.isAlerted || row.wasLeased || row.hasSent
     }
 }

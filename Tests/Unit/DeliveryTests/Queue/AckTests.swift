@@ -80,6 +80,35 @@ import Wire
         #expect(harness.rowCount(.job) == 0)
     }
 
+    @Test("the trace of a message that got its job after its send shows the first send once", arguments: 0..<5)
+    func sentOnce(cause: Int) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        let outcome = harness.publish(phone)
+        let sentAt = harness.now
+        harness.letTimePass(100)
+        switch cause {
+        case 0: harness.advance(10_000)
+        case 1: harness.become(.background, phone)
+        case 2: _ = harness.ask(.setBlacklisted(phone.cid, true), phone.bucket)
+        case 3: harness.update(phone) { $0.pushModeOff = true }
+        default:
+            harness.disconnect(phone)
+            harness.store.cool()
+            harness.crash()
+            harness.connect(&phone)
+            #expect(harness.takeDelivered().count == 2)
+        }
+        func sends() -> [GatewayTime]? {
+            harness.trace(outcome.message)?.steps.filter { $0.event == .sent }.map(\.time)
+        }
+        #expect(sends() == [sentAt])
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(sends() == [sentAt])
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("opened from the notification ends the message before the backlog is paged", arguments: [false, true])
     func openedInHello(cold: Bool) {
         let harness = DeliveryHarness()

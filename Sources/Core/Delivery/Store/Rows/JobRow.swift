@@ -45,6 +45,8 @@ package struct JobRow {
     /// The time of the vendor's acceptance; 0: none.
     var alertedAt: GatewayTime = 0
     package var steps: [MessageTrace.Step] = []
+    /// Whether the steps contain the message's first send.
+    var hasSent: Bool { steps.contains { $0.event == .sent } }
 
     init(facts: MessageFacts, state: State, dueAt: GatewayTime) {
         (self.facts, self.state, self.dueAt) = (facts, state, dueAt)

@@ -299,6 +299,23 @@ def test_a_broadcast_is_made_once_for_a_request_id(house, new_device):
     silent(device)
 
 
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_broadcast_to_a_blacklisted_device_never_arrives(house, new_device, returns):
+    device = new_device(house)
+    device.update(application_state=pb.BACKGROUND)
+    broadcast(house, "before")
+    house.api("POST", f"user/black/cid/{device.cid}")
+    task = broadcast(house, "during")
+    if returns:
+        device.connect()
+    else:
+        device.update(application_state=pb.FOREGROUND)
+    house.api("DELETE", f"user/black/cid/{device.cid}")
+    broadcast(house, "after")
+    assert [device.receive().payload for _ in range(2)] == [b"before", b"after"]
+    assert states(house, task)["accepted"] == 0
+
+
 def test_an_ack_above_the_log_closes_the_session(house, new_device):
     device = new_device(house)
     broadcast(house)

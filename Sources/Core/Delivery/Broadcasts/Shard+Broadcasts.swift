@@ -2,6 +2,7 @@
 //
 // The shard *evaluates* the live broadcasts of an app once for each device, in number order. Depending on the device's tags, it
 // skips the device or makes a message for it. That message has only a ledger row; otherwise it is like any other message.
+// A change of the blacklist flag first evaluates all broadcasts under the old flag (`evaluateAll`).
 //
 // Invariants:
 //
@@ -88,6 +89,16 @@ extension Shard {
         guard number > device.value.broadcastEvaluated else { return }
         device.value.broadcastEvaluated = number
         cursorMoved(slot)
+    }
+
+    /// Evaluates all known broadcasts for a device, as for an unreachable one; the device must be resolved.
+    mutating func evaluateAll(_ slot: DeviceSlot) {
+        let device = devices.at(slot)
+        guard let log = broadcastLog(device) else { return }
+        for broadcast in log.live where broadcast.number > device.value.broadcastEvaluated {
+            evaluate(slot, broadcast, isLive: false)
+        }
+        pass(slot, to: log.head)
     }
 
     /// Evaluates one broadcast for a device; all earlier ones must be evaluated.

@@ -29,7 +29,7 @@ extension Shard {
         case .replaceTags(let cid, let tags): onDevice(command, cid) { $0.replaceTags($1, tags) }
         case .addTags(let cid, let tags): onDevice(command, cid) { $0.addTags($1, tags) }
         case .removeTags(let cid, let tags): onDevice(command, cid) { $0.removeTags($1, tags) }
-        case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
+        case .setBlacklisted(let cid, let isOn): setBlacklisted(command, cid, isOn)
         case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
         case .describe(let cid, let readsAttributes):
             describe(command, cid, readsAttributes: readsAttributes ?? false)
@@ -166,17 +166,42 @@ extension Shard {
 
     // MARK: Blacklist, badge, detail
 
-    mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
+    private mutating func setBlacklisted(_ command: DirectoryCommand, _ cid: DeviceID, _ isOn: Bool) {
+        let origin = command.origin
+        onDevice(
+            command, cid,
+            replying: { shard, slot in
+                shard.setBlacklisted(slot, isOn) { shard, reading in
+                    shard.reply(origin, reading == .whole ? .done : .failed)
+                }
+            })
+    }
+
+    /// Adds the device to the blacklist, or removes it.
+    ///
+    /// The device's broadcasts are loaded first. If they are unreadable or the app's log is unknown, nothing changes.
+    mutating func setBlacklisted(
+        _ slot: DeviceSlot, _ isOn: Bool, completion: @escaping (inout Shard, Reading) -> Void
+    ) {
+        guard isOn != devices.at(slot).value.isBlacklisted else { return completion(&self, .whole) }
+        resolveBroadcasts(slot) { shard, reading in
+            if reading == .whole { shard.changeBlacklisted(slot, isOn) }
+            completion(&shard, reading)
+        }
+    }
+
+    private mutating func changeBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) {
         let device = devices.at(slot)
-        guard isOn != device.value.isBlacklisted else { return .done }
         let wasReachable = device.value.isReachable
+        // The old flag decides about all broadcasts sent before the change. The flag's row also has the cursor.
+        evaluateAll(slot)
         device.change { $0.setBlacklisted(isOn) }
         save(slot)
         if wasReachable, !device.value.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
         // Waiting messages may be sent after the change is durable.
         outbox.hold(.resume(device: slot, cid: device.value.cid))
-        return .done
+        leaveBroadcasts(slot)
     }
 
     private mutating func setBadge(_ slot: DeviceSlot, _ change: BadgeChange) -> DirectoryReply {

@@ -83,8 +83,9 @@ package struct ChangeDevice: ShardQuestion {
             guard shard.store.acceptsWrites else { return shard.answerBusy(reply) }
             if change == .unblacklist {
                 work.result.count = shard.devices.at(slot).value.isBlacklisted ? 1 : 0
-                _ = shard.setBlacklisted(slot, false)
-                return shard.answer(reply, .found(work.result))
+                return shard.setBlacklisted(slot, false) { shard, reading in
+                    if reading == .whole { shard.answer(reply, .found(work.result)) } else { shard.answerBusy(reply) }
+                }
             }
             shard.whileBusy(slot) { shard, done in
                 shard.changePage(work, slot, table: .message, from: 0, completion: done)

@@ -202,6 +202,78 @@ struct BroadcastTests {
         #expect(harness.takeDelivered().map(\.session) == [silent.session])
     }
 
+    private func blacklist(_ phone: Phone, _ isOn: Bool) {
+        #expect(harness.ask(.setBlacklisted(phone.cid, isOn), phone.bucket) == .done)
+    }
+
+    @Test(
+        "a broadcast sent while a device is blacklisted never reaches it", arguments: 0..<4, [false, true])
+    func duringBlacklist(presence: Int, isEnumerated: Bool) {
+        var phone = harness.register(token: "t")
+        if presence == 3 { harness.disconnect(phone) }
+        blacklist(phone, true)
+        let record = world.send("during")
+        if isEnumerated { world.enumerate() }
+        if presence == 1 { harness.connect(&phone) }
+        if presence == 2 {
+            harness.store.cool()
+            harness.crash()
+            harness.connect(&phone)
+        }
+        blacklist(phone, false)
+        if presence == 3 {
+            harness.crash()
+            harness.connect(&phone)
+        }
+        world.enumerate()
+        #expect(harness.takeDelivered().isEmpty && harness.lease().isEmpty)
+        let later = world.send("later")
+        #expect(harness.takeDelivered().map(\.payload) == ["later"])
+        #expect(world.totals(record).accepted == 0 && world.totals(later).accepted == 1)
+        #expect(world.imbalance([record, later]) == nil)
+    }
+
+    @Test("a broadcast from before a device was blacklisted stays queued and arrives afterwards", arguments: 0..<4)
+    func beforeBlacklist(presence: Int) {
+        var phone = harness.register(state: .background, token: "t")
+        if presence > 0 { harness.disconnect(phone) }
+        let old = world.send("old")
+        if presence == 2 {
+            harness.store.cool()
+            harness.crash()
+        }
+        blacklist(phone, true)
+        let during = world.send("during")
+        #expect(world.totals(old).accepted == 1 && world.totals(during).accepted == 0)
+        if presence == 3 {
+            harness.store.cool()
+            harness.crash()
+        }
+        world.enumerate()
+        #expect(harness.lease().isEmpty)
+        if presence == 0 { harness.become(.foreground, phone) } else { harness.connect(&phone) }
+        #expect(harness.takeDelivered().isEmpty)
+        blacklist(phone, false)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.map(\.payload) == ["old"] && delivered.allSatisfy(\.isOffline))
+        world.acknowledge(phone, 1)
+        #expect(world.totals(old)[.deliveredOffline] == 1 && world.totals(during).accepted == 0)
+        #expect(world.imbalance([old, during]) == nil && harness.store.violations.isEmpty)
+    }
+
+    @Test("broadcasts that wait for the window when their device is blacklisted arrive afterwards")
+    func windowAtBlacklist() {
+        let phone = harness.register()
+        for number in 1...40 { world.send("b\(number)") }
+        #expect(harness.takeDelivered().count == 32)
+        blacklist(phone, true)
+        world.send("during")
+        blacklist(phone, false)
+        world.acknowledge(phone, 32)
+        world.send("later")
+        #expect(harness.takeDelivered().map(\.sequence) == Array(33...40) + [42])
+    }
+
     @Test("a background device gets an alert after the deadline, and later the message with the offline flag")
     func background() {
         let phone = harness.register(state: .background, token: "t")

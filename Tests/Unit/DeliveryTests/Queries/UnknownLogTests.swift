@@ -77,6 +77,23 @@ struct UnknownLogTests {
         #expect(harness.publish(phone, "still served").code == .accepted)
     }
 
+    @Test("a device stays blacklisted until the log is known, and gets no broadcast of that time")
+    func blacklist() {
+        var phone = harness.register()
+        #expect(harness.ask(.setBlacklisted(phone.cid, true), phone.bucket) == .done)
+        world.send("during")
+        let launched = harness.launched
+        restart()
+        harness.connect(&phone)
+        #expect(harness.ask(.setBlacklisted(phone.cid, false), phone.bucket) == .failed)
+        let address = DeviceAddress(app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid)
+        #expect(harness.isBusy(ChangeDevice(address, .unblacklist)))
+        #expect(harness.status(phone)?.isBlacklisted == true)
+        learn(1, launched)
+        #expect(harness.ask(.setBlacklisted(phone.cid, false), phone.bucket) == .done)
+        #expect(harness.status(phone)?.isBlacklisted == false && harness.takeDelivered().isEmpty)
+    }
+
     @Test("a registration is refused as retryable, because its first broadcast is unknown")
     func registration() {
         world.send()

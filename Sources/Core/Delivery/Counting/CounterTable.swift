@@ -2,8 +2,8 @@
 // A batch counts for one bucket and one app. The batch contains the increments (`ShardStore.add`), so counters and the
 // counted messages become durable together.
 //
-// The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's
-// acceptance. Earlier days are in memory as sums over all buckets of the shard. The rows of earlier days stay
+// The rows of today and yesterday are in memory because a broadcast's message, a send or an alert counts on the day of the
+// message's acceptance. Earlier days are in memory as sums over all buckets of the shard. The rows of earlier days stay
 // in the store until `CounterFold` folds them.
 
 internal import Structures
@@ -64,12 +64,19 @@ struct CounterTable: ~Copyable {
 
     // MARK: Counting, in the open batch
 
-    mutating func countAccepted(_ scope: Scope, blocks: UInt16) {
-        let row = rows.at(openToday(scope))
-        row.value.accepted &+= 1
-        row.value.extra[.acceptedBlocks] &+= UInt32(blocks)
-        today.change.countAccepted()
-        today.change.count(CountersRow.Extra.acceptedBlocks, by: blocks)
+    /// Counts a new message on the day of its acceptance, which for a broadcast's message is the day of the launch.
+    ///
+    /// - Returns: the day.
+    mutating func countAccepted(_ scope: Scope, acceptedAt: GatewayTime, blocks: UInt16) -> UInt32 {
+        guard let yesterday = openEarlier(scope, acceptedAt) else {
+            let row = rows.at(openToday(scope))
+            row.value.countAccepted(blocks: blocks)
+            today.change.countAccepted(blocks: blocks)
+            return scope.day
+        }
+        rows.at(yesterday).value.countAccepted(blocks: blocks)
+        earlier.change.countAccepted(blocks: blocks)
+        return scope.day &- 1
     }
 
     mutating func count(_ state: FinalState, _ scope: Scope, blocks: UInt16) {
@@ -102,12 +109,10 @@ struct CounterTable: ~Copyable {
     ) {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
-        let acceptedOn = CountersRow.day(of: facts.acceptedAt)
-        if acceptedOn &+ 1 == scope.day, let slot = slot(of: facts.app, facts.bucket, acceptedOn) {
-            earlier.slot = slot
+        if let yesterday = openEarlier(scope, facts.acceptedAt) {
+            rows.at(yesterday).value.count(reach)
             earlier.change.count(reach)
-            rows.at(slot).value.count(reach)
-            if reach.contains(.alerted) { countPart(.alerted, of: vendor, scope, on: acceptedOn) }
+            if reach.contains(.alerted) { countPart(.alerted, of: vendor, scope, on: scope.day &- 1) }
         } else {
             rows.at(openToday(scope)).value.count(reach)
             today.change.count(reach)
@@ -162,6 +167,15 @@ struct CounterTable: ~Copyable {
             slot(of: scope.app, scope.bucket, scope.day)
             ?? keep(CountersRow(app: scope.app, day: scope.day), scope.bucket)
         return today.slot
+    }
+
+    /// Returns the row of yesterday and marks it as changed; `nil` if a message of this acceptance counts today.
+    private mutating func openEarlier(_ scope: Scope, _ acceptedAt: GatewayTime) -> CounterSlot? {
+        let day = CountersRow.day(of: acceptedAt)
+        guard day &+ 1 == scope.day else { return nil }
+        let slot = slot(of: scope.app, scope.bucket, day) ?? keep(CountersRow(app: scope.app, day: day), scope.bucket)
+        earlier.slot = slot
+        return slot
     }
 
     @discardableResult

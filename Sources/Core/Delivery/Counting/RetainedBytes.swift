@@ -29,13 +29,14 @@ struct RetainedBytes {
         return devices * Self.ofDevice + recentMessages(on: today) * Self.ofRecentMessage + callbacks
     }
 
-    mutating func countAccepted(on today: UInt32) {
-        if today > day {
-            (acceptedBefore, accepted) = (today == day + 1 ? accepted : 0, 0)
-            (callbacksBefore, callbacks) = (today == day + 1 ? callbacks : 0, 0)
-            day = today
+    /// Counts a message accepted today or, for a broadcast's message, yesterday.
+    mutating func countAccepted(on counted: UInt32) {
+        if counted > day {
+            (acceptedBefore, accepted) = (counted == day + 1 ? accepted : 0, 0)
+            (callbacksBefore, callbacks) = (counted == day + 1 ? callbacks : 0, 0)
+            day = counted
         }
-        accepted += 1
+        if counted < day { acceptedBefore += 1 } else { accepted += 1 }
     }
 
     mutating func setAccepted(on today: UInt32, _ accepted: Int64, before: Int64) {

@@ -109,11 +109,11 @@ extension Shard {
 
     mutating func countAccepted(_ facts: MessageFacts) {
         let blocks = facts.queuedBlocks
-        counters.countAccepted(counterScope, blocks: blocks)
+        let day = counters.countAccepted(counterScope, acceptedAt: facts.acceptedAt, blocks: blocks)
         numbers.accepted &+= 1
         numbers.pending += 1
         let app = Int(devices.at(batch.device).value.appIndex)
-        apps.countAccepted(app, blocks: Int64(blocks), day: CountersRow.day(of: now))
+        apps.countAccepted(app, blocks: Int64(blocks), day: day)
     }
 
     mutating func countResized(_ old: MessageFacts, as new: MessageFacts) {

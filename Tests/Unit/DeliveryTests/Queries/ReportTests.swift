@@ -169,6 +169,38 @@ struct ReportTests {
     }
 
     @Test(
+        "a broadcast's messages count for the day of its start, also those created after midnight",
+        arguments: [false, true])
+    func broadcastAcrossMidnight(crashes: Bool) {
+        let world = BroadcastHarness(harness)
+        var away = (0..<4).map { _ in harness.register() }
+        for index in away.indices {
+            // Each device has been here twice, so its record is not deleted after a day.
+            harness.connect(&away[index])
+            harness.disconnect(away[index])
+        }
+        // A day later, two of the three buckets have counted nothing.
+        harness.advance(2 * 86_400_000 - harness.now % 86_400_000 - 60_000)
+        let eve = harness.now
+        let here = harness.register()
+        let record = world.send(vendor: false)
+        world.acknowledge(here, 1)
+        harness.advance(120_000)
+        if crashes { harness.crash() }
+        for index in away.indices {
+            harness.connect(&away[index])
+            world.acknowledge(away[index], 1)
+        }
+        func retained() -> Int64 { harness.shard.statistics(of: [DeliveryHarness.app])[0].retainedBytes }
+        let bytes = retained()
+        if crashes { harness.crash() }
+        let (first, second) = (day(eve).messages, day(harness.now).messages)
+        #expect(first.accepted == 5 && first.live.sent == 5 && first.all.sent == 5 && first[.delivered] == 1)
+        #expect(second.accepted == 0 && second.all.sent == 0 && second[.deliveredOffline] == 4)
+        #expect(retained() == bytes && world.imbalance([record]) == nil)
+    }
+
+    @Test(
         "TTL 0 for an unreachable device is answered as expired, without a place in a stream")
     func endedAtOnce() {
         let phone = harness.register(state: .background, token: "t")

@@ -16,7 +16,11 @@ package struct CounterChange: Equatable, Sendable {
 
     package var isEmpty: Bool { fields == 0 }
 
-    mutating func countAccepted() { add(0) }
+    mutating func countAccepted(blocks: UInt16) {
+        add(0)
+        count(CountersRow.Extra.acceptedBlocks, by: blocks)
+    }
+
     mutating func count(_ state: FinalState) { add(Int(state.rawValue)) }
     mutating func count(_ extra: CountersRow.Extra, by amount: UInt16 = 1) { add(10 + extra.rawValue, amount) }
     mutating func count(_ reach: CountersRow.Reach) {

@@ -30,6 +30,11 @@ package struct CountersRow: Equatable, Sendable {
         static let reached = Reach(rawValue: 4)
     }
 
+    mutating func countAccepted(blocks: UInt16) {
+        accepted &+= 1
+        extra[.acceptedBlocks] &+= UInt32(blocks)
+    }
+
     mutating func count(_ reach: Reach) {
         if reach.contains(.sent) { extra[.sent] &+= 1 }
         if reach.contains(.alerted) { extra[.alerted] &+= 1 }

@@ -27,8 +27,8 @@ struct ReportedMessage {
     var channel: VendorChannel?
     var hasCallback = false
     var endsWhenOpened = false
-    /// Whether the message's follow-up is scheduled or due.
-    var hasFollowUp = false
+    /// Whether a vendor's sender leased the job and no vendor has accepted the message.
+    var awaitsAcceptance = false
 
     /// The channel of the alert that a report is about; `nil` on the live channel.
     var alertChannel: VendorChannel? { isVendor ? channel : nil }
@@ -203,7 +203,23 @@ extension Shard {
             if found.isAbsent { numbers.feedbackIgnored &+= 1 }
             return completion(&self, found.isAbsent ? .ignored : .retry)
         }
-        if report.isOfNotification, found.wasLeased { found.isVendor = true }
+        guard report.isOfNotification, found.wasLeased else {
+            return write(event, report, of: found, slot, completion: completion)
+        }
+        found.isVendor = true
+        guard found.awaitsAcceptance else { return write(event, report, of: found, slot, completion: completion) }
+        let known = found
+        // A crash between both changes leaves an accepted message; the repeated report then writes the event.
+        acceptProven(known.id, slot) { shard, reading in
+            guard reading == .whole else { return completion(&shard, .retry) }
+            shard.write(event, report, of: known, slot, completion: completion)
+        }
+    }
+
+    private mutating func write(
+        _ event: TraceEvent, _ report: DeviceReport, of found: ReportedMessage, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, EventVerdict) -> Void
+    ) {
         if event == .action {
             noteAction(report, of: found, slot, completion: completion)
         } else {
@@ -263,7 +279,7 @@ extension Shard {
             id: facts.message, task: facts.task, isVendor: job?.isAlerted ?? false, wasLeased: job?.wasLeased ?? false,
             events: Set((job?.steps ?? []).lazy.map(\.event)),
             channel: job?.vendorChannel ?? facts.channels.subtracting(.followUps).first, hasCallback: facts.hasCallback,
-            hasFollowUp: job.map { $0.facts.followUpAt > 0 && $0.alertedAt == 0 } ?? false)
+            awaitsAcceptance: job.map { $0.wasLeased && !$0.isAlerted } ?? false)
     }
 
     /// Searches the rows of the device's queue for an un-acked message, at most once per second and device.
@@ -348,13 +364,13 @@ extension Shard {
             }
             guard event == .opened, !found.events.contains(.shown) else {
                 shard.writeOnce(event, at: time, of: found, slot, wasShown: found.events.contains(.shown))
-                return shard.endFollowUp(of: found, slot) { completion(&$0, .recorded) }
+                return completion(&shard, .recorded)
             }
             // A click on an alert implies that it was shown. On the live channel only the client knows whether it showed
             // something.
             shard.lookUp(shown) { shard, late in
                 shard.writeOnce(event, at: time, of: found, slot, wasShown: !late.isAbsent)
-                shard.endFollowUp(of: found, slot) { completion(&$0, .recorded) }
+                completion(&shard, .recorded)
             }
         }
     }
@@ -379,19 +395,26 @@ extension Shard {
         }
     }
 
-    /// Records the vendor's acceptance, and ends the follow-up, if the device showed or opened the vendor's alert.
-    private mutating func endFollowUp(
-        of found: ReportedMessage, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
+    /// Records the vendor's acceptance, which a report of its notification proves.
+    ///
+    /// The sender may have ended before its result. Without the acceptance the job would be leased again, or end as failed.
+    private mutating func acceptProven(
+        _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        guard found.hasFollowUp, found.isVendor else { return completion(&self) }
-        findJob(found.id) { shard, job in
-            if case .found(let job) = job {
-                shard.vendorAccepted(
-                    LoadedJob(slot: job, device: slot),
-                    JobResult(job: found.id, leaseID: (0, 0), outcome: .accepted))
-                if let left = shard.jobs.find(found.id) { shard.dropJobIfDone(left) }
+        findJob(message) { shard, found in
+            switch found {
+            case .unreadable: return completion(&shard, .unreadable)
+            case .absent: return completion(&shard, .whole)
+            case .found: break
             }
-            completion(&shard)
+            shard.withJob(message, device: slot) { shard, found in
+                guard case .found(let job) = found else {
+                    return completion(&shard, found.isAbsent ? .whole : .unreadable)
+                }
+                if !shard.jobs.at(job.slot).value.row.isAlerted { shard.vendorAccepted(job) }
+                if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
+                completion(&shard, .whole)
+            }
         }
     }
 

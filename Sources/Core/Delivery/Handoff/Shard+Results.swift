@@ -212,20 +212,24 @@ extension Shard {
     /// The interval in ms between writes of an equal failure; it limits writes during a vendor outage.
     private static let failureRepeatMilliseconds: Int64 = 60_000
 
-    mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult) {
+    /// Records the vendor's acceptance by a sender's result, or, without one, by a report of the vendor's notification.
+    mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult? = nil) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
-        let isOfFollowUp = entry.value.row.isOfFollowUp(result.leaseID)
+        let isOfFollowUp = result.map { entry.value.row.isOfFollowUp($0.leaseID) } ?? false
         // A late acceptance by the vendor takes the job back from the follow-up channel.
         if entry.value.row.isFollowUp, !isOfFollowUp, let vendor = entry.value.row.vendorChannel {
+            // The list that the job leaves is that of its present channel.
+            jobs.unplace(slot)
             entry.value.row.channel = vendor
         }
-        count(entry.value.row) { $0.resultsAccepted &+= 1 }
-        entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(JobResult.reasonByteCount))
+        if result != nil { count(entry.value.row) { $0.resultsAccepted &+= 1 } }
+        entry.value.row.note(.vendorAccepted, now, result?.vendorID.bounded(JobResult.reasonByteCount) ?? "")
         // The vendor's timestamp counts only if it is between the acceptance and now.
         let facts = entry.value.row.facts
-        let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
-        if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
+        let timestamp = result?.timestamp ?? 0
+        let isPlausible = timestamp >= facts.acceptedAt && timestamp <= now
+        if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? timestamp : now }
         entry.value.row.state = .accepted
         // The vendor may accept a message whose job had ended. Its reverted badge change then applies again.
         if !isOfFollowUp { moveBadge(slot, isTakenBack: false) }

@@ -145,7 +145,9 @@ extension Oracle {
             if !record.openedByUser { fail(.finalState, "\(name), but nobody opened it") }
             if !record.carriesAll { fail(.finalState, "\(name), but its alert did not carry all of it") }
         case .handedOff:
-            if !record.wasReportedAccepted { fail(.finalState, "\(name), but no sender said so") }
+            if !record.wasReportedAccepted, !record.mayBeAlerted {
+                fail(.finalState, "\(name), but no sender and no device said so")
+            }
             if record.strategy == .liveElseVendor, now < record.expiresAt {
                 fail(.finalState, "\(name) before its time")
             }
@@ -338,7 +340,7 @@ extension Oracle {
         }
         checkFlag(record, deliver, link, name)
         if record.alertWasRecorded, deliver.alertedAt == 0 { fail(.offlineFlag, "\(name) hides its alert") }
-        if deliver.alertedAt != 0, !record.alertWasReported { fail(.offlineFlag, "\(name) claims an alert") }
+        if deliver.alertedAt != 0, !record.mayBeAlerted { fail(.offlineFlag, "\(name) claims an alert") }
         record.flightLink = link.number
         record.sentAt = now
         record.wasSent = true

@@ -101,6 +101,8 @@ final class Record {
     var wasHandled = false
     var wasSuppressedAsOpened = false
     var openedByUser = false
+    /// Whether an extension may report the alert; a report is the vendor's acceptance of a leased job.
+    var isReportedByExtension = false
     var rejectedByClient = false
 
     init(
@@ -112,6 +114,8 @@ final class Record {
         (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
     }
 
+    /// Whether a sender or a device may have reported the vendor's alert.
+    var mayBeAlerted: Bool { alertWasReported || openedByUser || isReportedByExtension }
     /// Whether the alert contains everything that the live channel carries.
     var carriesAll: Bool { ((broadcast ?? dealt)?.index ?? identity.device) % 3 != 2 }
     /// The delay of the message's follow-up, in milliseconds; `nil` without one.

@@ -20,6 +20,12 @@ extension Oracle {
             }
             for (event, verdict) in zip(call.events, verdicts) where verdict == .recorded {
                 checkRecorded(event.record, event.kind, event.action, of: call.identity, number)
+                // The report is the vendor's acceptance, so the job must not be leased again.
+                if call.leased.contains(event.record.index), event.record.final == nil,
+                    event.record.strategy == .liveElseVendor
+                {
+                    (event.record.acceptWasRecorded, event.record.alertWasRecorded) = (true, true)
+                }
             }
         }
     }

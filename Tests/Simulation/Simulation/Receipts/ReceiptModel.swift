@@ -8,6 +8,8 @@ struct SimulatedReceipt {
     let identity: Identity
     var events: [(record: Record, kind: Feedback.Kind, action: UInt32)]
     let character: Character
+    /// The device's messages that a vendor's sender had leased when the call was made.
+    fileprivate(set) var leased: Set<Int> = []
 }
 
 /// The receipts of a run and the gateway's answers.
@@ -30,6 +32,15 @@ struct ReceiptModel {
     mutating func add(_ call: SimulatedReceipt) -> Int {
         calls.append(call)
         return calls.count - 1
+    }
+
+    mutating func noteLeased(_ number: Int) {
+        let call = calls[number]
+        // A lease of a follow-up is no vendor's.
+        let leased = call.events.map(\.record).filter {
+            $0.identity === call.identity && $0.job?.state == .leased && $0.followUpDelay == nil
+        }
+        calls[number].leased = Set(leased.map(\.index))
     }
 
     mutating func becameDurable(_ event: Event) { durable.insert(event) }

@@ -31,6 +31,9 @@ extension World {
         case 1: character = .skewed
         default: break
         }
+        for event in events where event.record.identity === record.identity {
+            event.record.isReportedByExtension = true
+        }
         let number = receipts.add(SimulatedReceipt(identity: record.identity, events: events, character: character))
         queue.add(.receipt(number), at: now + receipts.chance.time(1, 6_000))
         if receipts.chance.perMille(300) {
@@ -64,6 +67,7 @@ extension World {
                 ? MessageID(bucket: identity.bucket, acceptedAt: gatewayNow, digest: 1) : event.record.id
             return ReceiptEvent(kind: event.kind, message: id, action: event.action, at: gatewayNow)
         }
+        receipts.noteLeased(number)
         let loop = loop(of: identity.bucket)
         loop.shard.receipt(
             ReceiptCommand(

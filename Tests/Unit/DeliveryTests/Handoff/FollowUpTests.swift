@@ -169,8 +169,20 @@ struct FollowUpTests {
         #expect(take(harness, message, .delivered) == .recorded)
         if let job { harness.settle(job, .retry, retryAfter: 1_000) }
         wait(harness, 60_000)
-        #expect(sms(harness).isEmpty)
+        let isDue = harness.shard.hasDueJobs(for: nil, .sms)
+        #expect(!isDue && sms(harness).isEmpty)
         #expect(harness.trace(message)?.channel == .fcm)
+    }
+
+    @Test("a receipt after the follow-up was accepted is the vendor's alert")
+    func shownAfterFollowUp() throws {
+        var (harness, phone, message, _) = try moved()
+        harness.settle(try #require(sms(harness).first), .accepted)
+        #expect(take(harness, message, .delivered) == .recorded)
+        #expect(harness.trace(message)?.channel == .fcm)
+        harness.connect(&phone, state: .foreground) { _ in }
+        harness.flush()
+        #expect(harness.takeDelivered().map { $0.alertedAt > 0 } == [true])
     }
 
     @Test("a vendor's late acceptance is the vendor's, not the follow-up's")

@@ -70,6 +70,89 @@ struct ReceiptTests {
         #expect(counted(.shownVendor) == 1 && counted(.shownLive) == 0)
     }
 
+    enum Reporter: CaseIterable { case device, vendor }
+
+    /// Returns whether the report is recorded.
+    private func report(
+        _ harness: DeliveryHarness, _ phone: Phone, _ kind: VendorReceipt.Kind, _ message: MessageID,
+        by reporter: Reporter
+    ) -> Bool {
+        switch reporter {
+        case .device:
+            let event = ReceiptEvent(kind: kind == .clicked ? .opened : .shown, message: message)
+            return harness.receipt(phone, [event]) == .taken([.recorded])
+        case .vendor:
+            let receipt = VendorReceipt(message: message, kind: kind, token: "", at: 0)
+            return harness.ask(TakeReceipts(receipts: [receipt], apps: nil))?.first?.verdict == .recorded
+        }
+    }
+
+    @Test(
+        "a report of the alert is the vendor's acceptance if the sender ended before its result",
+        arguments: [Strategy.liveElseVendor, .vendorOnly, .vendorElseLive], [VendorReceipt.Kind.delivered, .clicked])
+    func withoutResult(strategy: Strategy, kind: VendorReceipt.Kind) throws {
+        for (reporter, maxAttempts) in Reporter.allCases.flatMap({ [($0, 1), ($0, 5)] }) {
+            let harness = DeliveryHarness { $0.maxAttempts = maxAttempts }
+            let phone = harness.register(token: "aa")
+            harness.disconnect(phone)
+            harness.letTimePass(5_000)
+            let message = harness.publish(phone, strategy: strategy).message
+            let job = try #require(harness.lease(milliseconds: 1_000).first)
+            #expect(report(harness, phone, kind, message, by: reporter))
+            harness.crash()
+            harness.advance(5_000)
+            #expect(harness.lease().isEmpty)
+            let expected: FinalState? =
+                strategy != .liveElseVendor ? .handedOff : kind == .clicked ? .opened : nil
+            let trace = try #require(harness.trace(message))
+            #expect(trace.finalState == expected)
+            #expect(!trace.steps.contains { $0.event == .leaseLapsed || $0.event == .exhausted })
+            // The late result of the sender counts as a result, and its alert was counted before.
+            #expect(harness.settle(job, .accepted) == .recorded)
+            #expect(harness.shard.statistics[.apns].resultsAccepted == 1)
+            let day = UInt32(harness.now / 86_400_000)
+            let figures = try #require(harness.ask(DayQuery(DeliveryHarness.app, day: day))).messages
+            #expect(figures.vendor.sent == 1 && figures.vendor.shown == 1 && figures.live.clicked == 0)
+            #expect(figures.vendor.clicked == (kind == .clicked ? 1 : 0))
+            let imbalance = harness.imbalance()
+            #expect(imbalance == nil && harness.store.violations.isEmpty)
+        }
+    }
+
+    @Test(
+        "a report of an alert moves what the alert omitted to the live stream, also from disk",
+        arguments: [false, true])
+    func partWithoutResult(isOnDisk: Bool) throws {
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        let message = harness.publish(phone, "the rest", strategy: .vendorElseLive, carriesAll: false).message
+        #expect(harness.lease(milliseconds: 1_000).count == 1)
+        if isOnDisk {
+            harness.store.cool()
+            harness.crash()
+        }
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.recorded]))
+        harness.advance(5_000)
+        #expect(harness.lease().isEmpty)
+        harness.connect(&phone)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.map(\.payload) == ["the rest"])
+        #expect(delivered.allSatisfy { $0.isOffline && $0.alertedAt > 0 })
+    }
+
+    @Test("a repeated report also accepts the message")
+    func repeatedWithoutResult() throws {
+        let phone = harness.register(token: "aa")
+        let message = harness.publish(phone).message
+        harness.feedback(phone, .shown, message)
+        harness.disconnect(phone)
+        #expect(harness.lease(milliseconds: 1_000).count == 1)
+        #expect(harness.receipt(phone, [shown(message)]) == .taken([.repeated]))
+        harness.advance(5_000)
+        #expect(harness.lease().isEmpty)
+        #expect(steps(message, .vendorAccepted).count == 1 && steps(message, .shown).count == 1)
+    }
+
     @Test("opened ends the message and an action is recorded, each once")
     func everyKind() {
         let (phone, message) = alerted()

@@ -5,8 +5,8 @@ internal import Wire
 ///
 /// The previous owner loses the token first.
 ///
-/// A crash between two steps leaves the token with one owner or none. The next Hello repeats the claim and completes it
-/// (docs/build/Directory.md, "Owners of tokens").
+/// A crash between two steps leaves the token with one owner or none. The alarm of the claimant's row repeats the claim, or its
+/// next Hello does (docs/build/Directory.md, "Owners of tokens").
 struct TokenClaiming: Sendable {
     private enum Phase {
         case taking
@@ -17,7 +17,7 @@ struct TokenClaiming: Sendable {
         case confirming
     }
 
-    /// The number of owner changes between two steps before the claim fails; the next Hello repeats it.
+    /// The number of owner changes between two steps before the claim fails; it is repeated later.
     private static let roundLimit = 4
 
     private let name: AliasName

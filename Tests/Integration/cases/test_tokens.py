@@ -26,6 +26,19 @@ def test_a_phone_with_two_devices_gets_one_alert_of_a_broadcast_also_after_a_res
     assert [(job["deviceToken"], job["cid"]) for job in jobs + gateway.lease()] == [(TOKEN, second.cid)]
 
 
+def test_a_kill_right_behind_the_welcome_does_not_leave_the_token_with_two_devices(own_gateway, new_device):
+    gateway = own_gateway()
+    first = new_device(gateway, token=TOKEN)
+    first.close()
+    eventually(lambda: not gateway.view(first.cid)["connected"])
+    second = new_device(gateway, token=TOKEN)
+    gateway.kill()
+    second.close()
+    gateway.start()
+    eventually(lambda: not gateway.view(first.cid)["tokens"], "the token's move")
+    assert len(gateway.view(second.cid)["tokens"]) == 1
+
+
 def test_a_push_to_the_earlier_device_does_not_show_on_the_phone_and_says_why(own_gateway, new_device):
     gateway = own_gateway()
     first = new_device(gateway, token=TOKEN)

@@ -143,6 +143,66 @@ import Wire
         #expect(carrier.harness.tokenNews.count == 1, "the vendor gave it again")
     }
 
+    @Test("a claim that a crash interrupts after any of its steps is completed without a Hello", arguments: 0...4)
+    func interrupted(stepCount: Int) {
+        var random = Seeded(state: 1)
+        let carrier = Carrier()
+        let first = carrier.harness.register(state: .background, token: Self.token)
+        follow(carrier)
+        carrier.harness.disconnect(first)
+        carrier.harness.advance(1)
+        let second = carrier.harness.register(state: .background, token: Self.token)
+        for news in carrier.harness.tokenNews { carrier.begin(.tokens(news)) }
+        for _ in 0..<stepCount {
+            carrier.sendOne(&random)
+            carrier.takeOne(&random)
+        }
+        carrier.crash()
+        carrier.harness.tokenNews = []
+        carrier.harness.advance(2_000)
+        follow(carrier)
+        #expect(tokens(carrier, first).isEmpty && tokens(carrier, second).count == 1)
+        #expect(owner(carrier) == [second.cid])
+        #expect(carrier.harness.publish(first).fallbackReason == .noToken)
+        // A confirmed claim has no alarm.
+        for _ in 0..<5 {
+            carrier.harness.store.cool()
+            carrier.harness.advance(3_600_000)
+        }
+        #expect(carrier.harness.tokenNews.isEmpty && carrier.harness.store.violations.isEmpty)
+    }
+
+    @Test("a claim that is never confirmed is repeated at growing intervals")
+    func unconfirmed() {
+        let carrier = Carrier()
+        var phone = carrier.harness.register(token: Self.token)
+        carrier.harness.connect(&phone)
+        carrier.harness.disconnect(phone)
+        var counts: [Int] = []
+        for _ in 0..<2 {
+            carrier.harness.tokenNews = []
+            for _ in 0..<300 {
+                carrier.harness.store.cool()
+                carrier.harness.advance(60_000)
+            }
+            counts.append(carrier.harness.tokenNews.count)
+        }
+        #expect((6...14).contains(counts[0]) && (4...6).contains(counts[1]), "in two times five hours: \(counts)")
+        #expect(tokens(carrier, phone).count == 1 && carrier.harness.store.violations.isEmpty)
+    }
+
+    @Test("a connected device that claims a token is established only after a day")
+    func connectedClaim() {
+        let carrier = Carrier()
+        let phone = carrier.harness.register(token: Self.token)
+        carrier.harness.store.cool()
+        carrier.harness.advance(2_000)
+        carrier.harness.disconnect(phone)
+        carrier.harness.store.cool()
+        carrier.harness.advance(carrier.harness.limits.sessionlessDeviceLifetime + 120_000)
+        #expect(carrier.harness.status(phone) == nil)
+    }
+
     @Test("rows are removed with their tokens: by replacement, removal, move or deletion of the device")
     func rowsGo() {
         let carrier = Carrier()

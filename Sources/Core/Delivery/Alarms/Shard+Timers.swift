@@ -88,6 +88,7 @@ extension Shard {
             if readiness == .ready {
                 shard.collectIfForgotten(slot)
                 if shard.devices.isOccupied(slot), shard.devices.at(slot).value.isLoaded {
+                    shard.claimAgain(slot)
                     shard.leaveBroadcasts(slot)
                 }
             } else if shard.mayRepeatAlarm(of: slot, readiness) {
@@ -194,8 +195,8 @@ extension Shard {
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.isEstablished else {
-            // A Hello whose session got no Welcome established the device only in memory. Its row still has the alarm that has
-            // just fired.
+            // The alarm was for a claim. Or a Hello whose session got no Welcome established the device only in memory, and its
+            // row still has the alarm that has just fired.
             if device.value.rowWakeAt != 0 {
                 device.change { $0.establish() }
                 save(slot)
@@ -209,7 +210,9 @@ extension Shard {
             // A device that is connected after a day is in use. For a device with a queue the day starts again, until the TTLs
             // empty the queue.
             if device.value.isConnected {
-                device.change { $0.establish() }
+                if device.value.registeredAt + limits.sessionlessDeviceLifetime <= now {
+                    device.change { $0.establish() }
+                }
             } else if isDue {
                 device.value.lastHeardAt = now
             }

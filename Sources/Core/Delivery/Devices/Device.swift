@@ -42,6 +42,8 @@ struct Device {
         /// The profile is in a cell of `ByteCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
         static let vendorFailed = Flags(rawValue: 1 << 27)
+        /// Has a token whose claim is not confirmed; see Shard+TokenOwners.
+        static let claimsTokens = Flags(rawValue: 1 << 29)
         /// Held jobs were returned to the store.
         fileprivate static let heldInStore = Flags(rawValue: 1 << 26)
         /// Lost a token to another device and has registered none since.

@@ -134,12 +134,13 @@ struct DeviceTable: ~Copyable {
         dropProfile(device)
         device.value.profilePlace = place
         if isCell { device.value.flags.insert(.profileInCell) }
-        device.value.flags.remove(.vendorFailed)
+        device.value.flags.subtract([.vendorFailed, .claimsTokens])
         device.value.tokens = []
         let profile = profile(slot)
         for token in profile.tokens where !token.isQuarantined {
             device.value.tokens.insert(TokenSet(token.channel, token.kind))
         }
+        if profile.tokens.contains(where: { !$0.isClaimed }) { device.value.flags.insert(.claimsTokens) }
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 

@@ -14,7 +14,8 @@ extension Shard {
             broadcastEvaluatedBeyond: UInt16(clamping: device.value.broadcastEvaluated &- settledCursor(device)),
             badgeRound: device.value.badgeRound, dropped: device.value.dropped)
         let profile = device.value.profileBytes
-        let wakeAt = device.value.isEstablished ? 0 : forgetsAt(device)
+        let next = min(device.value.isEstablished ? .max : forgetsAt(device), claimsAt(device))
+        let wakeAt = next == .max ? 0 : next
         store.putRow(
             device.value.key, wakeAt: wakeAt,
             prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,

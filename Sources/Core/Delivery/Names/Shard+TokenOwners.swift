@@ -30,6 +30,31 @@ extension Shard {
         whenDurable(.told(.tokens(news)))
     }
 
+    /// The range in ms of the time between two claims of a token.
+    private static let claimPause: ClosedRange<Int64> = 2_000...3_600_000
+
+    /// Returns the time at which a device claims its unconfirmed tokens again; `.max` without one.
+    ///
+    /// The pause grows with the time since the registration. A further write of the row does not delay the alarm that it has.
+    func claimsAt(_ device: Place<Device>) -> GatewayTime {
+        guard device.value.flags.contains(.claimsTokens) else { return .max }
+        let tokens = DeviceProfile(device.value.profileBytes)?.tokens ?? []
+        let registeredAt = tokens.lazy.filter { !$0.isClaimed }.map(\.registeredAt).max() ?? now
+        let pause = min(max(now - registeredAt, Self.claimPause.lowerBound), Self.claimPause.upperBound)
+        return min(now + pause, device.value.rowWakeAt > now ? device.value.rowWakeAt : .max)
+    }
+
+    /// Repeats the claims that are not confirmed, because their steps are in memory only and a crash loses them.
+    mutating func claimAgain(_ slot: DeviceSlot) {
+        let device = devices.at(slot)
+        guard device.value.flags.contains(.claimsTokens) else { return }
+        let claims = stamps(profile(slot).tokens.filter { !$0.isClaimed }, slot)
+        tell(
+            TokenNews(
+                app: apps[Int(device.value.appIndex)].key, cid: device.value.cid, bucket: device.value.bucket,
+                claims: claims, releases: []))
+    }
+
     /// Returns each token's name once, with the time of its last registration.
     private func stamps(_ tokens: [DeviceToken], _ slot: DeviceSlot) -> [TokenStamp] {
         var stamps: [TokenStamp] = []

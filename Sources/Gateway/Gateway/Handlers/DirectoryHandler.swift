@@ -17,7 +17,7 @@ final class DirectoryHandler {
     /// The most operations in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 16_384
 
-    /// The maximum number of token changes queued for a retry; the devices' next Hellos repair the changes above it.
+    /// The maximum number of token changes queued for a retry; alarms of the devices' rows repeat the claims above it.
     static let lateTokensLimit = 65_536
     /// The limit on retries, so that an unreachable partition costs little.
     static let lateTokensPerSecond = 2_048

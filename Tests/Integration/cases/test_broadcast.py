@@ -8,6 +8,7 @@ import pytest
 from conftest import QUICK
 from gateway import Refused, eventually, wait_out_midnight
 from longwire_client import Closed, pb
+from test_vendors import UPS, lease, tokens
 
 ALERT = {"ios": {"type": "notify", "aps": {"alert": {"title": "News", "body": "…"}}}}
 
@@ -123,6 +124,33 @@ def test_whoever_is_behind_at_the_deadline_is_alerted_and_still_gets_the_message
     eventually(lambda: states(house, task).get("deliveredOffline") == 4)
     numbers, ends = report(house, task)
     assert ends["delivered"] == 1 and numbers["ios"]["target_num"] == 4
+
+
+@pytest.mark.parametrize("channel", ["apns", "fcm"])
+@pytest.mark.parametrize("message, carrier", [({"transmission": "ORDER-7"}, "apns"), ({"notification": UPS["notification"]}, "fcm")])
+def test_the_alert_of_the_devices_own_vendor_decides_what_a_tap_leaves(house, new_device, channel, message, carrier):
+    device = new_device(house)
+    device.close()
+    device.connect(tokens=[pb.VendorToken(token="ab" * 32)] if channel == "apns" else tokens(channel))
+    is_carried = channel == carrier
+    for path, audience in (("single/cid", {"cid": [device.cid]}), ("all", "all")):
+        device.close()
+        eventually(lambda: not house.view(device.cid)["connected"])
+        content = {"push_message": message, "push_channel": {**ALERT, "android": {"ups": UPS}}}
+        house.api("POST", f"push/{path}", body(audience=audience, **content))
+        job, = eventually(lambda: lease(house, channel))
+        assert ("ORDER-7" in str(job["body"]) or job["body"] == UPS and carrier == "fcm") == is_carried
+        assert house.settle(job, "accepted") == "recorded"
+        device.connect()
+        assert device.receive().carried_by_vendor == is_carried
+        device.close()
+        eventually(lambda: not house.view(device.cid)["connected"])
+        device.connect(opened=[bytes.fromhex(job["msgId"])])
+        if is_carried:
+            silent(device)
+        else:
+            assert len(device.receive_and_ack(1)) == 1
+        house.ends_as(job["msgId"], "opened" if is_carried else "deliveredOffline")
 
 
 def test_tags_decide_who_gets_it(house, new_device):

@@ -26,13 +26,14 @@ package func testTokenName(app: AppKey, channel: VendorChannel, kind: TokenKind,
 package final class TestFrames: BroadcastEncoder {
     package init() {}
     package func frame(
-        of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
+        of row: MessageRow, number: UInt64, isOffline: Bool, isCarriedByVendor: Bool, alertedAt: GatewayTime,
+        attempt: UInt32
     ) -> EncodedBroadcast {
         let frame = DeliverFrame(
             stream: 1, sequence: number, messageID: MessageID(high: .max, low: .max), taskID: row.taskID,
             payload: row.payload, isOffline: isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
             alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: row.collapseKey,
-            alertTitle: row.alertTitle, alertBody: row.alertBody, isCarriedByVendor: row.vendorCarriesAll)
+            alertTitle: row.alertTitle, alertBody: row.alertBody, isCarriedByVendor: isCarriedByVendor)
         var bytes = [UInt8](repeating: 0, count: frame.byteCount)
         bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
         return EncodedBroadcast(bytes: bytes, messageIDOffset: frame.messageIDOffset)
@@ -58,6 +59,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         package var alertedAt: GatewayTime
         package var attempt: UInt32
         package var stream: UInt32 = 0
+        package var isCarriedByVendor: Bool
     }
 
     package static let app = AppKey(0xA99)
@@ -224,7 +226,7 @@ package final class DeliveryHarness: ShardStoreObserver {
                 Delivered(
                     session: session, sequence: deliver.sequence, message: row.messageID,
                     payload: String(decoding: row.payload, as: UTF8.self), isOffline: deliver.isOffline,
-                    alertedAt: deliver.alertedAt, attempt: deliver.attempt))
+                    alertedAt: deliver.alertedAt, attempt: deliver.attempt, isCarriedByVendor: row.vendorCarriesAll))
             order.append("deliver")
         case .broadcast(let session, let broadcast):
             var frame = [UInt8](repeating: 0, count: broadcast.frame.count)
@@ -237,7 +239,8 @@ package final class DeliveryHarness: ShardStoreObserver {
                 Delivered(
                     session: session, sequence: deliver.sequence, message: deliver.messageID,
                     payload: String(decoding: deliver.payload, as: UTF8.self), isOffline: deliver.offline,
-                    alertedAt: GatewayTime(deliver.alertedAt), attempt: deliver.attempt, stream: deliver.stream))
+                    alertedAt: GatewayTime(deliver.alertedAt), attempt: deliver.attempt, stream: deliver.stream,
+                    isCarriedByVendor: deliver.carriedByVendor))
             order.append("broadcast")
         case .launched(let record):
             launched.append(record)

@@ -121,6 +121,11 @@ package struct MessageContent: Sendable, Equatable {
         return ofVendors.contains { reason($0) == .applies } ? .applies : reason(strategy)
     }
 
+    /// Returns whether the content for a vendor carries everything that the live channel does.
+    func carriesAll(on channel: VendorChannel) -> Bool {
+        channel.platform == .apple ? vendorCarriesAll : carryingPlatforms.contains(PlatformSet(channel.platform))
+    }
+
     package var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
 
     /// Calls `body` with the command for one device; the command's pointers are invalid after `body` returns.

@@ -6,11 +6,13 @@ package protocol BroadcastEncoder: AnyObject {
     ///   - row: the content; its msgId is ignored.
     ///   - number: the broadcast's number in the app's log.
     ///   - isOffline: the frame's flag.
+    ///   - isCarriedByVendor: the frame's flag. It depends on the device's vendor, so the row's flag does not apply.
     ///   - alertedAt: the time at which the vendor showed an alert; 0: never.
     ///   - attempt: the number of the attempt, from 1.
     /// - Returns: the whole frame with its header.
     func frame(
-        of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
+        of row: MessageRow, number: UInt64, isOffline: Bool, isCarriedByVendor: Bool, alertedAt: GatewayTime,
+        attempt: UInt32
     ) -> EncodedBroadcast
 }
 

@@ -172,8 +172,8 @@ final class LiveBroadcast {
     /// The content as a message row; its msgId is ignored.
     let row: KeptBytes
     private let encoder: any BroadcastEncoder
-    /// The frames of a first attempt: without the offline flag, and with it.
-    private let frames: [LentFrame]
+    /// The shared frames of a first attempt, one for each value of the two flags, each made on first need.
+    private var frames: [LentFrame?] = [nil, nil, nil, nil]
     let collapseHash: UInt64
     /// The final state of a stopped or expired broadcast's messages; `nil` while the broadcast is live.
     ///
@@ -216,21 +216,24 @@ final class LiveBroadcast {
             return (KeptBytes(byteCount: byteCount, texts, facts), command.collapseHash)
         }
         (row, collapseHash) = made
-        guard let content = MessageRow(row.bytes) else { return nil }
-        frames = [false, true].map { isOffline in
-            LentFrame(encoder.frame(of: content, number: plan.number, isOffline: isOffline, alertedAt: 0, attempt: 1))
-        }
+        guard MessageRow(row.bytes) != nil else { return nil }
     }
 
     /// Returns the frame for the first attempt at a device without an alert.
-    func frame(isOffline: Bool) -> LentFrame { frames[isOffline ? 1 : 0] }
+    func frame(isOffline: Bool, isCarriedByVendor: Bool) -> LentFrame {
+        let index = (isOffline ? 1 : 0) + (isCarriedByVendor ? 2 : 0)
+        if let shared = frames[index] { return shared }
+        let made = frame(isOffline: isOffline, isCarriedByVendor: isCarriedByVendor, alertedAt: 0, attempt: 1)
+        frames[index] = made
+        return made
+    }
 
-    func frame(isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame? {
-        MessageRow(row.bytes).map { content in
-            LentFrame(
-                encoder.frame(
-                    of: content, number: plan.number, isOffline: isOffline, alertedAt: alertedAt, attempt: attempt))
-        }
+    func frame(isOffline: Bool, isCarriedByVendor: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame {
+        guard let content = MessageRow(row.bytes) else { preconditionFailure("the initialiser has read this row") }
+        return LentFrame(
+            encoder.frame(
+                of: content, number: plan.number, isOffline: isOffline, isCarriedByVendor: isCarriedByVendor,
+                alertedAt: alertedAt, attempt: attempt))
     }
 
     func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {

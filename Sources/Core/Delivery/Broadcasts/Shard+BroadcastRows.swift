@@ -51,7 +51,7 @@ extension Shard {
             let key = Self.ledgerKey(facts)
             switch store.young(key) {
             case .found(let location, let wakeAt):
-                if let row = LedgerRow(store.bytes(at: location)) { take(row, wakeAt, facts, resolution) }
+                if let row = LedgerRow(store.bytes(at: location)) { take(row, wakeAt, facts, broadcast, resolution) }
             case .deleted: break
             case .unknown:
                 let isNew = acceptances.excludes(facts.task, facts.message.low, createdAt: facts.acceptedAt)
@@ -66,10 +66,10 @@ extension Shard {
                     // A row written since the read began is newer than the read result.
                     if case .found(let location, let wakeAt) = shard.store.young(wanted.key) {
                         if let row = LedgerRow(shard.store.bytes(at: location)) {
-                            shard.take(row, wakeAt, facts, resolution)
+                            shard.take(row, wakeAt, facts, wanted.broadcast, resolution)
                         }
                     } else if case .row(let stored?) = result, let row = LedgerRow(stored.bytes) {
-                        shard.take(row, stored.wakeAt, facts, resolution)
+                        shard.take(row, stored.wakeAt, facts, wanted.broadcast, resolution)
                     }
                 }
             } else {
@@ -79,13 +79,20 @@ extension Shard {
         }
     }
 
-    private func take(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts, _ resolution: Resolution) {
+    private func take(
+        _ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts, _ broadcast: LiveBroadcast,
+        _ resolution: Resolution
+    ) {
         resolution.highest = max(resolution.highest, facts.item)
         guard row.state == nil, row.cid == facts.cid else { return }
-        resolution.found.append((Self.pending(row, wakeAt, facts), row.flags.contains(.live)))
+        let pending = Self.pending(row, wakeAt, facts, broadcast.record.content)
+        resolution.found.append((pending, row.flags.contains(.live)))
     }
 
-    private static func pending(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts) -> MessageFacts {
+    /// Returns the facts with those of the row; `content` is that of the broadcast, `nil` if it is no longer live here.
+    private static func pending(
+        _ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts, _ content: MessageContent?
+    ) -> MessageFacts {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
         if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
@@ -95,6 +102,7 @@ extension Shard {
             // The row stores the vendor chosen at acceptance. The device's tokens may have changed since then.
             facts.channels = ChannelSet(vendor)
             facts.strategy = facts.strategy.ofBroadcast(withReason: row.fallbackReason)
+            if let content { facts.vendorCarriesAll = content.carriesAll(on: vendor) }
         }
         facts.wakeAt = wakeAt
         if row.fallback == .armed { facts.fallbackAt = wakeAt }
@@ -251,15 +259,18 @@ extension Shard {
         }
     }
 
-    static func facts(of row: LedgerRow, _ key: StoreKey, _ wakeAt: GatewayTime) -> MessageFacts {
+    static func facts(
+        of row: LedgerRow, _ key: StoreKey, _ wakeAt: GatewayTime, _ content: MessageContent? = nil
+    ) -> MessageFacts {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
-        let facts = MessageFacts(
+        var facts = MessageFacts(
             message: MessageID(bucket: key.bucket, acceptedAt: row.acceptedAt, digest: key.item), task: task,
             app: row.app, cid: row.cid, strategy: .ofBroadcast(withReason: row.fallbackReason),
             flags: [.bulk], table: .broadcast, item: row.item, acceptedAt: row.acceptedAt,
             expiresAt: expiry(row, wakeAt), fallbackAt: 0, wakeAt: wakeAt,
             timeToLive: row.timeToLive, byteCount: 0)
-        return pending(row, wakeAt, facts)
+        facts.vendorCarriesAll = content?.vendorCarriesAll ?? false
+        return pending(row, wakeAt, facts, content)
     }
 
     /// Returns the message's expiry; for an alerted or one-shot message, the row's alarm.
@@ -282,8 +293,7 @@ extension Shard {
             case .absent: completion(&shard, .absent)
             case .found(let stored):
                 guard let row = LedgerRow(stored.bytes), row.state == nil else { return completion(&shard, .absent) }
-                var facts = Self.facts(of: row, key, stored.wakeAt)
-                facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
+                let facts = Self.facts(of: row, key, stored.wakeAt, broadcast.record.content)
                 completion(&shard, .found(PendingMessage(facts: facts)))
             }
         }

@@ -241,9 +241,7 @@ extension Shard {
             let content = broadcast.record.content
             facts.channels = ChannelSet(channel)
             facts.strategy = content.vendorStrategies[channel] ?? facts.strategy
-            if channel.platform != .apple {
-                facts.vendorCarriesAll = content.carryingPlatforms.contains(PlatformSet(channel.platform))
-            }
+            facts.vendorCarriesAll = content.carriesAll(on: channel)
         }
         if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }
         return facts
@@ -310,12 +308,14 @@ extension Shard {
         let alertedAt = shownAt(entry.value.job, broadcast.row.bytes)
         let isAgain = entry.value.flags.contains(.sentHere)
         let attempt = isAgain ? UInt32(device.value.round) : 1
-        var frame = broadcast.frame(isOffline: entry.value.isOffline)
-        if alertedAt > 0 || attempt > 1,
-            let own = broadcast.frame(isOffline: entry.value.isOffline, alertedAt: alertedAt, attempt: attempt)
-        {
-            core.heldFrames.append(own)
-            frame = own
+        let (isOffline, isCarried) = (entry.value.isOffline, entry.value.facts.vendorCarriesAll)
+        let frame: LentFrame
+        if alertedAt > 0 || attempt > 1 {
+            frame = broadcast.frame(
+                isOffline: isOffline, isCarriedByVendor: isCarried, alertedAt: alertedAt, attempt: attempt)
+            core.heldFrames.append(frame)
+        } else {
+            frame = broadcast.frame(isOffline: isOffline, isCarriedByVendor: isCarried)
         }
         outbox.send(
             .broadcast(

@@ -494,6 +494,63 @@ struct BroadcastTests {
         #expect(totals[carriesAll ? .opened : .deliveredOffline] == 1 && totals.vendor.clicked == 1)
     }
 
+    /// Sends a broadcast with contents for Apple and Android, of which only one carries all of the message.
+    private func sendToBoth(isCarriedByApple: Bool) -> TaskRecord {
+        var record = world.record("the rest", carriesAll: isCarriedByApple)
+        let shape = MessageContent.Vendor(
+            channel: .fcm, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
+            badgeOffset: -1)
+        record.content.add(shape, body: Array(BroadcastHarness.content.utf8), collapseID: [])
+        record.content.carryingPlatforms = isCarriedByApple ? [] : PlatformSet(.android)
+        world.ask(CreateTask(record, key: .none, digest: 0))
+        return record
+    }
+
+    private func registerAndroid(_ state: ApplicationState = .foreground) -> Phone {
+        harness.register(state: state) { $0.tokens = [VendorToken(channel: .fcm, kind: .alert, token: "f")] }
+    }
+
+    @Test("a frame states what the alert of the device's own vendor carries", arguments: [false, true])
+    func carriedByOwnVendor(isCarriedByApple: Bool) throws {
+        let phones = [(harness.register(token: "t"), VendorChannel.apns), (registerAndroid(), .fcm)]
+        _ = sendToBoth(isCarriedByApple: isCarriedByApple)
+        let first = harness.takeDelivered()
+        #expect(first.count == 2)
+        for (phone, channel) in phones {
+            let isCarried = isCarriedByApple == (channel == .apns)
+            let fresh = first.filter { $0.session == phone.session }
+            #expect(fresh.map(\.isCarriedByVendor) == [isCarried])
+            harness.disconnect(phone)
+            harness.settle(try #require(harness.lease(channel: channel).first), .accepted)
+            var again = phone
+            harness.connect(&again)
+            let late = harness.takeDelivered()
+            #expect(late.map(\.isCarriedByVendor) == [isCarried] && late.allSatisfy { $0.alertedAt > 0 })
+        }
+    }
+
+    @Test("a tap counts for the vendor of the alert, also after its token was refused", arguments: [false, true])
+    func tapAfterRefusedToken(isCarriedByApple: Bool) throws {
+        var phone = registerAndroid(.background)
+        let record = sendToBoth(isCarriedByApple: isCarriedByApple)
+        world.enumerate()
+        let job = try #require(harness.lease(channel: .fcm).first)
+        harness.settle(job, .accepted)
+        func take(_ kind: VendorReceipt.Kind, token: String = "") {
+            let receipt = VendorReceipt(message: job.message, kind: kind, token: token, at: 0)
+            #expect(harness.ask(TakeReceipts(receipts: [receipt], apps: nil))?.first?.verdict == .recorded)
+        }
+        take(.badToken, token: "f")
+        harness.disconnect(phone)
+        harness.connect(&phone, state: .background)
+        take(.clicked)
+        harness.become(.foreground, phone)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.map(\.payload) == (isCarriedByApple ? ["the rest"] : []))
+        #expect(delivered.allSatisfy { !$0.isCarriedByVendor })
+        #expect(world.totals(record)[.opened] == (isCarriedByApple ? 0 : 1))
+    }
+
     @Test("an older broadcast in flight stays, and its ack counts")
     func collapseInFlight() {
         let busy = harness.register()

@@ -10,8 +10,8 @@ UPS = {"notification": {"title": "T", "body": "B", "click_type": "startapp"}}
 CONTENT = {"template": "SHIPPED", "values": [7, "x"]}
 
 
-def lease(gateway, channel, wait=0):
-    body = {"channel": channel, "max": 100, "leaseSeconds": 30, "waitSeconds": wait}
+def lease(gateway, channel, wait=0, seconds=30):
+    body = {"channel": channel, "max": 100, "leaseSeconds": seconds, "waitSeconds": wait}
     return gateway.admin_call("POST", "/v1/handoff/lease", body, token=HANDOFF_TOKEN)["jobs"]
 
 
@@ -117,3 +117,18 @@ def test_lists_have_a_follow_up_and_broadcasts_are_refused(gateway, away):
     with pytest.raises(Refused) as refused:
         gateway.api("POST", "push/all", everyone)
     assert "no follow-up" in json.dumps(refused.value.args, default=str)
+
+
+def test_a_vendors_late_acceptance_replaces_the_follow_up_in_the_report(gateway, away):
+    device = away(gateway)
+    created = body(gateway, device.cid)
+    del created["audience"]
+    task = gateway.api("POST", "push/list/message", created)["data"]["taskid"]
+    gateway.api("POST", "push/list/cid", {"audience": {"cid": [device.cid]}, "taskid": task, "is_async": False})
+    late, = lease(gateway, "fcm", seconds=5)
+    follow_up, = lease(gateway, "sms", wait=20)
+    for job, channel in ((follow_up, "sms"), (late, "fcm")):
+        assert gateway.settle(job, "accepted") == "recorded"
+        figures = gateway.api("GET", f"report/push/task/{task}")["data"][task]
+        assert [name for name in ("sms", "fcm") if figures.get(name, {}).get("target_num")] == [channel]
+        assert gateway.extend(late) == "cancelled"

@@ -170,15 +170,19 @@ extension Shard {
     }
 
     /// Counts, in the open batch, the vendor's acceptance of a message that stays pending, once per message.
+    ///
+    /// If the follow-up was counted and the vendor accepts the message later, the ledger row names the vendor from then on.
     mutating func countAlert(_ slot: JobSlot) {
         let entry = jobs.at(slot)
-        guard !entry.value.row.isAlertCounted else { return }
-        entry.value.row.isAlertCounted = true
-        noteAlertEvent(slot)
         let facts = entry.value.row.facts
-        countReached(
-            facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts,
-            vendor: entry.value.row.channel)
+        guard !entry.value.row.isAlertCounted || facts.followUpAt > 0 else { return }
+        if !entry.value.row.isAlertCounted {
+            entry.value.row.isAlertCounted = true
+            noteAlertEvent(slot)
+            countReached(
+                facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts,
+                vendor: entry.value.row.channel)
+        }
         noteAlerted(facts, entry.value.row.channel, wasSent: entry.value.row.hasSent)
     }
 

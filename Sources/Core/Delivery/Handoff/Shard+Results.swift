@@ -49,7 +49,10 @@ extension Shard {
         for (index, wanted) in jobs.enumerated() {
             withJob(wanted.job, operation, index) { shard, job in
                 let entry = shard.jobs.at(job.slot)
-                guard entry.value.row.state != .cancelled, !entry.value.row.isCollapsed else { return .cancelled }
+                // A vendor may have accepted the message under another lease, so that this lease's copy must not be sent.
+                guard entry.value.row.state != .cancelled, entry.value.row.state != .accepted,
+                    !entry.value.row.isCollapsed
+                else { return .cancelled }
                 guard entry.value.row.state == .leased, entry.value.row.lease == wanted.leaseID,
                     entry.value.row.leasedUntil > shard.now
                 else { return .stale }
@@ -153,14 +156,14 @@ extension Shard {
             // The lease is unknown or was forgotten because of later leases. A message that the vendor accepted under a forgotten
             // lease must not be sent to the vendor again.
             guard result.outcome == .accepted, entry.value.row.hasForgottenLeases else {
-                count(entry.value.row) { $0.resultsStale &+= 1 }
+                count(entry.value.row, result.leaseID) { $0.resultsStale &+= 1 }
                 return .stale
             }
             if entry.value.row.alertedAt > 0 { return .recorded }
         }
         let isCurrent = entry.value.row.state == .leased && entry.value.row.lease == result.leaseID
         guard isCurrent || result.outcome == .accepted || isPlanted(.lateResultCounts) else {
-            count(entry.value.row) { $0.resultsStale &+= 1 }
+            count(entry.value.row, result.leaseID) { $0.resultsStale &+= 1 }
             return .stale
         }
         let reason = result.reason.bounded(JobResult.reasonByteCount)
@@ -186,6 +189,11 @@ extension Shard {
         case .unsent: unsent(job, result, reason)
         }
         return .recorded
+    }
+
+    /// Counts a result in the channel of its lease.
+    private mutating func count(_ row: JobRow, _ lease: (UInt64, UInt64), _ change: (inout VendorStatistics) -> Void) {
+        if let channel = row.channel(of: lease) { change(&numbers[channel]) }
     }
 
     /// Stores the vendor's last failure in the device's record, or removes it after an acceptance.
@@ -222,8 +230,10 @@ extension Shard {
             // The list that the job leaves is that of its present channel.
             jobs.unplace(slot)
             entry.value.row.channel = vendor
+            // A follow-up that was accepted before showed no alert.
+            entry.value.row.alertedAt = 0
         }
-        if result != nil { count(entry.value.row) { $0.resultsAccepted &+= 1 } }
+        if let result { count(entry.value.row, result.leaseID) { $0.resultsAccepted &+= 1 } }
         entry.value.row.note(.vendorAccepted, now, result?.vendorID.bounded(JobResult.reasonByteCount) ?? "")
         // The vendor's timestamp counts only if it is between the acceptance and now.
         let facts = entry.value.row.facts

@@ -195,6 +195,33 @@ struct FollowUpTests {
         #expect(harness.shard.statistics[.fcm].resultsAccepted == 1)
     }
 
+    @Test("the vendor and the follow-up both accept: each result counts in its channel, only the vendor's is an alert")
+    func bothAccept() throws {
+        for isVendorFirst in [false, true] {
+            var (harness, phone, message, lease) = try moved()
+            let followUp = try #require(sms(harness).first)
+            harness.settle(isVendorFirst ? lease : followUp, .accepted)
+            wait(harness, 5_000)
+            let second = harness.now
+            #expect(harness.extend(isVendorFirst ? followUp : lease, milliseconds: 1_000) == .cancelled)
+            harness.settle(isVendorFirst ? followUp : lease, .accepted)
+            #expect(harness.statistics[.fcm].resultsAccepted == 1 && harness.statistics[.sms].resultsAccepted == 1)
+            #expect(harness.trace(message)?.channel == .fcm)
+            harness.connect(&phone)
+            let shown = try #require(harness.takeDelivered().first).alertedAt
+            #expect(isVendorFirst ? shown > 0 && shown < second : shown == second)
+        }
+    }
+
+    @Test("a follow-up's late refusal counts in its own channel")
+    func lateRefusal() throws {
+        let (harness, _, _, lease) = try moved()
+        let followUp = try #require(sms(harness).first)
+        harness.settle(lease, .accepted)
+        #expect(harness.settle(followUp, .rejected, reason: "unknown number") == .stale)
+        #expect(harness.statistics[.fcm].resultsStale == 0 && harness.statistics[.sms].resultsStale == 1)
+    }
+
     @Test("an accepted follow-up is no alert on the device")
     func noAlert() throws {
         var (harness, phone) = away([])

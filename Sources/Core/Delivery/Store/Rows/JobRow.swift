@@ -86,6 +86,13 @@ package struct JobRow {
         leases.first { $0.id == lease }?.isOfFollowUp ?? false
     }
 
+    /// Returns the channel of a lease, which is not the job's if the job has moved to the follow-up channel or back.
+    func channel(of lease: (UInt64, UInt64)) -> VendorChannel? {
+        let isOfFollowUp = leases.first { $0.id == lease }?.isOfFollowUp ?? isFollowUp
+        guard isOfFollowUp != isFollowUp else { return channel }
+        return isFollowUp ? vendorChannel : facts.channels.intersection(.followUps).first
+    }
+
     /// Moves the job to the follow-up channel and resets its attempt count.
     ///
     /// If the follow-up's time has passed, the new due time equals the job's stored alarm (`wakeAt`), so the alarm stays valid.

@@ -227,6 +227,7 @@ export class LongwireClient {
   flush(): Promise<void>;
   setApplicationState(state: ApplicationState, options?: {keepsRunning?: boolean}): boolean;
   setBadge(value: number): boolean;
+  /** Adds or replaces a token; a removal is kept across restarts until the gateway confirms it. */
   setToken(token: VendorToken): boolean;
   setPushModeOff(off: boolean): boolean;
   /** Sets the token of the app's server for the next registration and the next start; an empty token removes it. */

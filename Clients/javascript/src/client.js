@@ -18,6 +18,9 @@ import {cleanToken, withToken} from "./tokens.js";
 
 const LONGEST_TIMER = 2147483647;
 const PAUSE_BYTES = 1048576;
+/** The commands that outlive a session, and those that change the configuration. */
+const KEPT = ["opened", "report", "send", "finish"];
+const SETTINGS = ["applicationState", "badge", "token", "pushMode", "registrationToken", "attributes", "heartbeat"];
 
 /**
  * A device of a Longwire gateway. It registers, stays connected, and hands each message to the app exactly once.
@@ -253,7 +256,10 @@ export class LongwireClient {
     return this.set({do: "badge", value});
   }
 
-  /** Adds or replaces a vendor token `{vendor, token}`; an empty token removes the vendor's tokens. */
+  /**
+   * Adds or replaces a vendor token `{vendor, token}`; an empty token removes the vendor's tokens. A removal is kept
+   * across restarts until the gateway confirms it.
+   */
   setToken(token) { return this.set({do: "token", token: cleanToken(token)}); }
 
   /** Turns all pushes to this device off or on, both over the connection and through the vendor. */
@@ -389,7 +395,11 @@ export class LongwireClient {
         Object.assign(configuration, {applicationState: command.applicationState, keepsRunning: command.keepsRunning});
         break;
       case "badge": configuration.badge = command.value; break;
-      case "token": configuration.tokens = withToken(configuration.tokens, command.token); break;
+      case "token":
+        configuration.tokens = withToken(configuration.tokens, command.token);
+        // The next Hello has the tokens, but cannot remove one.
+        if (command.token.token === "") this.postOrKeep(command);
+        break;
       case "pushMode": configuration.pushModeOff = command.off; break;
       case "registrationToken": configuration.registrationToken = command.token; break;
       case "attributes": configuration.attributes = command.attributes; break;
@@ -499,13 +509,16 @@ export class LongwireClient {
   }
 
   finishStop() {
-    // Taps and reports that arrived after the stop are kept for the next session.
-    for (const {command} of this.inputs) {
-      if (command && ["opened", "report", "send", "finish"].includes(command.do)) this.keep(command);
-      if (command && command.do === "fetch") command.done({messages: 0, isComplete: false});
-    }
+    // Calls that arrived after the stop count for the next session.
+    const late = this.inputs.map(({command}) => command).filter(command => command);
     const event = this.lastEvent || {type: "stopped", error: null};
     this.lastEvent = null;
+    this.core = null;
+    for (const command of late) {
+      if (KEPT.includes(command.do)) this.keep(command);
+      else if (SETTINGS.includes(command.do)) this.set(command);
+      else if (command.do === "fetch") command.done({messages: 0, isComplete: false});
+    }
     this.end(event);
   }
 

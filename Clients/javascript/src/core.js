@@ -25,7 +25,7 @@ import {Names} from "./names.js";
 import {helloAttributes} from "./options.js";
 import {Reconnection} from "./reconnection.js";
 import {ClientState, isSameReport} from "./state.js";
-import {isSameToken, withToken} from "./tokens.js";
+import {excludes, isSameToken, removalOf, withToken} from "./tokens.js";
 import {Upstream} from "./upstream.js";
 
 const OF_CLIENTS = new Set(["hello", "ack", "deviceUpdate", "feedback", "upstream", "publish", "publishResult",
@@ -315,14 +315,17 @@ export class ClientCore {
 
   /** Sends the changes that the app made between Hello and Welcome. */
   sendChanges(now) {
-    const {applicationState, keepsRunning, tokens} = this.configuration, {greeted} = this;
+    const {applicationState, keepsRunning, tokens} = this.configuration, {greeted, state} = this;
     if (applicationState !== greeted.applicationState || keepsRunning !== greeted.keepsRunning) {
       this.perform({do: "applicationState", applicationState, keepsRunning}, now);
     }
-    const isHad = old => tokens.some(one => one.channel === old.channel && one.kind === old.kind
-      && (old.activity === "" || one.activity === old.activity));
-    const removed = greeted.tokens.filter(old => !isHad(old))
-      .map(({channel, kind, activity}) => ({channel, kind, activity, environment: 0, topic: "", token: ""}));
+    // A removal would also remove the remaining tokens of the same use.
+    const isFree = removal => !tokens.some(token => excludes(removal, token));
+    const noted = state.removedTokens.filter(isFree);
+    if (noted.length < state.removedTokens.length) this.isDirty = true;
+    state.removedTokens = noted;
+    const removed = noted.concat(greeted.tokens.map(removalOf)
+      .filter(removal => isFree(removal) && !noted.some(one => isSameToken(one, removal))));
     // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are
     // therefore sent again: the vendor has just reissued them.
     const added = tokens.filter(token => !greeted.tokens.some(old => isSameToken(old, token))
@@ -475,6 +478,8 @@ export class ClientCore {
           const others = this.renewedTokens.filter(one => !isSameToken(one, token));
           this.renewedTokens = others.concat(token).slice(-LIMITS.tokens);
         }
+        // A removal is stored before it is sent, because the next Hello cannot repeat it.
+        if (this.state.noteToken(token)) this.persist();
         this.update(now, {tokens: [token]});
         break;
       }
@@ -537,6 +542,7 @@ export class ClientCore {
       // A badge that the app set again after this update is still unconfirmed, even if the value is equal.
       const isSetAgain = Array.from(this.pendingUpdates.values()).some(one => one.badge !== undefined);
       if (update.badge !== undefined && update.badge === this.pendingBadge && !isSetAgain) this.pendingBadge = null;
+      if (update.tokens) this.confirmRemovals(update.tokens);
     }
     if (result.heartbeatSeconds !== 0) {
       this.heartbeatMilliseconds = result.heartbeatSeconds * 1000;
@@ -545,6 +551,16 @@ export class ClientCore {
     const {deliveries} = this;
     if (deliveries.dropRule === result.request) deliveries.dropRule = this.isSuspended ? "untilUpdate" : "none";
     this.report("updated", {request: result.request, code: result.code, reason: result.reason});
+  }
+
+  /** Forgets the removals of a confirmed update, except those that a later update repeats. */
+  confirmRemovals(tokens) {
+    const {state} = this, later = [];
+    for (const update of this.pendingUpdates.values()) later.push(...update.tokens || []);
+    const isIn = (list, removal) => list.some(one => one.token === "" && isSameToken(removalOf(one), removal));
+    const kept = state.removedTokens.filter(one => !isIn(tokens, one) || isIn(later, one));
+    if (kept.length < state.removedTokens.length) this.isDirty = true;
+    state.removedTokens = kept;
   }
 
   /** Reacts to an app that runs again: shortens a reconnect delay, or sends a Ping to find a dead connection. */

@@ -7,6 +7,8 @@ export const LIMITS = {
   /** Opened ids in one Hello; further ones are sent as Feedback. */
   openedPerHello: 32,
   tokens: 16,
+  /** Removed tokens that the gateway has not confirmed. */
+  removedTokens: 32,
   tokenBytes: 1024,
   topicBytes: 255,
   activityTokens: 8,

@@ -10,6 +10,7 @@ import {decimal, halves} from "./frames.js";
 import {HeartbeatPlan} from "./heartbeat.js";
 import {LIMITS} from "./limits.js";
 import {ProcessedSet} from "./processed.js";
+import {CHANNELS, KINDS, excludes, isSameToken, removalOf} from "./tokens.js";
 
 const FIRST_LINE = "longwire state 1";
 const ID = /^[0-9a-f]{32}$/;
@@ -53,6 +54,8 @@ export class ClientState {
     this.unreported = [];
     /** Messages that the app rejected, until the gateway has confirmed the rejection. */
     this.rejections = [];
+    /** Removals of vendor tokens that the gateway has not confirmed; a Hello cannot remove a token. */
+    this.removedTokens = [];
     /** Messages to the app's server, `{number, payload, taskId}`, in order. */
     this.outgoing = [];
     this.lastOutgoing = 0;
@@ -94,6 +97,16 @@ export class ClientState {
     this.rejections = others.concat(rejection).slice(-LIMITS.rejections);
   }
 
+  /** Records a removed token, or that a token is set again; returns false if nothing changes. */
+  noteToken(token) {
+    const before = this.removedTokens, removal = removalOf(token);
+    const isRemoval = token.token === "" && this.isRegistered;
+    if (isRemoval && before.some(one => isSameToken(one, removal))) return false;
+    const kept = before.filter(one => !(token.token === "" ? excludes(removal, one) : excludes(one, token)));
+    this.removedTokens = isRemoval ? kept.concat(removal).slice(-LIMITS.removedTokens) : kept;
+    return this.removedTokens.length !== before.length || isRemoval;
+  }
+
   noteSeen(id) {
     if (id === "" || this.seen.includes(id)) return;
     this.seen.push(id);
@@ -123,14 +136,15 @@ export class ClientState {
   }
 
   /**
-   * Applies a call that the app made without a session. Only taps, reports, outgoing messages and verdicts change the
-   * state. With the option `vendorDuplicates` it records processed ids, because a vendor may deliver them again.
+   * Applies a call that the app made without a session. Only taps, reports, outgoing messages, tokens and verdicts
+   * change the state. With the option `vendorDuplicates` it records processed ids, because a vendor may deliver them again.
    */
   keep(command, vendorDuplicates) {
     switch (command.do) {
       case "opened": this.noteOpened(command.msgId); break;
       case "report": this.noteReport(command.report); break;
       case "send": this.keepOutgoing(command.payload, command.taskId); break;
+      case "token": this.noteToken(command.token); break;
       case "finish": {
         const {message, verdict} = command;
         if (message.channel === "vendor") {
@@ -178,6 +192,9 @@ export class ClientState {
     }
     for (const {stream, sequence, reason} of this.rejections) {
       lines.push(`rejected ${stream} ${sequence} ${hex(utf8(reason))}`);
+    }
+    for (const {channel, kind, activity} of this.removedTokens) {
+      lines.push(`untoken ${channel} ${kind} ${hex(utf8(activity))}`);
     }
     for (const [network, {learnt, ceiling, failed}] of this.heartbeats) {
       lines.push(`heartbeat -${hex(utf8(network))} ${learnt || 0} ${ceiling} ${failed || 0}`);
@@ -262,6 +279,12 @@ export class ClientState {
         if (text === null || numbers[0] === null || numbers[1] === null) return false;
         this.rejections.push({stream: numbers[0], sequence: numbers[1], reason: text});
         return true;
+      }
+      case "untoken": {
+        const activity = values.length === 3 ? bytesOfHex(values[2]) : null, text = activity && textOfUTF8(activity);
+        if (text === null || !CHANNELS[numbers[0]] || !KINDS[numbers[1]]) return false;
+        this.removedTokens.push(removalOf({channel: numbers[0], kind: numbers[1], activity: text}));
+        return this.removedTokens.length <= LIMITS.removedTokens;
       }
       case "sent": this.lastOutgoing = numbers[0]; return numbers[0] !== null && numbers[0] <= 4294967295;
       case "send": {

@@ -49,6 +49,13 @@ export function cleanToken({vendor, token, kind = "alert", environment = "produc
 const isOfSameUse = (one, other) => one.channel === other.channel && one.kind === other.kind
   && (one.activity === other.activity || other.token === "" && other.activity === "");
 
+/** Returns the empty token that removes a token and all others of its use. */
+export const removalOf = ({channel, kind, activity}) =>
+  ({channel, kind, activity, environment: 0, topic: "", token: ""});
+
+/** Whether a removal, sent after the token, would remove it. */
+export const excludes = (removal, token) => isOfSameUse(token, removal);
+
 export const isSameToken = (one, other) => ["kind", "environment", "topic", "token", "channel", "activity"]
   .every(name => one[name] === other[name]);
 

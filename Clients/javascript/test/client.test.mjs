@@ -494,6 +494,84 @@ test("settings without a session are in the next Hello, and tokens are renewed a
   await one.client.stop();
 });
 
+test("a token that is removed without a session is removed in the next one, also by another process", limit,
+  async () => {
+  const one = await ready({tokens: [{vendor: "fcm", token: "alice"}, {vendor: "hms", token: "alice"}]});
+  assert.equal(one.hello.tokens.length, 2);
+  await one.client.stop();
+  assert.equal(one.client.setToken({vendor: "fcm", token: ""}), false);
+  await one.client.flush();
+  const again = party({store: one.store, tokens: [{vendor: "hms", token: "alice"}]});
+  await again.client.start();
+  const removal = async () => {
+    const session = await again.gateway.next(), {tokens} = await session.welcome();
+    assert.deepEqual(tokens.map(({channel}) => channel), [2]);
+    const update = await session.expect("deviceUpdate");
+    assert.deepEqual(update.tokens.map(({channel, token}) => [channel, token]), [[1, ""]]);
+    return {session, request: update.request};
+  };
+  (await removal()).session.cut();
+  const {session, request} = await removal();
+  session.send("updateResult", {request, code: 0});
+  await again.event("updated");
+  await again.client.flush();
+  assert.deepEqual(kept(one.store).removedTokens, []);
+  session.cut();
+  const last = await again.gateway.next();
+  await last.welcome();
+  last.send("ping", {nonce: "1"});
+  await last.expect("pong");
+  assert.ok(!last.has("deviceUpdate"));
+  await again.client.stop();
+});
+
+test("a removal is stored before it is sent, and counts until the token is set again", limit, async () => {
+  const one = await ready();
+  one.client.setToken({vendor: "fcm", token: "", topic: "t"});
+  const {request} = await one.session.expect("deviceUpdate");
+  assert.equal(kept(one.store).removedTokens.length, 1);
+  one.client.setToken({vendor: "fcm", token: "", topic: "t"});
+  const second = await one.session.expect("deviceUpdate");
+  one.session.send("updateResult", {request, code: 0});
+  await one.event("updated");
+  await one.client.flush();
+  assert.equal(kept(one.store).removedTokens.length, 1, "the second removal is not confirmed");
+  one.session.send("updateResult", {request: second.request, code: 0});
+  await one.event("updated", 2);
+  await one.client.flush();
+  assert.deepEqual(kept(one.store).removedTokens, []);
+  one.client.setToken({vendor: "fcm", token: ""});
+  one.client.setToken({vendor: "fcm", token: "bob"});
+  await one.client.flush();
+  assert.deepEqual(kept(one.store).removedTokens, []);
+  await one.client.stop();
+});
+
+test("a setting that is made while the client stops counts for the next start", limit, async () => {
+  let release = null, isSlow = false;
+  const store = new MemoryStore(), save = store.save.bind(store);
+  store.save = async text => {
+    if (isSlow) await new Promise(resolve => { release = resolve; });
+    save(text);
+  };
+  const one = await ready({store, tokens: [{vendor: "fcm", token: "alice"}]});
+  isSlow = true;
+  one.client.markOpened(id(3));
+  const stopped = one.client.stop();
+  await until(() => release);
+  one.client.setToken({vendor: "fcm", token: ""});
+  one.client.setToken({vendor: "hms", token: "bob"});
+  isSlow = false;
+  release();
+  await stopped;
+  await one.client.start();
+  const session = await one.gateway.next(), {tokens} = await session.welcome();
+  assert.deepEqual(tokens.map(({channel}) => channel), [2]);
+  assert.deepEqual((await session.expect("deviceUpdate")).tokens.map(({channel, token}) => [channel, token]),
+    [[1, ""]]);
+  await one.client.stop();
+});
+
 test("a fetch ends when the gateway is silent, and at a stop", limit, async () => {
   const one = await ready();
   const fetched = one.client.fetch(10000);

@@ -10,6 +10,7 @@ import {HeartbeatPlan} from "../src/heartbeat.js";
 import {FileStore, LongwireError, createClient, utf8} from "../src/node.js";
 import {ProcessedSet} from "../src/processed.js";
 import {ClientState, checkSum} from "../src/state.js";
+import {cleanToken} from "../src/tokens.js";
 import {SECRET, id, party, random} from "./support.mjs";
 
 async function inFolder(work) {
@@ -40,6 +41,8 @@ function full() {
   plan.lost(300);
   state.keepHeartbeat(plan, "wifi");
   state.noteSeen(id(77));
+  state.noteToken(cleanToken({vendor: "fcm", token: ""}));
+  state.noteToken(cleanToken({vendor: "apns", token: "", kind: "liveActivity", activity: "跑步"}));
   return state;
 }
 

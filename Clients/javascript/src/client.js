@@ -48,6 +48,8 @@ export class LongwireClient {
     /** Calls without a running client, until the store has them. */
     this.kept = [];
     this.storing = null;
+    /** The removal of the state in progress, or null. */
+    this.forgetting = null;
     this.release = null;
     /** The error to report when another tab has taken over the store during this run. */
     this.lost = null;
@@ -96,6 +98,8 @@ export class LongwireClient {
     this.lost = null;
     this.handover.waiting = [];
     try {
+      // The handler of the event `stopped` may start the client before `forget` has removed the state.
+      if (this.forgetting) await this.forgetting.catch(() => {});
       if (this.storing) await this.storing;
       for (const msgId of opened) this.keep({do: "opened", msgId});
       const waits = await this.reserve();
@@ -189,11 +193,13 @@ export class LongwireClient {
   }
 
   /** Stops the client and removes its state. The next start registers a new device. */
-  async forget() {
-    await this.stop();
-    if (this.storing) await this.storing;
-    this.kept = [];
-    await this.store.clear();
+  forget() {
+    this.forgetting = this.stop().then(async () => {
+      if (this.storing) await this.storing;
+      this.kept = [];
+      await this.store.clear();
+    }).finally(() => { this.forgetting = null; });
+    return this.forgetting;
   }
 
   /**
@@ -233,8 +239,10 @@ export class LongwireClient {
     }
     this.flushes = [];
     this.namesCalls.end();
+    // The handler of the event may start the client again, which replaces the promise of the stop.
+    const {stopped} = this;
     if (event) this.emit(event);
-    if (this.stopped) this.stopped();
+    if (stopped) stopped();
     if (this.kept.length > 0) this.storeKept();
   }
 
@@ -478,7 +486,7 @@ export class LongwireClient {
       this.inputBytes = 0;
       for (const input of inputs) this.feed(input);
       core.wake(this.now());
-      let isStored = true;
+      if (flushes.length > 0) core.repeatWrite();
       do {
         const actions = core.actions;
         core.actions = [];
@@ -488,16 +496,18 @@ export class LongwireClient {
             continue;
           }
           const error = await this.persist();
-          if (!error) continue;
+          if (!error) {
+            core.persisted();
+            continue;
+          }
           // The actions after a failed store, such as an ack, must not run.
-          isStored = false;
           core.persistFailed(error, actions.slice(index + 1), this.now());
           break;
         }
         core.endTurn(this.now());
       } while (core.actions.length > 0);
       for (const {resolve, reject} of flushes) {
-        if (isStored) resolve();
+        if (!core.owesWrite) resolve();
         else reject(new LongwireError("stateUnwritable", "the state could not be stored"));
       }
       if (this.connection && this.connection.isPaused && this.connection.resume) this.connection.resume();

@@ -73,6 +73,8 @@ export class ClientCore {
     this.renewedTokens = [];
     /** Whether the state has unsaved changes. */
     this.isDirty = false;
+    /** Whether the last write of the state failed, so that the store has an older state. */
+    this.owesWrite = false;
 
     // The app's settings and reports for the gateway.
     this.nextRequest = 1;
@@ -159,8 +161,8 @@ export class ClientCore {
 
   /**
    * Handles a failed write of the state: sends no Ack, closes the connection and schedules a reconnect. The changed
-   * state stays in memory and is written before the next Hello. The actions in `skipped`, after the failed one, are
-   * discarded. Results about names are kept: they are not in the state, and their callers wait for them.
+   * state stays in memory and is written by the next flush, Hello or stop. The actions in `skipped`, after the failed
+   * one, are discarded. Results about names are kept: they are not in the state, and their callers wait for them.
    */
   persistFailed(error, skipped, now) {
     const discarded = skipped.concat(this.actions);
@@ -171,15 +173,23 @@ export class ClientCore {
     this.actions = discarded.filter(({type, event}) => type === "report" && event.type === "names");
     // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
     this.isDirty = false;
+    this.owesWrite = true;
     this.report("stateNotStored", {error, reason: error.message});
     this.actions.push({type: "disconnect"});
     if (this.phase === "stopped") this.report("stopped", {error});
     else if (this.phase !== "idle" && this.phase !== "waiting") this.reconnection.retry(now, error);
   }
 
+  /** Notes a successful write of the state. */
+  persisted() { this.owesWrite = false; }
+
+  /** Writes the state at the end of this turn if its last write failed. */
+  repeatWrite() { if (this.owesWrite) this.isDirty = true; }
+
   stop(now, error = null) {
     if (this.phase === "stopped") return;
     if (this.phase === "ready") {
+      this.repeatWrite();
       this.endTurn(now);
       this.send("close", {code: GOODBYE, reason: "the client stops"}, now);
     }
@@ -188,6 +198,7 @@ export class ClientCore {
 
   /** Closes the connection and stops the client. */
   halt(error) {
+    this.repeatWrite();
     this.actions.push({type: "disconnect"});
     this.leaveSession();
     this.enter("stopped");

@@ -190,6 +190,90 @@ for (const kind of ["at once", "later"]) {
   });
 }
 
+/** A store whose next writes fail. */
+class FaultyStore extends MemoryStore {
+  failures = 0;
+
+  save(text) {
+    this.failures -= 1;
+    if (this.failures >= 0) throw new Error("the disk is full");
+    this.failures = 0;
+    super.save(text);
+  }
+}
+
+const rarely = {first: 3600000, most: 3600000};
+
+test("a flush after a failed write repeats the write, and succeeds only with it", limit, async () => {
+  const store = new FaultyStore(), one = await ready({store, backoff: rarely});
+  await one.client.flush();
+  store.failures = Infinity;
+  one.client.markOpened(id(3));
+  for (let count = 0; count < 2; count += 1) {
+    await assert.rejects(one.client.flush(), ({code}) => code === "stateUnwritable");
+    // The second report changes nothing.
+    one.client.report({kind: "shown", msgId: id(4)});
+  }
+  store.failures = 0;
+  await one.client.flush();
+  assert.deepEqual([kept(store).opened, kept(store).unreported.length], [[id(3)], 1]);
+  await one.client.stop();
+});
+
+for (const reconnects of [true, false]) {
+  test(`a client that ${reconnects ? "is stopped" : "stops by itself"} repeats a failed write`, limit, async () => {
+    const one = await ready({store: new FaultyStore(), backoff: rarely, reconnects});
+    await one.client.flush();
+    one.store.failures = 1;
+    one.session.deliver(1);
+    await one.event("stateNotStored");
+    if (reconnects) await one.client.stop();
+    else await one.event("stopped");
+    await one.client.start();
+    const session = await one.gateway.next();
+    await session.welcome();
+    session.deliver(1);
+    await session.expect("ack");
+    assert.equal(one.messages.length, 1);
+    await one.client.stop();
+  });
+}
+
+test("a handler of the event stopped may start the client again; a later forget removes the state", limit, async () => {
+  const store = new MemoryStore(), save = store.save.bind(store);
+  store.save = async text => {
+    await new Promise(resolve => setTimeout(resolve, 5));
+    save(text);
+  };
+  let restarts = 0;
+  const one = party({store, onEvent(event) {
+    one.events.push(event);
+    if (event.type === "stopped" && restarts < 2) {
+      restarts += 1;
+      one.client.start();
+    }
+  }});
+  await one.client.start();
+  const session = await one.gateway.next();
+  await session.welcome();
+  await one.event("welcomed");
+  session.send("close", {code: 499});
+  await (await one.gateway.next()).welcome();
+  await one.event("welcomed", 2);
+  await one.client.flush();
+  one.client.markOpened(id(5));
+  const forgotten = one.client.forget();
+  await forgotten;
+  // The event of this stop has started the client once more, as another device.
+  assert.equal(store.text, null);
+  const hello = await (await one.gateway.next()).welcome({cid: id(2)});
+  assert.deepEqual([hello.registration, restarts], [true, 2]);
+  await one.event("welcomed", 3);
+  assert.equal(kept(store).cid, id(2));
+  assert.deepEqual(kept(store).opened, []);
+  await one.client.stop();
+});
+
 test("another epoch discards the positions", limit, async () => {
   const one = await ready({vendorDuplicates: true});
   one.session.deliver(1);

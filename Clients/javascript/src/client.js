@@ -96,7 +96,6 @@ export class LongwireClient {
     this.stopping = new Promise(resolve => { this.stopped = resolve; });
     this.isStopWanted = false;
     this.lost = null;
-    this.handover.waiting = [];
     try {
       // The handler of the event `stopped` may start the client before `forget` has removed the state.
       if (this.forgetting) await this.forgetting.catch(() => {});
@@ -157,6 +156,8 @@ export class LongwireClient {
     const {configuration, hmac} = this;
     this.core = new ClientCore({configuration, state, random: new Random(seed, hmac), hmac});
     this.core.start(this.now());
+    // A stop keeps the vendors' messages that wait for the handler.
+    for (const message of this.handover.begin()) this.post({command: {do: "vendorMessage", message}});
     this.schedule();
     this.notifyFollowers();
   }
@@ -527,6 +528,7 @@ export class LongwireClient {
     for (const command of late) {
       if (KEPT.includes(command.do)) this.keep(command);
       else if (SETTINGS.includes(command.do)) this.set(command);
+      else if (command.do === "vendorMessage") this.handover.waiting.push({...command.message, channel: "vendor"});
       else if (command.do === "fetch") command.done({messages: 0, isComplete: false});
     }
     this.end(event);
@@ -600,8 +602,7 @@ export class LongwireClient {
         this.handover.withdraw();
         break;
       case "revoke":
-        this.emit({type: "revoked", taskId: action.taskId});
-        this.core.deliveries.finishRevoke(action.sequence, action.key);
+        this.handover.revoke(action);
         break;
       case "vendorProcessed": this.notifyFollowers(); break;
       default:

@@ -162,15 +162,17 @@ export class ClientCore {
   /**
    * Handles a failed write of the state: sends no Ack, closes the connection and schedules a reconnect. The changed
    * state stays in memory and is written by the next flush, Hello or stop. The actions in `skipped`, after the failed
-   * one, are discarded. Results about names are kept: they are not in the state, and their callers wait for them.
+   * one, are discarded. Results about names and vendors' messages are kept, because they do not come again.
    */
   persistFailed(error, skipped, now) {
     const discarded = skipped.concat(this.actions);
+    const isKept = ({type, event, message}) => type === "report" && event.type === "names" || type === "withdraw"
+      || type === "handle" && message.channel === "vendor";
+    this.actions = discarded.filter(isKept);
     for (const action of discarded) {
-      if (action.type === "handle") this.deliveries.removeHandling(action.message.key);
+      if (action.type === "handle" && !isKept(action)) this.deliveries.removeHandling(action.message.key);
       if (action.type === "revoke") this.deliveries.removeHandling(action.key);
     }
-    this.actions = discarded.filter(({type, event}) => type === "report" && event.type === "names");
     // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
     this.isDirty = false;
     this.owesWrite = true;

@@ -144,7 +144,8 @@ export class Deliveries {
 
   /** Marks a revoke as processed after the app has received its event. */
   finishRevoke(sequence, key) {
-    if (this.removeHandling(key)) this.settle(sequence, 0);
+    const place = this.removeHandling(key);
+    if (place && place.origin === this.core.state.origin) this.settleAt(place, sequence, 0);
   }
 
   /** Records the app's verdict `{kind, reason?}` on a message; returns false if it has a verdict already. */
@@ -171,14 +172,17 @@ export class Deliveries {
     }
     this.core.fetching.count();
     if (this.core.configuration.vendorDuplicates) this.core.state.noteSeen(message.msgId);
-    if (place.isOfEarlierSession) {
-      // The current session has not redelivered this message, so the neighbouring sequences may be unprocessed.
-      this.core.state.processed(message.stream).insertAlone(message.sequence);
-      this.core.isDirty = true;
-    } else {
-      this.settle(message.sequence, message.stream);
-    }
+    this.settleAt(place, message.sequence, message.stream);
     return true;
+  }
+
+  /** Marks the sequence of a place as processed. */
+  settleAt({isOfEarlierSession}, sequence, stream) {
+    if (!isOfEarlierSession) return this.settle(sequence, stream);
+    // The current session has not redelivered this sequence, so the neighbouring ones may be unprocessed.
+    this.core.state.processed(stream).insertAlone(sequence);
+    this.core.isDirty = true;
+    return undefined;
   }
 
   /** Passes a complete message from a vendor to the app, unless the app has it already. */

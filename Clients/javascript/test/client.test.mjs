@@ -538,6 +538,90 @@ test("a revoke is an event, and is acked like a message", limit, async () => {
   await one.client.stop();
 });
 
+test("a message that waits for its handler is not handed over after its revoke", limit, async () => {
+  const order = [], one = await ready({
+    onMessage({sequence, text}) {
+      order.push(sequence || text);
+      return sequence === 1 ? new Promise(resolve => { one.go = resolve; }) : undefined;
+    },
+    vendorDuplicates: true,
+  });
+  one.client.options.onEvent = event => { if (event.type === "revoked") order.push(event.taskId); };
+  one.session.deliver(1, {taskId: id(8)});
+  await until(() => one.go);
+  one.session.deliver(2, {taskId: id(9)});
+  one.session.deliver(3, {taskId: id(7)});
+  one.client.receiveVendorMessage({msgId: id(50), taskId: id(9), payload: "vendor"});
+  one.session.send("revoke", {sequence: 4, msgId: id(4), taskId: id(6), revokedTaskId: id(9)});
+  one.session.send("ping", {nonce: "1"});
+  await one.session.expect("pong");
+  // The event follows the handler that already runs.
+  assert.deepEqual(order, [1]);
+  one.go();
+  await until(() => one.session.frames.some(({name, values}) => name === "ack" && values.positions[0].sequence === 4));
+  assert.deepEqual(order, [1, id(9), 3]);
+  assert.equal(one.client.vendorPlace(id(50)), "processed");
+  await one.client.stop();
+});
+
+test("a revoke does not wait for a verdict, and comes once in the session after a cut", limit, async () => {
+  const held = [], one = await ready({onMessage(message) {
+    held.push(message);
+    return message.sequence === 1 ? "later" : new Promise(resolve => { one.go = resolve; });
+  }});
+  const revoke = (session, sequence, task) =>
+    session.send("revoke", {sequence, msgId: id(sequence), taskId: id(6), revokedTaskId: id(task)});
+  one.session.deliver(1);
+  await until(() => held.length === 1);
+  revoke(one.session, 2, 9);
+  await one.event("revoked");
+  one.client.finish(held[0]);
+  one.session.deliver(3);
+  await until(() => one.go);
+  revoke(one.session, 4, 8);
+  one.session.cut();
+  const session = await one.gateway.next();
+  await session.welcome();
+  await one.event("welcomed", 2);
+  one.go();
+  revoke(session, 4, 8);
+  await until(() => session.frames.some(({name, values}) => name === "ack" && values.positions[0].sequence === 4));
+  assert.deepEqual(one.events.filter(({type}) => type === "revoked").map(({taskId}) => taskId), [id(9), id(8)]);
+  await one.client.stop();
+});
+
+test("a vendor's message waits for its handler across sessions, failed writes and a stop", limit, async () => {
+  const seen = [], store = new FaultyStore();
+  let go = null;
+  const one = await ready({store, vendorDuplicates: true, onMessage(message) {
+    seen.push(message.text);
+    return message.sequence === 1 ? new Promise(resolve => { go = resolve; }) : undefined;
+  }});
+  const receive = msgId => one.client.receiveVendorMessage({msgId, payload: msgId});
+  one.session.deliver(1, {payload: Buffer.from("one")});
+  await until(() => go);
+  receive(id(50));
+  one.session.cut();
+  await (await one.gateway.next()).welcome();
+  await one.event("welcomed", 2);
+  store.failures = 1;
+  one.client.markOpened(id(3));
+  receive(id(51));
+  await one.event("stateNotStored");
+  await (await one.gateway.next()).welcome();
+  await one.event("welcomed", 3);
+  const stopped = one.client.stop();
+  await stopped;
+  assert.deepEqual(seen, ["one"]);
+  await one.client.start();
+  go();
+  await until(() => seen.length === 3);
+  assert.deepEqual(seen, ["one", id(50), id(51)]);
+  await one.client.flush();
+  assert.deepEqual(kept(store).seen, [id(50), id(51)]);
+  await one.client.stop();
+});
+
 test("deliveries between suspension and the UpdateResult of the return are dropped", limit, async () => {
   const one = await ready();
   one.client.setApplicationState("background");

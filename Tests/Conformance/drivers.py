@@ -201,8 +201,8 @@ class Bench:
         if what in self.client.lacks:
             raise NotOffered(self.client.lacks[what])
 
-    def start(self, window=None, heartbeat=None, manual=False, alternates=False, backoff=(10, 160), address=None,
-              token="", names_ms=None):
+    def start(self, window=None, heartbeat=None, manual=False, serial=False, alternates=False, backoff=(10, 160),
+              address=None, token="", names_ms=None):
         self.gateway.is_manual, self.gateway.token = manual, token
         words = ["--address", address or self.gateway.address, "--transport", self.gateway.transport, "--app", APP,
                  "--state", str(self.state), *(["--token", token] if token else ["--secret", SECRET])]
@@ -214,6 +214,9 @@ class Bench:
             words += ["--heartbeat", str(heartbeat)]
         if manual:
             words += ["--manual"]
+        if serial and "parallel" not in self.client.lacks:
+            self.needs("serial")
+            words += ["--serial"]
         if alternates:
             words += ["--alternates-from-close"]
         if backoff and "backoff" not in self.client.lacks:
@@ -255,7 +258,8 @@ class Bench:
         for device in self.gateway.devices.values():
             for place in sorted(device.acked):
                 message = device.messages[place]
-                if message.task_id and message.msg_id.hex() not in known:
+                is_revoked = message.task_id in device.revoked
+                if message.task_id and not is_revoked and message.msg_id.hex() not in known:
                     faults.append(f"an Ack covered {place[1]} of stream {place[0]}, and the app never had the message")
         if faults:
             raise Broken("\n".join(faults[:20]))

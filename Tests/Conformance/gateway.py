@@ -50,6 +50,7 @@ class Device:
         self.epochs.add(epoch)
         self.messages = {}  # by (stream, sequence)
         self.acked = set()
+        self.revoked = set()  # task ids
         self.unfinished = set()  # sent in the last session, and not finished by the app; only with `is_manual`
 
     def acked_in(self, stream):
@@ -514,6 +515,7 @@ class Connection:
     def revoke(self, sequence, task):
         self.device.messages.setdefault((0, sequence), pb.Deliver(sequence=sequence, msg_id=os.urandom(16)))
         self.sent.add((0, sequence))
+        self.device.revoked.add(task)
         name = self.device.messages[0, sequence].msg_id
         self.send(pb.Revoke(sequence=sequence, msg_id=name, task_id=os.urandom(16), revoked_task_id=task))
 

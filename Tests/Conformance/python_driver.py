@@ -99,6 +99,7 @@ class State:
         if not hasattr(self, "offset"):
             self.offset, self.outgoing, self.last_outgoing, self.heartbeat = 0, [], 0, 0
         self.streams, self.opened, self.unreported, self.reports, self.rejected = {}, [], [], [], []
+        self.removed = []  # channels whose removed token no UpdateResult has confirmed
 
     def load(self):
         if not self.path.exists():
@@ -112,7 +113,7 @@ class State:
             held = json.loads(text)
             self.cid, self.secret = bytes.fromhex(held["cid"]), bytes.fromhex(held["secret"])
             for name in ("epoch", "last_timestamp", "accepted_timestamp", "offset", "opened", "unreported", "reports",
-                         "rejected", "outgoing", "last_outgoing", "heartbeat"):
+                         "rejected", "removed", "outgoing", "last_outgoing", "heartbeat"):
                 setattr(self, name, held[name])
             self.streams = {int(number): Stream(*one) for number, one in held["streams"].items()}
         except (ValueError, TypeError, KeyError) as error:
@@ -127,6 +128,7 @@ class State:
             "last_timestamp": self.last_timestamp, "accepted_timestamp": self.accepted_timestamp,
             "streams": {number: (one.position, one.ranges) for number, one in self.streams.items()},
             "opened": self.opened, "unreported": self.unreported, "reports": self.reports, "rejected": self.rejected,
+            "removed": [] if "forgets-removed-tokens" in self.fault else self.removed,
             "outgoing": self.outgoing, "last_outgoing": self.last_outgoing, "heartbeat": self.heartbeat})
         if "registration-not-stored" in self.fault:
             text = json.dumps({**json.loads(text), "cid": "", "secret": ""})
@@ -240,6 +242,7 @@ class Client:
         self.phase, self.until, self.is_named = "waiting", 0.0, False
         self.is_foreground, self.keeps_running, self.drop = True, False, None
         self.tokens, self.renewed, self.badge, self.push_off = {}, [], None, None
+        self.waiting = []  # deliveries that wait until the app has finished the last message; only with `serial`
         self.attributes = None
         self.request, self.updates = 0, {}
         self.heartbeat = self.state_heartbeat = options.heartbeat
@@ -354,6 +357,7 @@ class Client:
             if self.has("raises-position-to-ranges") and stream.ranges:
                 stream.position, stream.ranges = stream.ranges[-1][1], []
         self.held = {name: (place[0], place[1], True) for name, place in self.held.items()}
+        self.waiting = []
         try:
             self.greet()
         except (OSError, Lost) as error:
@@ -533,7 +537,10 @@ class Client:
         if (self.is_foreground, self.keeps_running) != self.greeted["state"]:
             self.update(application_state=pb.FOREGROUND if self.is_foreground else pb.BACKGROUND,
                         keeps_running=self.keeps_running)
-        removed = [pb.VendorToken(channel=one) for one in self.greeted["tokens"] if one not in self.tokens]
+        channels = list(self.greeted["tokens"])
+        if not self.has("removes-only-in-a-session"):
+            channels += [one for one in state.removed if one not in channels]
+        removed = [pb.VendorToken(channel=one) for one in channels if one not in self.tokens]
         fresh = [one for one in self.renewed if not self.has("tokens-only-in-hello")]
         self.renewed = []
         if removed or fresh:
@@ -619,6 +626,13 @@ class Client:
         if name in self.held:
             self.held[name] = (number, sequence, False)
             return
+        if self.options.serial and self.held:
+            self.waiting.append(message)
+            return
+        self.show(message)
+
+    def show(self, message):
+        number, sequence, name = message.stream, message.sequence, message.msg_id.hex()
         shown = {"title": message.alert.title, "body": message.alert.body} if message.HasField("alert") else {}
         payload = message.payload[:8_000] if self.has("cuts-payload") else message.payload
         if not (self.has("loses-messages") and sequence % 5 == 3):
@@ -644,6 +658,8 @@ class Client:
                 self.to_reject.append(rejection)
         else:
             self.settle(number, sequence, alone=is_earlier)
+        if self.waiting:
+            self.show(self.waiting.pop(0))
         if self.sock and self.phase == "ready":
             self.end_turn()
 
@@ -655,6 +671,11 @@ class Client:
         stream.received(revoke.sequence)
         if self.drop:
             return
+        if not self.has("shows-revoked"):
+            gone = [one for one in self.waiting if one.task_id == revoke.revoked_task_id]
+            self.waiting = [one for one in self.waiting if one not in gone]
+            for one in gone:
+                self.settle(one.stream, one.sequence)
         say("revoked", taskId=revoke.revoked_task_id.hex())
         if not self.has("revokes-not-acked"):
             self.settle(0, revoke.sequence)
@@ -856,6 +877,10 @@ class Client:
                 self.push_off = None
             if update.HasField("badge") and update.badge == self.badge:
                 self.badge = None
+            confirmed = [] if self.has("removes-again") else [one.channel for one in update.tokens if not one.token]
+            if any(one in confirmed for one in self.state.removed):
+                self.state.removed = [one for one in self.state.removed if one not in confirmed]
+                self.is_dirty = True
         if result.heartbeat_seconds and not self.has("own-heartbeat"):
             self.period = result.heartbeat_seconds
         if self.drop == result.request:
@@ -1028,6 +1053,10 @@ class Client:
             channel = pb.VendorToken.Channel.Value(command["vendor"].upper())
             token = pb.VendorToken(channel=channel, token=command["token"])
             self.tokens.pop(channel, None)
+            known = list(self.state.removed)
+            self.state.removed = [one for one in known if one != channel] + ([] if command["token"] else [channel])
+            if self.state.removed != known:
+                self.store()
             if command["token"]:
                 self.tokens[channel] = token
                 if self.phase != "ready":
@@ -1076,6 +1105,7 @@ def main():
     parser.add_argument("--window", type=int, default=0)
     parser.add_argument("--heartbeat", type=int, default=0)
     parser.add_argument("--manual", action="store_true")
+    parser.add_argument("--serial", action="store_true")
     parser.add_argument("--alternates-from-close", action="store_true")
     parser.add_argument("--backoff-ms", default="1000:120000")
     parser.add_argument("--names-ms", type=int, default=30_000)

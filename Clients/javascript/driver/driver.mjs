@@ -9,9 +9,9 @@ import * as readline from "node:readline";
 import {createClient} from "../src/node.js";
 
 const USAGE = "usage: driver.mjs --address HOST:PORT --transport tcp|tls|ws|wss [--ca FILE] --app ID "
-  + "--secret SECRET|--token TOKEN --state FOLDER [--window N] [--heartbeat SECONDS] [--manual] "
+  + "--secret SECRET|--token TOKEN --state FOLDER [--window N] [--heartbeat SECONDS] [--manual] [--serial] "
   + "[--alternates-from-close] [--backoff-ms FIRST:MAX] [--names-ms TIME]";
-const FLAGS = ["manual", "alternates-from-close"];
+const FLAGS = ["manual", "serial", "alternates-from-close"];
 
 function parse(words) {
   const values = {};
@@ -66,7 +66,7 @@ const client = createClient({
   url: `${values.transport}://${values.address}`, appId: values.app, appSecret: values.secret || "",
   registrationToken: values.token || "",
   state: path.join(values.state, "state"), tls: values.ca ? {ca: readFileSync(values.ca)} : {},
-  window: Number(values.window || 0), heartbeatSeconds: Number(values.heartbeat || 0), parallel: values.manual ? 1024
+  window: Number(values.window || 0), heartbeatSeconds: Number(values.heartbeat || 0), parallel: values.manual && !values.serial ? 1024
     : 1,
   vendorDuplicates: true, backoff: first ? {first, most} : {}, onMessage, onEvent,
 });

@@ -181,6 +181,38 @@ def test_token_without_a_session(bench):
     assert [one.token for one in update.tokens] == ["issued-offline"]
 
 
+@pytest.mark.broken_by("removes-only-in-a-session", "forgets-removed-tokens", "removes-again")
+def test_token_removed_without_a_session(bench):
+    """A token removed without a session is removed in the next one, until a result confirms it, also after a kill."""
+
+    def is_removal(update):
+        return any(one.channel == pb.VendorToken.FCM and not one.token for one in update.tokens)
+
+    session = begin(bench)
+    bench.driver.do("token", vendor="fcm", token="issued")
+    session.expect(pb.DeviceUpdate, lambda update: update.tokens)
+    bench.driver.expect("updated")
+    session.cut()
+    waiting = bench.gateway.hello()
+    bench.driver.do("token", vendor="fcm", token="")
+    # No session begins until a Hello shows that the client has processed the removal.
+    while waiting.hello.tokens:
+        waiting.close(100)
+        waiting = bench.gateway.hello()
+    waiting.welcome(answers=False)
+    waiting.expect(pb.DeviceUpdate, is_removal)
+    bench.restart()
+    session = bench.gateway.welcome()
+    assert not session.hello.tokens
+    session.expect(pb.DeviceUpdate, is_removal)
+    bench.driver.expect("updated")
+    session.cut()
+    session = bench.gateway.welcome()
+    bench.driver.expect("welcomed")
+    session.round_trip()
+    assert not session.frames(pb.DeviceUpdate), "the gateway has confirmed the removal"
+
+
 @pytest.mark.broken_by("stops-at-refused-token")
 def test_refused_token(bench):
     """An UpdateResult that names a refused token is reported, and the session continues."""

@@ -260,3 +260,23 @@ def test_revoke(bench):
     session.until_acked(2, 3)
     driver.expect("message", where=lambda event: int(event["sequence"]) == 3)
     assert len(driver.all("revoked")) == 1
+
+
+@pytest.mark.broken_by("shows-revoked")
+def test_revoke_of_a_waiting_message(bench):
+    """A message of a revoked task that waits for its handler is not handed over, and is acked."""
+    driver = bench.start(manual=True, serial=True)
+    session = bench.gateway.welcome()
+    first = session.mark(0, 1)
+    second, third = session.mark(0, 2), session.mark(0, 3)
+    session.send(first, second, third)
+    message = driver.expect("message")
+    session.revoke(4, second.task_id)
+    # The app is not to finish this message.
+    session.device.unfinished.discard((0, 2))
+    session.round_trip()
+    driver.finish(message)
+    assert driver.expect("revoked")["taskId"] == second.task_id.hex()
+    driver.finish(driver.expect("message"))
+    session.until_acked(1, 2, 3, 4)
+    assert [int(event["sequence"]) for event in bench.shown()] == [1, 3]

@@ -41,6 +41,9 @@ export class IndexedDBStore implements StateStore {
   save(text: string): Promise<void>;
   clear(): Promise<void>;
   setAside(): Promise<void>;
+  pass: NonNullable<StateStore["pass"]>;
+  takePassed: NonNullable<StateStore["takePassed"]>;
+  followPassed: NonNullable<StateStore["followPassed"]>;
   lock: NonNullable<StateStore["lock"]>;
   cancelLock(): void;
 }

@@ -55,6 +55,12 @@ export interface StateStore {
   lock?(request: LockRequest): Promise<(() => void) | null>;
   cancelLock?(): void;
   setAside?(): void | Promise<void>;
+  /** Passes calls of a standby client to the client that runs. A store has all three methods or none. */
+  pass?(commands: object[]): Promise<void>;
+  /** Gives the passed calls to `perform`, and removes those that it returns. */
+  takePassed?(perform: (commands: object[]) => Promise<object[]>): Promise<void>;
+  /** Calls `take` after each passed call. Returns a function that ends it. */
+  followPassed?(take: () => void): () => void;
 }
 
 export interface Clock {
@@ -237,6 +243,7 @@ export class LongwireClient {
   setAttributes(attributes: DeviceAttributes | null): boolean;
   networkChanged(name?: string | null): boolean;
   probe(): boolean;
+  /** Like `report` and `send`, returns false in a standby tab without IndexedDB. */
   markOpened(msgId: string): boolean;
   report(report: {kind: "shown"; msgId: string} | {kind: "action"; msgId: string; action: number}): boolean;
   send(payload: Uint8Array | string, options?: {taskId?: string}): boolean;

@@ -2,7 +2,8 @@
 // arrived over the connection. For the site's pages it records shown and tapped notifications and received messages.
 //
 // The inbox has records {kind: "shown", msgId}, {kind: "opened", msgId} and {kind: "data", message} for the page whose
-// client runs, and {kind: "tap", message} for one page. Each has a time `at`. A page removes the records that it took.
+// client runs, and {kind: "tap", message} for one page. Standby tabs add {kind: "call", state, command}. Each has a time
+// `at`. A page removes the records that it took.
 //
 // Serve this file at the root of the site. A site with its own service worker adds one line to it:
 // importScripts("/longwire/service-worker.js").

@@ -185,11 +185,11 @@ export class IndexedDBStore {
   cancelLock() { this.tabs.cancel(); }
 
   /** Runs work in a transaction; a database that the browser has closed is opened again, once. */
-  async run(mode, work) {
+  async run(mode, work, name = "states") {
     for (let isSecond = false; ; isSecond = true) {
       if (!this.database) this.database = await openDatabase();
       try {
-        return await inDatabase(this.database, "states", mode, work);
+        return await inDatabase(this.database, name, mode, work);
       } catch (error) {
         this.database = null;
         if (isSecond || error.name !== "InvalidStateError") throw error;
@@ -229,6 +229,51 @@ export class IndexedDBStore {
     const text = await this.load();
     await this.run("readwrite", store => store.put(text, `${this.name}.damaged`));
     await this.clear();
+  }
+
+  // The calls of standby tabs are records {kind: "call", state, command} of the inbox. The tab with the lock takes them.
+
+  get channel() { return typeof BroadcastChannel === "function" ? new BroadcastChannel(`${this.name}.calls`) : null; }
+
+  /** Adds calls of this standby tab to the inbox, and notifies the other tabs. */
+  async pass(commands) {
+    const keys = await this.run("readonly", store => store.getAllKeys(), "inbox");
+    if (keys.length + commands.length > LIMITS.keptCalls) {
+      throw new LongwireError("stateUnwritable", "too many calls wait for the tab with the connection; reload that tab");
+    }
+    await this.run("readwrite", store => {
+      for (const command of commands) store.add({kind: "call", state: this.name, command, at: Date.now()});
+    }, "inbox");
+    const {channel} = this;
+    if (!channel) return;
+    channel.postMessage("passed");
+    channel.close();
+  }
+
+  /** Gives the passed calls to `perform`, and removes those that it returns. */
+  async takePassed(perform) {
+    let keys = null;
+    const records = await this.run("readonly", store => {
+      keys = store.getAllKeys();
+      return store.getAll();
+    }, "inbox");
+    const isPassed = record => record && record.kind === "call" && record.state === this.name && record.command;
+    const passed = records.map((record, index) => [keys.result[index], record]).filter(([, one]) => isPassed(one));
+    if (passed.length === 0) return;
+    const done = await perform(passed.map(([, {command}]) => command));
+    const taken = passed.filter(([, {command}]) => done.includes(command));
+    if (taken.length === 0) return;
+    await this.run("readwrite", store => {
+      for (const [key] of taken) store.delete(key);
+    }, "inbox");
+  }
+
+  /** Calls `take` after each call that another tab passes. Returns a function that ends it. */
+  followPassed(take) {
+    const {channel} = this;
+    if (!channel) return () => {};
+    channel.onmessage = () => take();
+    return () => channel.close();
   }
 }
 

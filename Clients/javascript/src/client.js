@@ -20,6 +20,8 @@ const LONGEST_TIMER = 2147483647;
 const PAUSE_BYTES = 1048576;
 /** The commands that outlive a session, and those that change the configuration. */
 const KEPT = ["opened", "report", "send", "finish"];
+/** The calls that a standby tab passes to the tab with the connection. */
+const PASSED = ["opened", "report", "send", "token"];
 const SETTINGS = ["applicationState", "badge", "token", "pushMode", "registrationToken", "attributes", "heartbeat"];
 
 /**
@@ -48,6 +50,9 @@ export class LongwireClient {
     /** Calls without a running client, until the store has them. */
     this.kept = [];
     this.storing = null;
+    /** The last work on calls that standby tabs have passed. */
+    this.taking = Promise.resolve();
+    this.unfollowPassed = null;
     /** The removal of the state in progress, or null. */
     this.forgetting = null;
     this.release = null;
@@ -127,6 +132,7 @@ export class LongwireClient {
     }
     this.status = "standby";
     this.emit({type: "standby"});
+    if (this.kept.length > 0) this.storeKept();
     locked.then(async release => {
       this.release = release;
       if (release && !this.isStopWanted) await this.run();
@@ -140,6 +146,9 @@ export class LongwireClient {
    * calls and the creation. Each call is therefore either in the state or posted to the core.
    */
   async run() {
+    // Calls that are being passed to the former tab must not be kept as well.
+    this.status = "starting";
+    if (this.storing) await this.storing;
     const seed = await (this.options.random || defaultRandom)(32);
     if (!(seed instanceof Uint8Array) || seed.length !== 32) {
       throw bad("random must return a Uint8Array of the requested length");
@@ -159,7 +168,29 @@ export class LongwireClient {
     // A stop keeps the vendors' messages that wait for the handler.
     for (const message of this.handover.begin()) this.post({command: {do: "vendorMessage", message}});
     this.schedule();
+    if (this.store.takePassed) {
+      this.unfollowPassed = this.store.followPassed(() => this.takePassed());
+      this.takePassed();
+    }
     this.notifyFollowers();
+  }
+
+  /** Performs the calls that standby tabs have passed. */
+  takePassed() {
+    const perform = async commands => {
+      const known = commands.filter(command => PASSED.includes(command.do));
+      if (!known.every(command => this.post({command}))) return [];
+      try {
+        await this.flush();
+        return commands;
+      } catch {
+        // A repeat of a report is harmless, but a message to the app's server would be sent twice.
+        return commands.filter(command => command.do === "send");
+      }
+    };
+    this.taking = this.taking.then(() => this.core ? this.store.takePassed(perform) : undefined).catch(error => {
+      console.error("longwire: calls of other tabs were not taken; they stay for the next start", error);
+    });
   }
 
   /** Applies the kept calls to a state and saves it. Calls that arrive during the save stay kept. */
@@ -240,6 +271,8 @@ export class LongwireClient {
     }
     this.flushes = [];
     this.namesCalls.end();
+    if (this.unfollowPassed) this.unfollowPassed();
+    this.unfollowPassed = null;
     // The handler of the event may start the client again, which replaces the promise of the stop.
     const {stopped} = this;
     if (event) this.emit(event);
@@ -406,8 +439,8 @@ export class LongwireClient {
       case "badge": configuration.badge = command.value; break;
       case "token":
         configuration.tokens = withToken(configuration.tokens, command.token);
-        // The next Hello has the tokens, but cannot remove one.
-        if (command.token.token === "") this.postOrKeep(command);
+        // The next Hello has the tokens, but cannot remove one. A standby tab may have no Hello.
+        if (command.token.token === "" || this.status === "standby" && this.store.pass) this.postOrKeep(command);
         break;
       case "pushMode": configuration.pushModeOff = command.off; break;
       case "registrationToken": configuration.registrationToken = command.token; break;
@@ -426,8 +459,10 @@ export class LongwireClient {
 
   postOrKeep(command) {
     if (this.post({command})) return true;
+    const isStandby = this.status === "standby";
+    if (isStandby && !this.store.pass && ["opened", "report", "send"].includes(command.do)) return false;
     if (!this.keep(command)) return false;
-    if (this.status === "stopped") this.storeKept();
+    if (isStandby || this.status === "stopped") this.storeKept();
     return true;
   }
 
@@ -437,13 +472,17 @@ export class LongwireClient {
     return true;
   }
 
-  /** Writes the kept calls into the store; returns false when it is in use or cannot be written. */
+  /**
+   * Writes the kept calls into the store, or passes those of a standby tab. Returns false when the store is in use or
+   * cannot be written.
+   */
   storeKept() {
     if (!this.storing) this.storing = this.storeNow().finally(() => { this.storing = null; });
     return this.storing;
   }
 
   async storeNow() {
+    if (this.status === "standby") return this.passKept();
     if (this.status !== "stopped") return false;
     let release = null;
     try {
@@ -452,12 +491,28 @@ export class LongwireClient {
       const {appId} = this.configuration, text = await this.store.load();
       const state = text === null ? new ClientState(appId) : ClientState.parse(text);
       if (state.appId !== appId) return false;
-      if (this.kept.length > 0) await this.saveKept(state);
-      return this.kept.length === 0;
+      // Calls may arrive during each save.
+      while (this.kept.length > 0) await this.saveKept(state);
+      return true;
     } catch {
       return false;
     } finally {
       if (release) release();
+    }
+  }
+
+  /** Passes the kept calls of a standby tab to the tab with the connection; a verdict stays for this tab's run. */
+  async passKept() {
+    if (!this.store.pass) return false;
+    const isPassed = command => PASSED.includes(command.do);
+    try {
+      for (let some = this.kept.filter(isPassed); some.length > 0; some = this.kept.filter(isPassed)) {
+        await this.store.pass(some);
+        this.kept = this.kept.filter(command => !some.includes(command));
+      }
+      return this.kept.length === 0;
+    } catch {
+      return false;
     }
   }
 

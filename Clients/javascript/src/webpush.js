@@ -5,6 +5,8 @@ import {LongwireError} from "./errors.js";
 import {isId} from "./state.js";
 
 const INBOX_MOST = 256;
+/** Records of the inbox that are no reports: taps for one page, and calls of standby tabs (browser.js). */
+const OTHERS = ["tap", "call"];
 
 function base64URL(buffer) {
   const text = btoa(String.fromCharCode(...new Uint8Array(buffer)));
@@ -108,7 +110,7 @@ function receive(client, {msgId, taskId, payload}) {
 export async function takeReports(client) {
   if (!client.isRunning) return 0;
   return withDatabase(async database => {
-    const records = (await recordsOf(database)).filter(([, record]) => !record || record.kind !== "tap");
+    const records = (await recordsOf(database)).filter(([, record]) => !record || !OTHERS.includes(record.kind));
     if (records.length === 0 || !client.isRunning) return 0;
     const isMessage = record => record && record.kind === "data" && record.message && isId(record.message.msgId);
     for (const [, record] of records) {

@@ -48,6 +48,8 @@ export interface LockRequest {
  * intact.
  */
 export interface StateStore {
+  /** The bytes of all messages to the app's server that a state may hold, if the store has less room than usual. */
+  readonly outgoingBytes?: number;
   load(): string | null | Promise<string | null>;
   save(text: string): void | Promise<void>;
   clear(): void | Promise<void>;

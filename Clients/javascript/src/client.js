@@ -15,6 +15,7 @@ import {Random} from "./random.js";
 import {hmacSHA256} from "./sha256.js";
 import {ClientState, isId} from "./state.js";
 import {cleanToken, withToken} from "./tokens.js";
+import {QUEUE_FULL} from "./upstream.js";
 
 const LONGEST_TIMER = 2147483647;
 const PAUSE_BYTES = 1048576;
@@ -195,10 +196,24 @@ export class LongwireClient {
 
   /** Applies the kept calls to a state and saves it. Calls that arrive during the save stay kept. */
   async saveKept(state) {
-    const commands = this.kept.slice();
-    for (const command of commands) state.keep(command, this.configuration.vendorDuplicates);
-    await this.store.save(state.serialized());
+    const commands = this.kept.slice(), refused = commands.filter(command => !state.keep(command, this.configuration));
+    try {
+      await this.store.save(state.serialized());
+    } catch (error) {
+      // A message that makes the state too large would prevent each later start.
+      const messages = commands.filter(command => command.do === "send");
+      this.kept = this.kept.filter(command => !messages.includes(command));
+      this.refuse(messages, `the message could not be stored: ${error && error.message || error}`);
+      throw error;
+    }
     this.kept = this.kept.slice(commands.length);
+    this.refuse(refused, QUEUE_FULL);
+  }
+
+  refuse(messages, reason) {
+    for (const {payload, taskId} of messages) {
+      this.emit({type: "refused", request: 0, code: 0, reason, payload, taskId});
+    }
   }
 
   async load() {

@@ -177,13 +177,17 @@ export class ClientCore {
     this.isDirty = false;
     this.owesWrite = true;
     this.report("stateNotStored", {error, reason: error.message});
+    this.upstream.refuseUnstored(error);
     this.actions.push({type: "disconnect"});
     if (this.phase === "stopped") this.report("stopped", {error});
     else if (this.phase !== "idle" && this.phase !== "waiting") this.reconnection.retry(now, error);
   }
 
   /** Notes a successful write of the state. */
-  persisted() { this.owesWrite = false; }
+  persisted() {
+    this.owesWrite = false;
+    this.upstream.unstored = [];
+  }
 
   /** Writes the state at the end of this turn if its last write failed. */
   repeatWrite() { if (this.owesWrite) this.isDirty = true; }

@@ -50,6 +50,8 @@ export const LIMITS = {
   outgoing: 128,
   outgoingBytes: 524288,
   outgoingPayloadBytes: 16384,
+  /** The bytes of all such messages in a mini program: an item of 1 MiB has them in hexadecimal, and the other lists. */
+  weChatOutgoingBytes: 393216,
   /** The maximum number of queued requests about names, and the timeout of a result within a session. */
   names: 32,
   namesResult: 30000,

@@ -153,6 +153,7 @@ export function check(options) {
   if (!isWhole(first, 1, LIMITS.retryWindow) || !isWhole(most, first, LIMITS.retryWindow)) {
     throw bad("backoff must have first and most in milliseconds, in this order");
   }
+  const {outgoingBytes = LIMITS.outgoingBytes} = options.store;
   if (!Array.isArray(tokens) || tokens.length > LIMITS.tokens) {
     throw bad(`tokens must be a list of at most ${LIMITS.tokens}`);
   }
@@ -161,7 +162,7 @@ export function check(options) {
     keepsRunning: Boolean(options.keepsRunning), tokens: tokens.map(cleanToken).reduce(withToken, []),
     replaysOpened: Boolean(options.replaysOpened), reconnects: options.reconnects !== false,
     usesAlternates: options.usesAlternates !== false, vendorDuplicates: Boolean(options.vendorDuplicates),
-    pushModeOff: null, namesResult: LIMITS.namesResult, attributes: checkedAttributes(options.attributes),
+    pushModeOff: null, outgoingBytes: Math.min(outgoingBytes, LIMITS.outgoingBytes), namesResult: LIMITS.namesResult, attributes: checkedAttributes(options.attributes),
     platformAttributes: checkedFunction("platformAttributes", options.platformAttributes), backoff: {first, most},
   });
 }

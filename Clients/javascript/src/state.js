@@ -114,9 +114,9 @@ export class ClientState {
   }
 
   /** Numbers and keeps a message to the app's server; returns null when the queue is full. */
-  keepOutgoing(payload, taskId) {
+  keepOutgoing(payload, taskId, mostBytes = LIMITS.outgoingBytes) {
     const count = this.outgoing.reduce((sum, one) => sum + one.payload.length, payload.length);
-    if (this.outgoing.length >= LIMITS.outgoing || count > LIMITS.outgoingBytes) return null;
+    if (this.outgoing.length >= LIMITS.outgoing || count > mostBytes) return null;
     this.lastOutgoing = this.lastOutgoing >= 4294967295 ? 1 : this.lastOutgoing + 1;
     const message = {number: this.lastOutgoing, payload, taskId};
     this.outgoing.push(message);
@@ -138,12 +138,13 @@ export class ClientState {
   /**
    * Applies a call that the app made without a session. Only taps, reports, outgoing messages, tokens and verdicts
    * change the state. With the option `vendorDuplicates` it records processed ids, because a vendor may deliver them again.
+   * Returns false if there is no room for an outgoing message.
    */
-  keep(command, vendorDuplicates) {
+  keep(command, {vendorDuplicates, outgoingBytes}) {
     switch (command.do) {
       case "opened": this.noteOpened(command.msgId); break;
       case "report": this.noteReport(command.report); break;
-      case "send": this.keepOutgoing(command.payload, command.taskId); break;
+      case "send": return this.keepOutgoing(command.payload, command.taskId, outgoingBytes) !== null;
       case "token": this.noteToken(command.token); break;
       case "finish": {
         const {message, verdict} = command;
@@ -163,6 +164,7 @@ export class ClientState {
       }
       default: break;
     }
+    return true;
   }
 
   /** The registration and queue that sequences belong to. */

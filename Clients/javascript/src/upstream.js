@@ -2,10 +2,14 @@
 
 import {LIMITS} from "./limits.js";
 
+export const QUEUE_FULL = "too many messages wait for the gateway already";
+
 export class Upstream {
   constructor(core) {
     this.core = core;
     this.isSent = false;
+    /** The messages that no write of the state has included yet. */
+    this.unstored = [];
     /** The time of the next attempt after a temporary refusal, in monotonic milliseconds, or null. */
     this.retryAt = null;
   }
@@ -17,15 +21,24 @@ export class Upstream {
   }
 
   add({payload, taskId, kept}, now) {
-    const message = this.core.state.keepOutgoing(payload, taskId);
+    const message = this.core.state.keepOutgoing(payload, taskId, this.core.configuration.outgoingBytes);
     if (kept) kept(message);
     if (!message) {
-      const reason = "too many messages wait for the gateway already";
-      this.core.report("refused", {request: 0, code: 0, reason, payload, taskId});
+      this.core.report("refused", {request: 0, code: 0, reason: QUEUE_FULL, payload, taskId});
       return;
     }
+    this.unstored.push(message);
     this.core.persist();
     this.sendFirst(now);
+  }
+
+  /** Takes out the messages whose write failed. A state that is too large could otherwise never be written again. */
+  refuseUnstored(error) {
+    const {state} = this.core, reason = `the message could not be stored: ${error.message}`;
+    state.outgoing = state.outgoing.filter(message => !this.unstored.includes(message));
+    for (const {payload, taskId} of this.unstored.splice(0)) {
+      this.core.report("refused", {request: 0, code: 0, reason, payload, taskId});
+    }
   }
 
   /** Sends the first kept message; only one is in flight, so that a later one cannot overtake a refused one. */

@@ -67,7 +67,9 @@ export class WeChatTransport {
  * A state in one item of the mini program's storage, which is written at once. The storage has 10 MB; one item 1 MB.
  */
 export class WeChatStore {
-  constructor(platform, name) { Object.assign(this, {wx: platform, name}); }
+  constructor(platform, name) {
+    Object.assign(this, {wx: platform, name, outgoingBytes: LIMITS.weChatOutgoingBytes});
+  }
 
   load() {
     let text;

@@ -239,6 +239,41 @@ for (const reconnects of [true, false]) {
   });
 }
 
+test("a message to the server whose write fails is taken out and refused", limit, async () => {
+  const store = new MemoryStore(), save = store.save.bind(store);
+  let most = Infinity;
+  store.save = text => {
+    if (text.length > most) throw new Error("no room");
+    save(text);
+  };
+  const one = await ready({store});
+  await one.client.flush();
+  most = store.text.length + 100;
+  one.client.send("x".repeat(1000));
+  const {request, code, reason} = await one.event("refused");
+  assert.deepEqual([request, code, reason], [0, 0, "the message could not be stored: no room"]);
+  // The client connects again, and a smaller message is taken.
+  const session = await one.gateway.next();
+  await session.welcome();
+  one.client.send("y");
+  assert.equal(Buffer.from((await session.expect("upstream")).payload).toString(), "y");
+  session.send("upstreamResult", {request: 2, code: 0});
+  await one.event("taken");
+  await one.client.stop();
+  // Without a running client the same applies.
+  one.client.send("x".repeat(1000));
+  one.client.markOpened(id(3));
+  await assert.rejects(one.client.flush(), ({code}) => code === "stateUnwritable");
+  assert.equal((await one.event("refused", 2)).reason, "the message could not be stored: no room");
+  await one.client.flush();
+  assert.deepEqual(kept(store).opened, [id(3)]);
+  most = Infinity;
+  for (let count = 0; count < 130; count += 1) one.client.send("z");
+  await one.client.flush();
+  assert.equal((await one.event("refused", 4)).reason, "too many messages wait for the gateway already");
+  assert.equal(kept(store).outgoing.length, 128);
+});
+
 test("a handler of the event stopped may start the client again; a later forget removes the state", limit, async () => {
   const store = new MemoryStore(), save = store.save.bind(store);
   store.save = async text => {

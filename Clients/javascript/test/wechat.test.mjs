@@ -23,6 +23,7 @@ async function without(work) {
 
 const {WeChatTransport, createClient, hmacSHA256, hex} = await without(() => import("../src/wechat.js"));
 const {FrameReader, encode} = await import("../src/frames.js");
+const {ClientState} = await import("../src/state.js");
 const {SECRET, id, until} = await import("./support.mjs");
 
 const codes = bytes => Array.from(bytes);
@@ -40,6 +41,7 @@ class FakeWX {
   getStorageInfoSync() { return {keys: Array.from(this.items.keys())}; }
   removeStorageSync(key) { this.items.delete(key); }
   setStorageSync(key, value) {
+    if (value.length > 1048576) throw {errMsg: "setStorageSync:fail entry size limit reached"};
     if (this.isFull) throw {errMsg: "setStorageSync:fail exceed storage max size 10Mb"};
     this.items.set(key, value);
   }
@@ -115,6 +117,31 @@ test("a mini program registers with a token of the app's server instead of a sec
   assert.equal((await expect(socket, "deviceNames")).token, "a.b.c");
   await client.stop();
   assert.ok(!wx.items.get("longwire.state.demo").includes("a.b.c"), "the token is not stored");
+});
+
+test("the messages that wait for the gateway fit into an item of the storage", limit, async () => {
+  const wx = new FakeWX(), events = [], body = new Uint8Array(16384).fill(65);
+  const client = make(wx, {onMessage() {}, onEvent: event => events.push(event)});
+  await client.start();
+  const {socket} = await welcome(wx, 0);
+  for (let count = 0; count < 32; count += 1) client.send(body);
+  await client.flush();
+  assert.equal(events.filter(({type}) => type === "refused").length, 8);
+  assert.ok(!events.some(({type}) => type === "stateNotStored"));
+  assert.equal((await expect(socket, "upstream")).request, 1);
+  await client.stop();
+  // A state whose lists are all full fits as well.
+  const state = ClientState.parse(wx.items.get("longwire.state.demo"));
+  for (let index = 0; index < 300; index += 1) {
+    state.noteOpened(id(index));
+    state.noteSeen(id(index));
+    state.noteReport({kind: "action", msgId: id(index), action: 90001});
+    state.noteRejection({stream: 0, sequence: 9007199254740000 + index, reason: "🎉".repeat(128)});
+  }
+  for (const stream of [0, 1]) {
+    for (let index = 0; index < 1100; index += 1) state.processed(stream).insertAlone(9007199254700000 + 2 * index);
+  }
+  assert.ok(state.serialized().length < 1048576, String(state.serialized().length));
 });
 
 test("a connection whose bytes are not sent ends before they fill the memory", limit, async () => {

@@ -130,7 +130,9 @@ export class ClientCore {
   disconnected(reason, now) {
     if (this.phase !== "connecting" && this.phase !== "greeting" && this.phase !== "ready") return;
     this.report("disconnected", {reason});
-    if (this.isProbing && this.phase === "ready") {
+    // After a late end, as after a sleep with the Ping in flight, the loss says nothing about the network either.
+    const isTimely = this.pingSentAt !== null && now.monotonic - this.pingSentAt < 2 * LIMITS.pong;
+    if (this.isProbing && isTimely && this.phase === "ready") {
       this.heartbeat.lost(Math.floor(this.heartbeatMilliseconds / 1000));
       this.keepHeartbeat();
     }
@@ -151,7 +153,10 @@ export class ClientCore {
         if (this.pingSentAt !== null) {
           this.abandon(`a Ping was not answered within ${LIMITS.pong / 1000} s`, now);
         } else {
-          this.isProbing = now.monotonic - this.lastReceivedAt >= this.heartbeatMilliseconds * 0.9;
+          // After a sleep of the machine, a lost connection says nothing about the network. A gateway closes a session
+          // after 1.5 silent heartbeats.
+          const isLate = now.monotonic - deadline >= Math.min(this.heartbeatMilliseconds / 2, LIMITS.timerDelay);
+          this.isProbing = !isLate && now.monotonic - this.lastReceivedAt >= this.heartbeatMilliseconds * 0.9;
           this.sendPing(now);
         }
         break;

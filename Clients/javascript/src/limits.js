@@ -32,6 +32,8 @@ export const LIMITS = {
   connect: 10000,
   welcome: 10000,
   pong: 10000,
+  /** The longest delay of a timer while the machine runs: browsers delay those of a hidden tab by up to a minute. */
+  timerDelay: 65000,
   backoffFirst: 1000,
   backoffMost: 120000,
   /** The session length that resets the backoff. */

@@ -115,6 +115,21 @@ test("a connection that died in silence halves the next heartbeat, and answers r
   assert.equal(bench.core.heartbeat.learnt, 225);
 });
 
+test("a connection that died in a sleep of the machine teaches nothing about the network", () => {
+  for (const sleep of ["before the Ping", "after the Ping"]) {
+    const bench = new Bench();
+    bench.welcome();
+    if (sleep === "after the Ping") bench.pass();
+    bench.time += 3600000;
+    bench.core.wake(bench.now);
+    bench.turn();
+    bench.time += 50;
+    bench.core.disconnected("the gateway ended the session long ago", bench.now);
+    bench.turn();
+    assert.equal(bench.core.heartbeat.learnt, null, sleep);
+  }
+});
+
 test("a connection and a Welcome have 10 s each", () => {
   const bench = new Bench();
   bench.pass();

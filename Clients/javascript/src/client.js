@@ -217,17 +217,21 @@ export class LongwireClient {
   }
 
   async load() {
-    const text = await this.store.load(), {appId, appSecret, registrationToken} = this.configuration;
-    const state = text === null ? new ClientState(appId) : ClientState.parse(text);
-    if (state.appId !== appId && state.isRegistered) {
-      throw new LongwireError("stateUnreadable",
-        `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
-    }
+    const {appSecret, registrationToken} = this.configuration, state = await this.loadState();
     if (!state.isRegistered && appSecret === "" && registrationToken === "") {
       throw bad("this device is not registered yet; give a registrationToken or an appSecret");
     }
-    state.appId = appId;
     return state;
+  }
+
+  /** Returns the stored state, or a new one. An unregistered state of another app is replaced: its messages stay out. */
+  async loadState() {
+    const text = await this.store.load(), {appId} = this.configuration;
+    const state = text === null ? new ClientState(appId) : ClientState.parse(text);
+    if (state.appId === appId) return state;
+    if (!state.isRegistered) return new ClientState(appId);
+    throw new LongwireError("stateUnreadable",
+      `the state belongs to the app ${state.appId}, not to ${appId}; use another place`);
   }
 
   /** Disconnects and stops the client; fulfilled after its last event. */
@@ -503,9 +507,7 @@ export class LongwireClient {
     try {
       if (this.store.lock) release = await this.store.lock({wait: false, lost() {}, waits() {}, isWanted: () => true});
       if (this.store.lock && !release) return false;
-      const {appId} = this.configuration, text = await this.store.load();
-      const state = text === null ? new ClientState(appId) : ClientState.parse(text);
-      if (state.appId !== appId) return false;
+      const state = await this.loadState();
       // Calls may arrive during each save.
       while (this.kept.length > 0) await this.saveKept(state);
       return true;

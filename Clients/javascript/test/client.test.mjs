@@ -806,6 +806,24 @@ test("a stop and a start keep the messages that the app has", limit, async () =>
   await one.client.stop();
 });
 
+test("the kept messages of another app are not sent to this one", limit, async () => {
+  const other = party({appId: "other"});
+  other.client.send("for the other app's server");
+  await other.client.flush();
+  const one = party({store: other.store});
+  one.client.send("for this one");
+  await one.client.flush();
+  await one.client.start();
+  const session = await one.gateway.next();
+  assert.equal((await session.welcome()).appId, "demo");
+  assert.equal(Buffer.from((await session.expect("upstream")).payload).toString(), "for this one");
+  await one.client.stop();
+  // A registered state of another app is refused.
+  other.client.send("x");
+  await assert.rejects(other.client.flush(), ({code}) => code === "stateUnwritable");
+  await assert.rejects(other.client.start(), ({message}) => /belongs to the app demo/.test(message));
+});
+
 test("an alternate serves one session, and an app may switch alternates off", limit, async () => {
   for (const usesAlternates of [true, false]) {
     const one = await ready({usesAlternates});

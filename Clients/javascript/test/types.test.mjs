@@ -33,7 +33,7 @@ test("the declared methods of a client exist, and the other way round", async ()
     "utf8"))[1];
   const methods = Array.from(body.matchAll(/^ {2}(\w+)\(/gm), found => found[1]);
   for (const name of methods) assert.ok(name in LongwireClient.prototype, `${name} is a method`);
-  const inner = ["reserve", "run", "saveKept", "refuse", "load", "end", "set", "post", "postOrKeep", "keep", "storeKept",
+  const inner = ["reserve", "run", "saveKept", "refuse", "load", "loadState", "end", "set", "post", "postOrKeep", "keep", "storeKept",
     "storeNow", "passKept", "takePassed", "now", "schedule", "fail", "pump", "finishStop", "setTimer", "feed", "persist", "perform", "emit",
     "connect", "arrived", "received", "cid", "isRunning", "vendorPlace", "notifyFollowers"];
   assert.deepEqual(Object.getOwnPropertyNames(LongwireClient.prototype).filter(name => !inner.includes(name)).sort(),

@@ -196,7 +196,8 @@ public final class ClientConfiguration implements Cloneable {
     /**
      * Adds a vendor token of this device, or replaces the one of the same channel.
      *
-     * @param token the token; an empty one removes the channel's tokens
+     * @param token the token; an empty one removes the channel's tokens from this configuration. {@link
+     *     LongwireClient#setToken} removes them at the gateway.
      * @return this
      */
     public ClientConfiguration setToken(VendorToken token) {

@@ -6,8 +6,10 @@ import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 
 /**
@@ -54,6 +56,8 @@ final class ClientState {
     final List<OutgoingMessage> outgoing = new ArrayList<>();
     /** The number of the last message to the app's server. */
     long lastOutgoing;
+    /** The vendors whose tokens the app removed, until the gateway has confirmed the removal. */
+    final Set<VendorToken.Channel> removedTokens = EnumSet.noneOf(VendorToken.Channel.class);
     /** The heartbeats learnt per network; the network used last is last. */
     final List<NetworkHeartbeat> heartbeats = new ArrayList<>();
 
@@ -205,6 +209,7 @@ final class ClientState {
         seen.clear();
         unreported.clear();
         rejections.clear();
+        removedTokens.clear();
     }
 
     byte[] serialize() {
@@ -236,6 +241,9 @@ final class ClientState {
         }
         for (Rejection rejection : rejections) {
             text.append(rejection.line()).append('\n');
+        }
+        for (VendorToken.Channel channel : removedTokens) {
+            text.append("removed ").append(channel).append('\n');
         }
         for (NetworkHeartbeat heartbeat : heartbeats) {
             text.append(heartbeat.line()).append('\n');
@@ -326,6 +334,9 @@ final class ClientState {
                 case "shown":
                 case "action": return add(unreported, MessageReport.parse(words));
                 case "rejected": return add(rejections, Rejection.parse(words));
+                case "removed":
+                    removedTokens.add(VendorToken.Channel.valueOf(words[1]));
+                    return true;
                 case "sent":
                     lastOutgoing = unsigned32(words[1]);
                     return lastOutgoing >= 0;
@@ -339,7 +350,7 @@ final class ClientState {
                 }
                 default: return false;
             }
-        } catch (NumberFormatException error) {
+        } catch (IllegalArgumentException error) {
             return false;
         }
     }

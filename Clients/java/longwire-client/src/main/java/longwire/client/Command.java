@@ -101,6 +101,29 @@ abstract class Command {
         }
     }
 
+    static final class RemoveTokens extends Command {
+        private final VendorToken.Channel channel;
+
+        RemoveTokens(VendorToken.Channel channel) {
+            this.channel = channel;
+        }
+
+        @Override
+        void perform(ClientCore core, long now) {
+            core.settings().removeTokens(channel, now);
+        }
+
+        @Override
+        boolean isKept() {
+            return true;
+        }
+
+        @Override
+        void keep(ClientState state) {
+            state.removedTokens.add(channel);
+        }
+    }
+
     static final class Send extends Command {
         private final byte[] payload;
         private final Identifier task;

@@ -34,8 +34,8 @@ final class DeviceSettings {
     private boolean keepsRunning;
     private DeviceAttributes attributes;
     private long requestedHeartbeat;
-    /** Tokens that the app set while there was no session. */
-    private List<VendorToken> renewedTokens = new ArrayList<>();
+    /** Tokens that the app set, until the gateway has confirmed an update with them. */
+    private final List<VendorToken> renewedTokens = new ArrayList<>();
 
     DeviceSettings(ClientCore core) {
         this.core = core;
@@ -100,23 +100,18 @@ final class DeviceSettings {
             setApplicationState(applicationState, keepsRunning, now);
         }
         List<VendorToken> changes = new ArrayList<>();
-        for (VendorToken old : greeted.tokens) {
-            boolean isKept = false;
-            for (VendorToken token : core.configuration.tokens()) {
-                isKept |= token.channel() == old.channel();
-            }
-            if (!isKept) {
-                changes.add(new VendorToken(old.channel(), ""));
-            }
+        // A Hello removes no tokens. An update does, and has the newer tokens of the same vendor behind the removal.
+        for (VendorToken.Channel channel : core.state.removedTokens) {
+            changes.add(new VendorToken(channel, ""));
         }
-        // A Hello does not renew a token that the gateway already has. Tokens that the app set while there was no session
-        // are therefore sent again, because the vendor has just reissued them.
+        // A Hello does not renew a token that the gateway already has. Tokens that the app set are therefore sent again,
+        // because the vendor has just reissued them.
         for (VendorToken token : core.configuration.tokens()) {
-            if (!greeted.tokens.contains(token) || renewedTokens.contains(token)) {
+            boolean isRemoved = core.state.removedTokens.contains(token.channel());
+            if (isRemoved || renewedTokens.contains(token) || !greeted.tokens.contains(token)) {
                 changes.add(token);
             }
         }
-        renewedTokens = new ArrayList<>();
         for (int start = 0; start < changes.size(); start += Limits.TOKEN_COUNT) {
             Frames.DeviceUpdate update = new Frames.DeviceUpdate();
             update.tokens = changes.subList(start, Math.min(changes.size(), start + Limits.TOKEN_COUNT));
@@ -164,13 +159,26 @@ final class DeviceSettings {
 
     void setToken(VendorToken token, long now) {
         core.configuration.setToken(token);
-        if (!token.token().isEmpty() && !core.isReady()) {
-            renewedTokens.remove(token);
-            renewedTokens.add(token);
-            if (renewedTokens.size() > Limits.TOKEN_COUNT) {
-                renewedTokens.remove(0);
-            }
+        renewedTokens.removeIf(other -> other.isReplacedBy(token));
+        renewedTokens.add(token);
+        if (renewedTokens.size() > Limits.TOKEN_COUNT) {
+            renewedTokens.remove(0);
         }
+        sendToken(token, now);
+    }
+
+    /** Removes the tokens of a vendor; the removal is kept until the gateway has confirmed it. */
+    void removeTokens(VendorToken.Channel channel, long now) {
+        VendorToken none = new VendorToken(channel, "");
+        core.configuration.setToken(none);
+        renewedTokens.removeIf(other -> other.isReplacedBy(none));
+        core.state.removedTokens.add(channel);
+        // The state is stored at once, because the system may kill the app after the user has logged out.
+        core.persist();
+        sendToken(none, now);
+    }
+
+    private void sendToken(VendorToken token, long now) {
         Frames.DeviceUpdate update = new Frames.DeviceUpdate();
         update.tokens = Collections.singletonList(token);
         update(update, now);
@@ -245,6 +253,7 @@ final class DeviceSettings {
             if (update.badge != null && update.badge.equals(pendingBadge) && !isBadgePending()) {
                 pendingBadge = null;
             }
+            confirmTokens(update.tokens);
         }
         if (result.heartbeatSeconds != 0) {
             core.agreeHeartbeat(result.heartbeatSeconds);
@@ -253,6 +262,23 @@ final class DeviceSettings {
             dropRule = isSuspended() ? DropRule.UNTIL_NEXT_UPDATE : DropRule.NONE;
         }
         core.report(listener -> listener.onUpdated(result.request, result.code, result.reason));
+    }
+
+    private void confirmTokens(List<VendorToken> tokens) {
+        for (VendorToken token : tokens) {
+            boolean isPending = false;
+            for (Frames.DeviceUpdate update : pendingUpdates.values()) {
+                isPending |= update.tokens.contains(token);
+            }
+            if (isPending) {
+                continue;
+            }
+            if (!token.token().isEmpty()) {
+                renewedTokens.remove(token);
+            } else if (core.state.removedTokens.remove(token.channel())) {
+                core.markDirty();
+            }
+        }
     }
 
     private boolean isBadgePending() {

@@ -235,14 +235,20 @@ public final class LongwireClient {
     }
 
     /**
-     * Adds or replaces a vendor token. An empty token removes the tokens of its channel.
+     * Adds or replaces a vendor token. An empty token removes the tokens of its channel, also at the gateway.
+     *
+     * <p>A removal is kept across restarts until the gateway has confirmed it. Before {@code start} and after {@code
+     * stop} it goes into the state store at once.
      *
      * @param token the token
-     * @return false when the client does not run
+     * @return false when the client does not run; for a removal, false when it could not be kept
      */
     public boolean setToken(VendorToken token) {
         synchronized (lock) {
             configuration.setToken(token);
+            if (token.token().isEmpty()) {
+                return calls.postOrKeep(new Command.RemoveTokens(token.channel()));
+            }
             return post((core, now) -> core.settings().setToken(token, now));
         }
     }

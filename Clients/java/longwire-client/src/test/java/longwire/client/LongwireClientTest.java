@@ -174,6 +174,34 @@ public class LongwireClientTest implements Listener {
         gateway.await(FrameType.UPSTREAM);
     }
 
+    /** A removal without a session holds: across an end of the process, and until the gateway has confirmed it. */
+    @Test
+    public void aTokenIsRemovedWithoutASession() throws Exception {
+        start(configuration().setToken(new VendorToken(VendorToken.Channel.FCM, "phone")));
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertTrue("the removal is kept", client.setToken(new VendorToken(VendorToken.Channel.FCM, "")));
+
+        start(configuration());
+        assertFalse(gateway.wasGreetedWith("phone"));
+        assertEquals("token 1:", gateway.awaitUpdate());
+        gateway.cut();
+        gateway.awaitSession();
+        assertEquals("no result came, so it is sent again", "token 1:", gateway.awaitUpdate());
+        // The next user's token follows the removal.
+        client.setToken(new VendorToken(VendorToken.Channel.FCM, "other"));
+        assertEquals("token 1:other", gateway.awaitUpdate());
+        gateway.cut();
+        gateway.awaitSession();
+        assertEquals("token 1: token 1:other", gateway.awaitUpdate());
+        gateway.answerUpdate(4);
+        gateway.roundTrip();
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        byte[] stored = new FileStateStore(new File(folder.getRoot(), "state")).load();
+        assertTrue("the gateway has confirmed it", ClientState.parse(stored).removedTokens.isEmpty());
+    }
+
     /** A call from another thread while the start reads the state takes effect before or after the start. */
     @Test
     public void aCallDuringTheStartIsNotOverwritten() throws Exception {

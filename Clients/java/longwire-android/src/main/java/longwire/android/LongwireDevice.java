@@ -78,7 +78,7 @@ public final class LongwireDevice {
                 return System.currentTimeMillis();
             }
         });
-        configuration.setApplicationState(ApplicationState.BACKGROUND, keepsRunning);
+        configuration.setApplicationState(applicationState(appWatch.isVisible()), !appWatch.isVisible() && keepsRunning);
         if (reportsAttributes) {
             configuration.setAttributes(AndroidAttributes.of(application));
         }
@@ -240,8 +240,11 @@ public final class LongwireDevice {
             // The user may have changed the permission while the app was hidden.
             client.setAttributes(AndroidAttributes.of(application));
         }
-        client.setApplicationState(
-            isVisible ? ApplicationState.FOREGROUND : ApplicationState.BACKGROUND, !isVisible && keepsRunning);
+        client.setApplicationState(applicationState(isVisible), !isVisible && keepsRunning);
+    }
+
+    private static ApplicationState applicationState(boolean isVisible) {
+        return isVisible ? ApplicationState.FOREGROUND : ApplicationState.BACKGROUND;
     }
 
     // Vendors.

@@ -8,6 +8,7 @@ import static org.junit.Assert.assertTrue;
 import static org.junit.Assert.fail;
 
 import android.app.Activity;
+import android.app.ActivityManager;
 import android.app.Notification;
 import android.content.Context;
 import android.content.Intent;
@@ -16,6 +17,7 @@ import android.net.NetworkCapabilities;
 import android.os.Handler;
 import android.os.Looper;
 import java.io.File;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
@@ -30,17 +32,15 @@ import longwire.client.ReceivedMessage;
 import longwire.client.VendorMessage;
 import longwire.client.VendorPush;
 import longwire.client.VendorToken;
-import org.junit.ClassRule;
+import org.junit.After;
+import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.TemporaryFolder;
 
-/**
- * A device on the stubs of Android and a gateway on the loopback address. A process has one device, so this is one
- * story.
- */
+/** A device on the stubs of Android and a gateway on the loopback address. */
 public class LongwireDeviceTest implements DeviceListener {
-    @ClassRule
-    public static final TemporaryFolder FOLDER = new TemporaryFolder();
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
 
     @Override
@@ -115,9 +115,64 @@ public class LongwireDeviceTest implements DeviceListener {
         }
     }
 
+    /** Makes this process one without a device, for the next test. */
+    @After
+    public void forgetTheDevice() throws Exception {
+        LongwireDevice.current().stop();
+        assertTrue(LongwireDevice.current().client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        Field current = LongwireDevice.class.getDeclaredField("current");
+        current.setAccessible(true);
+        current.set(null, null);
+        ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_CACHED;
+    }
+
+    private static LongwireDevice start(FakePhone phone, FakeGateway gateway, DeviceListener listener) throws Exception {
+        ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
+            .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
+        LongwireDevice device =
+            LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), listener);
+        gateway.awaitSession();
+        return device;
+    }
+
+    /** The app starts the device in a visible activity, for example after the user's consent. */
+    @Test
+    public void aDeviceThatStartsLateKnowsWhetherTheAppIsVisible() throws Exception {
+        FakePhone phone = new FakePhone(folder.getRoot());
+        try (FakeGateway gateway = new FakeGateway()) {
+            ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_FOREGROUND;
+            start(phone, gateway, this);
+            gateway.deliver(1, "one", null);
+            assertEquals("message one", next());
+
+            // The start of the first activity was not reported, but its stop is.
+            Activity consent = new Activity();
+            Activity home = new Activity();
+            phone.app.callbacks.onActivityStarted(home);
+            phone.app.callbacks.onActivityResumed(home);
+            phone.app.callbacks.onActivityStopped(consent);
+            gateway.deliver(2, "two", null);
+            assertEquals("message two", next());
+            phone.app.callbacks.onActivityStopped(home);
+            assertEquals("state 1 runs false", gateway.awaitUpdate());
+            phone.app.callbacks.onActivityStarted(home);
+            assertEquals("state 0 runs false", gateway.awaitUpdate());
+        }
+    }
+
+    @Test
+    public void aResumedActivityIsVisibleWithoutItsStart() throws Exception {
+        FakePhone phone = new FakePhone(folder.getRoot());
+        try (FakeGateway gateway = new FakeGateway()) {
+            start(phone, gateway, this);
+            phone.app.callbacks.onActivityResumed(new Activity());
+            assertEquals("state 0 runs false", gateway.awaitUpdate());
+        }
+    }
+
     @Test
     public void aDeviceFollowsItsPhone() throws Exception {
-        FakePhone phone = new FakePhone(FOLDER.getRoot());
+        FakePhone phone = new FakePhone(folder.getRoot());
         try (FakeGateway gateway = new FakeGateway()) {
             ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
                 .setRegistrationToken("a.b.c").setTls(false).setReconnectDelays(1, 10);
@@ -146,7 +201,7 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("names 0 0", next());
             // Platform 1, the manufacturer of the stubs, and the app's version of the fake package manager.
             assertTrue(gateway.wasGreetedWith("\b\u0001\u0012\u0004stub\u001a\u0004stub\"\u000214*\u00052.7.0"));
-            assertTrue(new File(FOLDER.getRoot(), "longwire/state").exists());
+            assertTrue(new File(folder.getRoot(), "longwire/state").exists());
 
             // The device's own names.
             assertEquals(1, device.client().bindAlias("user7", ""));
@@ -211,8 +266,8 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("0 0 " + FakeGateway.message(4), gateway.awaitFeedback());
 
             // The key of the seals is stored, because notifications outlive the process.
-            String seal = new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key"))).seal(first, "x");
-            assertTrue(new TapCheck(new FileStateStore(new File(FOLDER.getRoot(), "longwire/tap-key")))
+            String seal = new TapCheck(new FileStateStore(new File(folder.getRoot(), "longwire/tap-key"))).seal(first, "x");
+            assertTrue(new TapCheck(new FileStateStore(new File(folder.getRoot(), "longwire/tap-key")))
                 .isSealed(first, "x", seal));
 
             // A vendor's copy counts once, also after the message itself.

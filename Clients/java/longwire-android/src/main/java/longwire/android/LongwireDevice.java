@@ -78,7 +78,8 @@ public final class LongwireDevice {
                 return System.currentTimeMillis();
             }
         });
-        configuration.setApplicationState(applicationState(appWatch.isVisible()), !appWatch.isVisible() && keepsRunning);
+        boolean isVisible = appWatch.isVisible();
+        configuration.setApplicationState(applicationState(isVisible), !isVisible && keepsRunning);
         if (reportsAttributes) {
             configuration.setAttributes(AndroidAttributes.of(application));
         }

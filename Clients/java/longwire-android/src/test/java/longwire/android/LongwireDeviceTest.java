@@ -126,11 +126,11 @@ public class LongwireDeviceTest implements DeviceListener {
         ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_CACHED;
     }
 
-    private static LongwireDevice start(FakePhone phone, FakeGateway gateway, DeviceListener listener) throws Exception {
+    private LongwireDevice start(FakePhone phone, FakeGateway gateway) throws Exception {
         ClientConfiguration configuration = new ClientConfiguration("127.0.0.1", gateway.port(), "demo")
             .setAppSecret("secret").setTls(false).setReconnectDelays(1, 10);
         LongwireDevice device =
-            LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), listener);
+            LongwireDevice.start(phone.app, configuration, new LongwireDevice.Options(), this);
         gateway.awaitSession();
         return device;
     }
@@ -141,7 +141,7 @@ public class LongwireDeviceTest implements DeviceListener {
         FakePhone phone = new FakePhone(folder.getRoot());
         try (FakeGateway gateway = new FakeGateway()) {
             ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_FOREGROUND;
-            start(phone, gateway, this);
+            start(phone, gateway);
             gateway.deliver(1, "one", null);
             assertEquals("message one", next());
 
@@ -164,7 +164,7 @@ public class LongwireDeviceTest implements DeviceListener {
     public void aResumedActivityIsVisibleWithoutItsStart() throws Exception {
         FakePhone phone = new FakePhone(folder.getRoot());
         try (FakeGateway gateway = new FakeGateway()) {
-            start(phone, gateway, this);
+            start(phone, gateway);
             phone.app.callbacks.onActivityResumed(new Activity());
             assertEquals("state 0 runs false", gateway.awaitUpdate());
         }

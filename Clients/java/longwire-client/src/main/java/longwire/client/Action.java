@@ -24,7 +24,9 @@ final class Action {
         /** Call back with the {@link Event} that answers a call, even after a failed write of the state. */
         ANSWER,
         /** End the fetches with the {@link FetchResult}. */
-        FETCHED
+        FETCHED,
+        /** Report the stop with the {@link LongwireException} or {@code null}, as the last event of the thread. */
+        STOP
     }
 
     final Kind kind;
@@ -59,6 +61,10 @@ final class Action {
 
     static Action fetched(FetchResult result) {
         return new Action(Kind.FETCHED, result, 0);
+    }
+
+    static Action stop(LongwireException error) {
+        return new Action(Kind.STOP, error, 0);
     }
 
     static Action answer(Event event) {

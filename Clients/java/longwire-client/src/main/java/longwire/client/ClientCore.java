@@ -53,6 +53,8 @@ final class ClientCore {
     // Messages.
     private final Deliveries deliveries = new Deliveries(this);
     private boolean isDirty;
+    /** Whether the last write of the state failed, so that the store lacks accepted changes. */
+    private boolean isWriteOwed;
 
     // The parts of the core that have their own state.
     private final DeviceSettings settings = new DeviceSettings(this);
@@ -225,33 +227,49 @@ final class ClientCore {
     /**
      * Handles a failed store of the state: nothing is acked, and the client reconnects later.
      *
-     * <p>The state stays in memory, and the next Hello stores it first. {@code skipped} are the actions after the one
-     * that failed; they are not performed.
+     * <p>The state stays in memory. The next Hello or the stop stores it first. {@code skipped} are the actions after
+     * the one that failed; they are not performed, except those that callers wait for.
      */
     void persistFailed(LongwireException error, List<Action> skipped, long now) {
         List<Action> rest = new ArrayList<>(skipped);
         rest.addAll(actions);
         actions.clear();
-        for (Action action : rest) {
-            deliveries.skip(action);
-            // Callers wait for these two actions: the end of a fetch, and the answer to a request about names.
-            if (action.kind == Action.Kind.FETCHED || action.kind == Action.Kind.ANSWER) {
-                act(action);
-            }
-        }
         // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
         isDirty = false;
+        isWriteOwed = false;
         report(listener -> listener.onStateNotStored(error));
+        upstream.writeFailed(error);
         act(Action.DISCONNECT);
-        switch (phase) {
-            case IDLE:
-            case WAITING: break;
-            case STOPPED: report(listener -> listener.onStopped(error)); break;
-            default: reconnects.retry(error, now);
+        for (Action action : rest) {
+            deliveries.skip(action);
+            switch (action.kind) {
+                case FETCHED:
+                case ANSWER:
+                case WITHDRAW: act(action); break;
+                case STOP: act(action.value == null ? Action.stop(error) : action); break;
+                default:
+            }
         }
+        if (phase == Phase.CONNECTING || phase == Phase.GREETING || phase == Phase.READY) {
+            reconnects.retry(error, now);
+        }
+        // Only now, because a stop within `retry` must not repeat the write at once.
+        isWriteOwed = true;
     }
 
-    private void stop(long now) {
+    /** Whether the store lacks accepted changes. */
+    boolean owesWrite() {
+        return isWriteOwed;
+    }
+
+    /** Handles a successful store of the state. */
+    void persisted() {
+        isWriteOwed = false;
+        upstream.written();
+    }
+
+    /** Stops the client for the app. */
+    void stop(long now) {
         if (phase == Phase.STOPPED) {
             return;
         }
@@ -268,7 +286,11 @@ final class ClientCore {
         leaveSession();
         phase = Phase.STOPPED;
         fetch.clear();
-        report(listener -> listener.onStopped(error));
+        // A start in the same process reads the store, so the stop repeats a failed write.
+        if (isDirty || isWriteOwed) {
+            persist();
+        }
+        act(Action.stop(error));
     }
 
     /** Resets what belongs to one connection. */
@@ -469,10 +491,6 @@ final class ClientCore {
         command.perform(this, now);
     }
 
-    void performStop(long now) {
-        stop(now);
-    }
-
     /** Sets the app's state; a fetch in progress then does not change it at its end. */
     void setApplicationState(ApplicationState state, boolean isKeptRunning, long now) {
         fetch.stateSet();
@@ -602,5 +620,4 @@ final class ClientCore {
         phaseEnd = now + milliseconds;
         report(listener -> listener.onRetrying(milliseconds));
     }
-
 }

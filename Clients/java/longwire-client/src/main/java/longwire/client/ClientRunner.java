@@ -7,6 +7,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Consumer;
 
 /** The client's thread: waits for the transport, the clock and the app, feeds the core, and performs its actions. */
 final class ClientRunner implements Runnable {
@@ -21,7 +22,7 @@ final class ClientRunner implements Runnable {
     private final Wakeups wakeups;
     private final Selector selector;
     private final ReceivedMessage.VerdictSink sink;
-    private final Runnable whenEnded;
+    private final Consumer<Runnable> whenEnded;
     private final byte[] buffer = new byte[Limits.READ_BYTE_COUNT];
     private Transport.Maker maker;
     private TlsSettings tls;
@@ -30,10 +31,12 @@ final class ClientRunner implements Runnable {
     /** Messages that wait for the executor, oldest first. */
     private final Deque<ReceivedMessage> offered = new ArrayDeque<>();
     private long lastWakeup = -1;
+    /** The cause of the stop, or {@code null}. */
+    private LongwireException stopCause;
 
     ClientRunner(
         ClientCore core, Mailbox mailbox, StateStore store, Listener listener, FetchBoard fetches,
-        VendorCopies copies, ReceivedMessage.VerdictSink later, Runnable whenEnded
+        VendorCopies copies, ReceivedMessage.VerdictSink later, Consumer<Runnable> whenEnded
     ) throws LongwireException {
         this.core = core;
         this.mailbox = mailbox;
@@ -92,9 +95,10 @@ final class ClientRunner implements Runnable {
             }
             finishTurn();
         } catch (IOException error) {
-            endAbruptly("the system's selector failed: " + error.getMessage(), error);
+            core.halt(failure("the system's selector failed: " + error.getMessage(), error));
+            finishTurn();
         } catch (RuntimeException | Error error) {
-            endAbruptly("the client failed: " + error, error);
+            stopCause = failure("the client failed: " + error, error);
             throw error;
         } finally {
             thread = null;
@@ -102,7 +106,8 @@ final class ClientRunner implements Runnable {
             announceWakeup(Long.MAX_VALUE);
             discard();
             fetches.end(new FetchResult(0, false), this::call);
-            whenEnded.run();
+            // The client can be started again before the last event, so that the app can do so in its callback.
+            whenEnded.accept(() -> call(target -> target.onStopped(stopCause)));
         }
     }
 
@@ -116,9 +121,8 @@ final class ClientRunner implements Runnable {
         }
     }
 
-    private void endAbruptly(String reason, Throwable cause) {
-        LongwireException error = new LongwireException(LongwireException.Code.SYSTEM_RESOURCE, reason, cause);
-        call(target -> target.onStopped(error));
+    private static LongwireException failure(String reason, Throwable cause) {
+        return new LongwireException(LongwireException.Code.SYSTEM_RESOURCE, reason, cause);
     }
 
     private long now() {
@@ -226,11 +230,13 @@ final class ClientRunner implements Runnable {
                         core.persistFailed(error, actions.subList(index + 1, actions.size()), now());
                         return;
                     }
+                    core.persisted();
                     break;
                 }
                 case HANDLE: handle(action); break;
                 case WITHDRAW: withdraw(); break;
                 case REVOKE: revoke(action); break;
+                case STOP: stopCause = (LongwireException) action.value; break;
                 case FETCHED: fetches.end((FetchResult) action.value, this::call); break;
                 default: call((Event) action.value);
             }

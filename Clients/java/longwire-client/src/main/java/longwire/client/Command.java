@@ -23,7 +23,7 @@ abstract class Command {
     static final class Stop extends Command {
         @Override
         void perform(ClientCore core, long now) {
-            core.performStop(now);
+            core.stop(now);
         }
 
         @Override

@@ -138,7 +138,8 @@ public interface Listener {
      * Reports that a message to the app's server was refused for ever.
      *
      * @param message the message
-     * @param code the gateway's code (docs/use/Errors.md), or 0 if the client's own queue is full
+     * @param code the gateway's code (docs/use/Errors.md), or 0 if the client's own queue is full or the state could not
+     *     be stored with the message
      * @param reason the reason
      */
     default void onMessageRefused(OutgoingMessage message, long code, String reason) {}
@@ -153,18 +154,18 @@ public interface Listener {
     default void onNames(NamesAnswer answer) {}
 
     /**
-     * Reports that the state could not be stored; nothing was acked, and the client retries later.
+     * Reports that the state could not be stored; nothing was acked. The client retries with the next connection, and
+     * when it stops.
      *
      * @param error the cause
      */
     default void onStateNotStored(LongwireException error) {}
 
     /**
-     * Reports that the client has stopped until its next start. This is the last event.
+     * Reports that the client has stopped until its next start. This is the last event. The callback may start the
+     * client again.
      *
-     * <p>The client ends after this callback. Call {@link LongwireClient#awaitStop} on another thread before a new start.
-     *
-     * @param error the cause, or {@code null} after {@link LongwireClient#stop}
+     * @param error the cause, or {@code null} after {@link LongwireClient#stop} if the state was stored
      */
     default void onStopped(LongwireException error) {}
 

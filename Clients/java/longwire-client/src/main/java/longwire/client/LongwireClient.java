@@ -121,9 +121,16 @@ public final class LongwireClient {
         ClientRunner runner = new ClientRunner(
             core, mailbox, store, new Watcher(names), fetches, copies,
             (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
-            () -> {
+            lastEvent -> {
+                if (core.owesWrite()) {
+                    forgetOpened();
+                }
                 calls.release();
-                latch.countDown();
+                try {
+                    lastEvent.run();
+                } finally {
+                    latch.countDown();
+                }
             });
         try {
             threads.newThread(runner).start();
@@ -164,7 +171,7 @@ public final class LongwireClient {
     /**
      * Waits until the client has stopped, through {@link #stop} or because the gateway refused it.
      *
-     * <p>Do not call this from a callback: it would wait for itself.
+     * <p>Do not call this from a callback on the client's thread: it would wait for itself.
      *
      * @param milliseconds the longest time to wait
      * @return false when the client still runs
@@ -448,6 +455,14 @@ public final class LongwireClient {
     private void noteHistory(ClientState state) {
         copies.addAll(state.seen);
         opened.addAll(state.opened);
+    }
+
+    /** Forgets the taps that the store may lack, so that the app can record them again. */
+    private void forgetOpened() {
+        synchronized (lock) {
+            opened.clear();
+            isHistoryKnown = false;
+        }
     }
 
     /** Reads the messages of earlier runs, if no start has done so. */

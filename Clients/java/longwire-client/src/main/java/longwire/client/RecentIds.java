@@ -23,6 +23,10 @@ final class RecentIds {
         }
     }
 
+    synchronized void clear() {
+        ids.clear();
+    }
+
     synchronized boolean contains(Identifier id) {
         return ids.contains(id);
     }

@@ -1,5 +1,8 @@
 package longwire.client;
 
+import java.util.ArrayList;
+import java.util.List;
+
 /** The messages to the app's server, sent one at a time in order and kept until the gateway has confirmed them. */
 final class Upstream {
     private final ClientCore core;
@@ -8,19 +11,46 @@ final class Upstream {
     /** The time of the next attempt after a temporary refusal, or {@code ClientCore.NEVER}. */
     private long retryAt = ClientCore.NEVER;
 
+    /** The messages that no successful write of the state has covered yet. */
+    private final List<OutgoingMessage> unwritten = new ArrayList<>();
+
     Upstream(ClientCore core) {
         this.core = core;
     }
 
     void send(byte[] payload, Identifier task, long now) {
-        if (core.state.keep(payload, task) == null) {
-            OutgoingMessage message = new OutgoingMessage(0, payload, task);
-            core.report(listener ->
-                listener.onMessageRefused(message, 0, "too many messages wait for the gateway already"));
+        OutgoingMessage kept = core.state.keep(payload, task);
+        if (kept == null) {
+            refuse(new OutgoingMessage(0, payload, task), "too many messages wait for the gateway already");
             return;
         }
+        unwritten.add(kept);
         core.persist();
         resume(now);
+    }
+
+    private void refuse(OutgoingMessage message, String reason) {
+        core.report(listener -> listener.onMessageRefused(message, 0, reason));
+    }
+
+    /** Notes that the store has all messages. */
+    void written() {
+        unwritten.clear();
+    }
+
+    /**
+     * Refuses the messages that the store did not accept. Otherwise a message that does not fit into the store would
+     * prevent each later write, and with it each connection.
+     */
+    void writeFailed(LongwireException error) {
+        for (OutgoingMessage message : unwritten) {
+            core.state.outgoing.remove(message);
+            refuse(message, "the message could not be stored: " + error.getMessage());
+        }
+        if (!unwritten.isEmpty()) {
+            core.state.lastOutgoing = unwritten.get(0).number - 1;
+            unwritten.clear();
+        }
     }
 
     /** Sends the first kept message; only one is in flight, so that a later one cannot overtake a refused one. */

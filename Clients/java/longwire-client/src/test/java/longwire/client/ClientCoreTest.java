@@ -101,8 +101,10 @@ public class ClientCoreTest {
                                 index = actions.size();
                             } else {
                                 log.add("persist");
+                                core.persisted();
                             }
                             break;
+                        case STOP: onStopped((LongwireException) action.value); break;
                         case HANDLE: onMessage((ReceivedMessage) action.value); break;
                         case REVOKE: core.finishRevoke(action.sequence); break;
                         case ANSWER:

@@ -75,6 +75,43 @@ public class LongwireClientTest implements Listener {
         events.add("revoked " + taskId);
     }
 
+    @Override
+    public void onStateNotStored(LongwireException error) {
+        events.add("not stored");
+    }
+
+    @Override
+    public void onMessageRefused(OutgoingMessage message, long code, String reason) {
+        events.add("refused " + reason);
+    }
+
+    /** A store in memory whose disk may be full. */
+    static final class FaultyStore implements StateStore {
+        private final MemoryStateStore memory = new MemoryStateStore();
+        volatile boolean isFull;
+
+        @Override
+        public byte[] load() {
+            return memory.load();
+        }
+
+        @Override
+        public void save(byte[] state) throws LongwireException {
+            if (isFull) {
+                throw new LongwireException(LongwireException.Code.STATE_UNWRITABLE, "the disk is full");
+            }
+            memory.save(state);
+        }
+
+        ClientState state() throws LongwireException {
+            return ClientState.parse(load());
+        }
+    }
+
+    private String event() throws Exception {
+        return events.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS);
+    }
+
     private ClientConfiguration configuration() {
         return new ClientConfiguration("127.0.0.1", gateway.port(), "demo").setAppSecret("secret").setTls(false)
             .setReconnectDelays(1, 10);
@@ -172,6 +209,81 @@ public class LongwireClientTest implements Listener {
         client.start();
         gateway.awaitSession();
         gateway.await(FrameType.UPSTREAM);
+    }
+
+    /** The client is in a long backoff after a failed write, so no Hello stores the changes before the stop. */
+    @Test
+    public void aStopRepeatsAFailedWrite() throws Exception {
+        FaultyStore store = new FaultyStore();
+        client = new LongwireClient(configuration().setReconnectDelays(100_000, 100_000), store, this);
+        client.start();
+        gateway.awaitSession();
+        store.isFull = true;
+        assertTrue(client.markOpened(FakeGateway.message(1)));
+        assertEquals("not stored", event());
+        store.isFull = false;
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertEquals("stopped null", event());
+        assertTrue(store.state().unreportedOpened.contains(FakeGateway.message(1)));
+
+        // If the stop cannot store the tap either, it says so, and the app can record the tap again.
+        client.start();
+        gateway.awaitSession();
+        store.isFull = true;
+        assertTrue(client.markOpened(FakeGateway.message(2)));
+        assertEquals("not stored", event());
+        client.stop();
+        assertTrue(client.awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+        assertEquals("not stored", event());
+        assertEquals("stopped STATE_UNWRITABLE: the disk is full", event());
+        store.isFull = false;
+        assertFalse(client.wasOpened(FakeGateway.message(2)));
+        assertTrue(client.markOpened(FakeGateway.message(2)));
+        assertTrue(store.state().unreportedOpened.contains(FakeGateway.message(2)));
+    }
+
+    /** Otherwise a message that is too large for the store would prevent each later write. */
+    @Test
+    public void aMessageThatCannotBeStoredIsRefused() throws Exception {
+        FaultyStore store = new FaultyStore();
+        client = new LongwireClient(configuration(), store, this);
+        client.start();
+        gateway.awaitSession();
+        store.isFull = true;
+        assertTrue(client.send(new byte[] {1}, Identifier.NONE));
+        assertEquals("not stored", event());
+        assertEquals("refused the message could not be stored: the disk is full", event());
+        store.isFull = false;
+        gateway.awaitSession();
+        assertTrue(client.send(new byte[] {2}, Identifier.NONE));
+        ProtoReader upstream = new ProtoReader(gateway.await(FrameType.UPSTREAM));
+        assertEquals(1, upstream.next());
+        assertEquals("the refused message's number is free", 1, upstream.uint32());
+        assertEquals(1, store.state().outgoing.size());
+    }
+
+    @Test
+    public void theStoppedCallbackMayStartTheClientAgain() throws Exception {
+        BlockingQueue<String> results = new LinkedBlockingQueue<>();
+        client = new LongwireClient(configuration(), new MemoryStateStore(), new ForwardingListener(this) {
+            @Override
+            public void onStopped(LongwireException error) {
+                try {
+                    if (error != null) {
+                        client.start();
+                    }
+                    results.add("started");
+                } catch (LongwireException failure) {
+                    results.add(failure.toString());
+                }
+            }
+        });
+        gateway.refuse("not now");
+        client.start();
+        assertEquals("started", results.poll(FakeGateway.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        gateway.awaitSession();
+        assertTrue(client.isRunning());
     }
 
     /** A removal without a session holds: across an end of the process, and until the gateway has confirmed it. */

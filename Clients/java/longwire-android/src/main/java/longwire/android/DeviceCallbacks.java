@@ -20,7 +20,9 @@ final class DeviceCallbacks extends ForwardingListener {
     @Override
     public void onMessage(ReceivedMessage message) {
         device.confirmTap(message);
-        if (message.hasAlert() && listener.showsNotification(message) && notifications.show(message)) {
+        // A message that the app deferred arrives again, and its notification was shown.
+        boolean isDue = message.hasAlert() && !device.client().wasShown(message.messageId());
+        if (isDue && listener.showsNotification(message) && notifications.show(message)) {
             device.reportShown(message.messageId());
             listener.onNotificationShown(message);
         }

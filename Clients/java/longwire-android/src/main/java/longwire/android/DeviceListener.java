@@ -7,7 +7,8 @@ import longwire.client.VendorPush;
 /** The app's callbacks on Android: those of the client, and those of notifications. They run on the main thread. */
 public interface DeviceListener extends Listener {
     /**
-     * Decides whether a message with an alert is shown as a notification, before {@link #onMessage}.
+     * Decides whether a message with an alert is shown as a notification, before {@link #onMessage}. Each message is
+     * shown once, also if the app defers it and it arrives again.
      *
      * @param message a message with an alert
      * @return by default true, unless a vendor has shown it already

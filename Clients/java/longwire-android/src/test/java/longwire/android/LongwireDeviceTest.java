@@ -18,6 +18,8 @@ import android.os.Handler;
 import android.os.Looper;
 import java.io.File;
 import java.lang.reflect.Field;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
@@ -46,7 +48,19 @@ public class LongwireDeviceTest implements DeviceListener {
     @Override
     public void onMessage(ReceivedMessage message) {
         events.add("message " + message.text());
-        message.processed();
+        if (message.text().equals("throw")) {
+            throw new IllegalStateException("the app's fault");
+        }
+        if (message.text().equals("defer")) {
+            message.deferred();
+        } else {
+            message.processed();
+        }
+    }
+
+    @Override
+    public void onCallbackFailed(RuntimeException error) {
+        events.add(error.getMessage());
     }
 
     @Override
@@ -157,6 +171,47 @@ public class LongwireDeviceTest implements DeviceListener {
             assertEquals("state 1 runs false", gateway.awaitUpdate());
             phone.app.callbacks.onActivityStarted(home);
             assertEquals("state 0 runs false", gateway.awaitUpdate());
+        }
+    }
+
+    /** The app does not process its messages at once, so they arrive in each session, also of the next process. */
+    @Test
+    public void aNotificationIsShownOnce() throws Exception {
+        FakePhone phone = new FakePhone(folder.getRoot());
+        try (FakeGateway gateway = new FakeGateway()) {
+            ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_FOREGROUND;
+            start(phone, gateway);
+            gateway.deliver(1, "defer", "One");
+            assertEquals("shown One", next());
+            assertEquals("message defer", next());
+            assertEquals("1 0 " + FakeGateway.message(1), gateway.awaitFeedback());
+            gateway.deliver(2, "throw", "Two");
+            assertEquals("shown Two", next());
+            assertEquals("message throw", next());
+            assertEquals("the app's fault", next());
+            assertEquals("1 0 " + FakeGateway.message(2), gateway.awaitFeedback());
+            gateway.roundTrip();
+            gateway.cut();
+            gateway.awaitSession();
+            gateway.deliver(1, "defer", "One");
+            assertEquals("message defer", next());
+            gateway.roundTrip();
+
+            forgetTheDevice();
+            ActivityManager.importance = ActivityManager.RunningAppProcessInfo.IMPORTANCE_FOREGROUND;
+            LongwireDevice later = start(phone, gateway);
+            gateway.deliver(1, "processed", "One");
+            assertEquals("message processed", next());
+            gateway.awaitAck(1);
+            gateway.deliver(2, "throw", "Two");
+            assertEquals("message throw", next());
+            assertEquals("the app's fault", next());
+            later.stop();
+            assertTrue(later.client().awaitStop(FakeGateway.PATIENCE_SECONDS * 1_000));
+            String state = new String(
+                Files.readAllBytes(new File(folder.getRoot(), "longwire/state").toPath()), StandardCharsets.US_ASCII);
+            assertFalse("a processed message is not kept", state.contains("displayed " + FakeGateway.message(1)));
+            assertTrue(state.contains("displayed " + FakeGateway.message(2)));
         }
     }
 

@@ -45,6 +45,8 @@ final class ClientState {
      * Swift client has no such list, and refuses a state that has one.
      */
     final List<Identifier> seen = new ArrayList<>();
+    /** The last 256 messages that were reported as shown and not processed since, oldest first. */
+    final List<Identifier> shown = new ArrayList<>();
     /** Reports of shown messages and actions that the gateway has not confirmed yet: the last 256, oldest first. */
     final List<MessageReport> unreported = new ArrayList<>();
     /**
@@ -107,15 +109,20 @@ final class ClientState {
 
     /** Records that this message came through a vendor, or may come through one. */
     void noteSeen(Identifier id) {
-        seen.remove(id);
-        seen.add(id);
-        if (seen.size() > Limits.SEEN_COUNT) {
-            seen.remove(0);
+        note(id, seen);
+    }
+
+    private static void note(Identifier id, List<Identifier> recent) {
+        recent.remove(id);
+        recent.add(id);
+        if (recent.size() > Limits.SEEN_COUNT) {
+            recent.remove(0);
         }
     }
 
     /** Records the id of a processed message, if a copy may still arrive through a vendor. */
     void noteProcessed(ReceivedMessage message) {
+        shown.remove(message.messageId);
         if (message.alertedAt != 0) {
             noteSeen(message.messageId);
         }
@@ -125,6 +132,9 @@ final class ClientState {
     boolean note(MessageReport report) {
         if (unreported.contains(report)) {
             return false;
+        }
+        if (report.action == 0) {
+            note(report.messageId, shown);
         }
         unreported.add(report);
         if (unreported.size() > Limits.REPORT_COUNT) {
@@ -207,6 +217,7 @@ final class ClientState {
         opened.clear();
         unreportedOpened.clear();
         seen.clear();
+        shown.clear();
         unreported.clear();
         rejections.clear();
         removedTokens.clear();
@@ -235,6 +246,9 @@ final class ClientState {
         }
         for (Identifier id : seen) {
             text.append("seen ").append(id).append('\n');
+        }
+        for (Identifier id : shown) {
+            text.append("displayed ").append(id).append('\n');
         }
         for (MessageReport report : unreported) {
             text.append(report.line()).append('\n');
@@ -331,6 +345,7 @@ final class ClientState {
                 case "opened": return add(opened, Identifier.parse(words[1]));
                 case "unreported": return add(unreportedOpened, Identifier.parse(words[1]));
                 case "seen": return add(seen, Identifier.parse(words[1]));
+                case "displayed": return add(shown, Identifier.parse(words[1]));
                 case "shown":
                 case "action": return add(unreported, MessageReport.parse(words));
                 case "rejected": return add(rejections, Rejection.parse(words));

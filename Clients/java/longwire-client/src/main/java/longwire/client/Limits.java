@@ -6,7 +6,7 @@ final class Limits {
     static final int FRAME_BYTE_COUNT = 64 << 10;
     /** The number of opened message ids in the state: more than a screen full of notifications. */
     static final int OPENED_COUNT = 256;
-    /** The message ids that the duplicate filter of both channels remembers. */
+    /** The message ids that the duplicate filters of both channels and of notifications remember. */
     static final int SEEN_COUNT = 256;
     /** Opened message ids in one Hello (Protocol.md, "Limits"); further ones are sent as Feedback. */
     static final int OPENED_PER_HELLO_COUNT = 32;

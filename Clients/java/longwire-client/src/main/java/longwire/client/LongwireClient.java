@@ -35,11 +35,12 @@ public final class LongwireClient {
     private final FetchBoard fetches = new FetchBoard();
     private final VendorCopies copies = new VendorCopies();
     private final RecentIds opened = new RecentIds();
+    private final RecentIds shown = new RecentIds();
     /** The unanswered requests about names of the current or last run; guarded by {@code lock}. */
     private NamesBoard names = new NamesBoard();
     /** The number of the last request about names; guarded by {@code lock}. */
     private long lastNamesRequest;
-    /** Whether {@code copies} and {@code opened} include the messages of earlier runs; guarded by {@code lock}. */
+    /** Whether {@code copies}, {@code opened} and {@code shown} include the messages of earlier runs; guarded by {@code lock}. */
     private boolean isHistoryKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
@@ -455,6 +456,7 @@ public final class LongwireClient {
     private void noteHistory(ClientState state) {
         copies.addAll(state.seen);
         opened.addAll(state.opened);
+        shown.addAll(state.shown);
     }
 
     /** Forgets the taps that the store may lack, so that the app can record them again. */
@@ -494,7 +496,25 @@ public final class LongwireClient {
      * @return false when the report could not be kept
      */
     public boolean report(MessageReport report) {
-        return calls.postOrKeep(new Command.Report(report));
+        boolean isKept = calls.postOrKeep(new Command.Report(report));
+        if (isKept && report.action == 0) {
+            shown.add(report.messageId);
+        }
+        return isKept;
+    }
+
+    /**
+     * Returns whether the app has reported the message as shown, in this run or an earlier one.
+     *
+     * <p>A message that the app defers arrives again. It needs no second notification.
+     *
+     * @param messageId the message's id; the last 256 shown messages are remembered
+     * @return whether {@link #report} was called with {@link MessageReport#shown}. After a restart this is false for a
+     *     processed message, which does not arrive again.
+     */
+    public boolean wasShown(Identifier messageId) {
+        loadHistory();
+        return shown.contains(messageId);
     }
 
     /**

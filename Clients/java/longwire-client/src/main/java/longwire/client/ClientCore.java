@@ -48,6 +48,8 @@ final class ClientCore {
     private long lastReceivedAt;
     /** Whether the Ping in flight follows a whole heartbeat without bytes from the gateway. */
     private boolean isProbing;
+    /** The end of the time in which a loss counts against the heartbeat. */
+    private long probeEnd;
     private long welcomedAt;
 
     // Messages.
@@ -186,7 +188,7 @@ final class ClientCore {
             return;
         }
         report(listener -> listener.onDisconnected(reason));
-        if (isProbing && phase == Phase.READY) {
+        if (isProbing && phase == Phase.READY && now < probeEnd) {
             heartbeat.lost(heartbeatTime / 1_000);
             keepHeartbeat();
         }
@@ -211,6 +213,10 @@ final class ClientCore {
                     abandon("a Ping was not answered within " + Limits.PONG_TIME / 1_000 + " s", now);
                 } else {
                     isProbing = now - lastReceivedAt >= heartbeatTime * 9 / 10;
+                    // A late timer means that the processor slept. The gateway may have ended the session since, so a
+                    // loss says nothing about the network.
+                    boolean isLate = now - phaseDeadline() >= Limits.LATE_TIME;
+                    probeEnd = isLate ? now : now + Limits.PONG_TIME + Limits.LATE_TIME;
                     sendPing(now);
                 }
                 break;

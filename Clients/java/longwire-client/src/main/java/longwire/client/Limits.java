@@ -63,6 +63,8 @@ final class Limits {
     static final int LOOK_UP_THREAD_COUNT = 8;
     /** The timeout of a Ping; after it the connection counts as dead. */
     static final long PONG_TIME = 10_000;
+    /** The delay of a timer from which on the processor counts as having slept. */
+    static final long LATE_TIME = 10_000;
     /** Full jitter: a random time below base · 2ⁿ, and never above the cap (Protocol.md, "The algorithm"). */
     static final long BACKOFF_BASE = 1_000;
     static final long BACKOFF_CAP = 120_000;

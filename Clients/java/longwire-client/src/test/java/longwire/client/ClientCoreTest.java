@@ -305,6 +305,26 @@ public class ClientCoreTest {
         assertEquals("the next Hello asks for half of it", 150, bench.state.heartbeat("").learnt());
     }
 
+    /** The gateway ends the session while the processor sleeps, before the Ping or between it and its Pong. */
+    @Test
+    public void aSleepDoesNotShortenTheHeartbeat() {
+        for (boolean sleepsAfterThePing : new boolean[] {false, true}) {
+            Bench bench = new Bench();
+            bench.connect();
+            bench.time = bench.core.deadline();
+            if (!sleepsAfterThePing) {
+                bench.time += 3_600_000;
+            }
+            bench.core.wake(bench.time);
+            bench.turn();
+            assertEquals("[ping]", bench.log.toString());
+            bench.time += sleepsAfterThePing ? 3_600_000 : 50;
+            bench.core.disconnected("the gateway has ended the session", bench.time);
+            bench.turn();
+            assertEquals(0, bench.state.heartbeat("").learnt());
+        }
+    }
+
     @Test
     public void theHundredsSelectTheRule() {
         for (int code : new int[] {100, 104, 199, 299, 300, 400, 500, 599, 600, 0}) {

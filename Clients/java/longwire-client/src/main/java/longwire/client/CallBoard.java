@@ -8,8 +8,9 @@ import java.util.List;
  * The router of the app's calls.
  *
  * <p>Calls go to the client's thread while the client runs. Otherwise taps, reports, messages and verdicts are written
- * to the store. A tap before the start or after a stop therefore survives the end of the process. Calls whose write
- * failed stay in memory, at most {@code Limits.KEPT_CALL_COUNT}. One monitor guards all fields and the store's use. A
+ * to the store. A tap before the start or after a stop therefore survives the end of the process. A call whose write
+ * failed is refused. It stays in memory for the next attempt, unless it is a message to the server, which the app may
+ * send again. At most {@code Limits.KEPT_CALL_COUNT} calls stay. One monitor guards all fields and the store's use. A
  * holder of the monitor never waits for the client's thread.
  */
 final class CallBoard {
@@ -44,43 +45,54 @@ final class CallBoard {
         }
     }
 
-    /** Returns false when the call can be neither posted nor kept. */
+    /** Returns false when the call can be neither posted nor stored. */
     synchronized boolean postOrKeep(Command command) {
         if (post(command)) {
             return true;
         }
-        if (kept.size() >= Limits.KEPT_CALL_COUNT) {
+        boolean isMailboxFull = mailbox != null && !mailbox.isShut();
+        if (isMailboxFull || kept.size() >= Limits.KEPT_CALL_COUNT) {
             return false;
         }
         kept.add(command);
-        if (mailbox == null) {
-            flush();
+        // A client that is ending stores the call in `release`.
+        if (mailbox != null || flush()) {
+            return true;
         }
-        return true;
+        if (command instanceof Command.Send) {
+            kept.remove(command);
+        }
+        return false;
     }
 
-    /** Writes the kept calls into the store; if that fails, they stay in memory. */
-    synchronized void flush() {
+    /** Writes the kept calls into the store. Returns false if that fails, or if the state has no room for the last call. */
+    private boolean flush() {
         if (kept.isEmpty()) {
-            return;
+            return true;
         }
         try {
             byte[] old = store.load();
             ClientState state = old == null ? new ClientState(appId) : ClientState.parse(old);
             if (!state.appId.equals(appId)) {
-                return;
+                if (state.isRegistered()) {
+                    return false;
+                }
+                // The start does not use this state either.
+                state = new ClientState(appId);
             }
+            boolean isTaken = true;
             for (Command command : kept) {
-                command.keep(state);
+                isTaken = command.keep(state);
             }
             byte[] changed = state.serialize();
             if (!Arrays.equals(changed, old)) {
                 store.save(changed);
             }
             kept = new ArrayList<>();
+            return isTaken;
         } catch (LongwireException error) {
             // The next call, start or stop tries again.
-            return;
+            return false;
         }
     }
 

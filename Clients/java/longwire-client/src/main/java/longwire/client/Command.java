@@ -17,8 +17,10 @@ abstract class Command {
         return false;
     }
 
-    /** Applies the call to the stored state while the client does not run. */
-    void keep(ClientState state) {}
+    /** Applies the call to the stored state while the client does not run; returns false if the state has no room. */
+    boolean keep(ClientState state) {
+        return true;
+    }
 
     static final class Stop extends Command {
         @Override
@@ -50,8 +52,9 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
+        boolean keep(ClientState state) {
             state.noteOpened(id);
+            return true;
         }
     }
 
@@ -73,8 +76,9 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
+        boolean keep(ClientState state) {
             state.noteSeen(id);
+            return true;
         }
     }
 
@@ -96,8 +100,9 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
+        boolean keep(ClientState state) {
             state.note(report);
+            return true;
         }
     }
 
@@ -119,8 +124,9 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
+        boolean keep(ClientState state) {
             state.removedTokens.add(channel);
+            return true;
         }
     }
 
@@ -144,8 +150,8 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
-            state.keep(payload, task);
+        boolean keep(ClientState state) {
+            return state.keep(payload, task) != null;
         }
     }
 
@@ -189,9 +195,9 @@ abstract class Command {
         }
 
         @Override
-        void keep(ClientState state) {
+        boolean keep(ClientState state) {
             if (!state.isOrigin(message)) {
-                return;
+                return true;
             }
             if (verdict == ReceivedMessage.Verdict.PROCESSED) {
                 state.noteProcessed(message);
@@ -199,6 +205,7 @@ abstract class Command {
             } else if (verdict == ReceivedMessage.Verdict.REJECTED) {
                 state.note(new Rejection(message.stream, message.sequence, reason));
             }
+            return true;
         }
     }
 

@@ -145,7 +145,7 @@ public final class LongwireClient {
     private ClientState loadState() throws LongwireException {
         byte[] bytes = store.load();
         ClientState state = bytes == null ? null : ClientState.parse(bytes);
-        if (state != null && state.isRegistered() && !state.appId.equals(configuration.appId())) {
+        if (state != null && !isOwn(state) && state.isRegistered()) {
             throw new LongwireException(
                 LongwireException.Code.STATE_UNREADABLE,
                 "the state belongs to the app " + state.appId + ", not to " + configuration.appId()
@@ -159,7 +159,11 @@ public final class LongwireClient {
         if (store instanceof FileStateStore) {
             ((FileStateStore) store).removeDrafts();
         }
-        return state;
+        return state == null || isOwn(state) ? state : null;
+    }
+
+    private boolean isOwn(ClientState state) {
+        return state.appId.equals(configuration.appId());
     }
 
     /**
@@ -356,7 +360,8 @@ public final class LongwireClient {
      * effect.
      *
      * @param messageId the message
-     * @return false when the record could not be kept: 512 calls already wait for a store that cannot be written
+     * @return false when the record is not stored yet, because the store cannot be written. The next call or start
+     *     tries again, so that the record is lost only with the process.
      */
     public boolean markOpened(Identifier messageId) {
         if (wasOpened(messageId)) {
@@ -475,8 +480,9 @@ public final class LongwireClient {
             }
             try {
                 byte[] bytes = calls.load();
-                if (bytes != null) {
-                    noteHistory(ClientState.parse(bytes));
+                ClientState state = bytes == null ? null : ClientState.parse(bytes);
+                if (state != null && isOwn(state)) {
+                    noteHistory(state);
                 }
                 isHistoryKnown = true;
             } catch (LongwireException error) {
@@ -493,7 +499,7 @@ public final class LongwireClient {
      * stop} it goes into the state store at once.
      *
      * @param report the report
-     * @return false when the report could not be kept
+     * @return false when the report is not stored yet, as for {@link #markOpened}
      */
     public boolean report(MessageReport report) {
         boolean isKept = calls.postOrKeep(new Command.Report(report));
@@ -523,11 +529,12 @@ public final class LongwireClient {
      * <p>The client keeps messages across restarts until the gateway has them on disk, and sends them in the order of
      * the calls. {@code onMessageTaken} confirms a message. Before {@code start} and after {@code stop} a message goes
      * into the state store at once. At most 128 messages and 512 KiB are kept; a running client reports {@code
-     * onMessageRefused} beyond these limits.
+     * onMessageRefused} beyond these limits, and if it cannot store the message.
      *
      * @param payload 1 byte to 16 KiB of any content
      * @param task the id of the task that this message answers, or {@link Identifier#NONE}
-     * @return false for a payload of another size, or when the message can be neither sent nor kept
+     * @return false for a payload of another size, or when the message can be neither sent nor stored; it is not sent
+     *     later then
      */
     public boolean send(byte[] payload, Identifier task) {
         if (payload.length == 0 || payload.length > Limits.OUTGOING_PAYLOAD_BYTE_COUNT) {

@@ -36,6 +36,10 @@ final class Mailbox {
         wake.run();
     }
 
+    synchronized boolean isShut() {
+        return commands == null;
+    }
+
     synchronized boolean isEmpty() {
         return commands == null || commands.isEmpty();
     }

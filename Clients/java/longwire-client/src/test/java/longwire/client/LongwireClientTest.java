@@ -263,6 +263,49 @@ public class LongwireClientTest implements Listener {
         assertEquals(1, store.state().outgoing.size());
     }
 
+    /** Such a call would be lost with the process. */
+    @Test
+    public void aCallThatIsNotStoredIsNotAccepted() throws Exception {
+        FaultyStore store = new FaultyStore();
+        client = new LongwireClient(configuration(), store, this);
+        assertTrue(client.send(new byte[] {1}, Identifier.NONE));
+        store.isFull = true;
+        assertFalse(client.send(new byte[] {2}, Identifier.NONE));
+        assertFalse(client.markOpened(FakeGateway.message(1)));
+        store.isFull = false;
+        assertTrue(client.report(MessageReport.shown(FakeGateway.message(2))));
+        assertEquals("the app may send it again, so it is not sent later", 1, store.state().outgoing.size());
+        assertTrue("the tap is tried again", store.state().opened.contains(FakeGateway.message(1)));
+        for (int number = 2; number <= Limits.OUTGOING_COUNT; number++) {
+            assertTrue(client.send(new byte[] {3}, Identifier.NONE));
+        }
+        assertFalse("the queue is full", client.send(new byte[] {4}, Identifier.NONE));
+    }
+
+    @Test
+    public void theStateOfAnotherAppIsNotUsed() throws Exception {
+        MemoryStateStore store = new MemoryStateStore();
+        ClientState other = new ClientState("other");
+        other.keep(new byte[] {1}, Identifier.NONE);
+        other.noteOpened(FakeGateway.message(1));
+        store.save(other.serialize());
+        client = new LongwireClient(configuration(), store, this);
+        assertFalse(client.wasOpened(FakeGateway.message(1)));
+        assertTrue(client.send(new byte[] {2}, Identifier.NONE));
+        ClientState stored = ClientState.parse(store.load());
+        assertEquals("demo", stored.appId);
+        assertEquals(2, stored.outgoing.get(0).payload[0]);
+
+        // A registered device of another app keeps its state.
+        other.cid = FakeGateway.CID;
+        other.deviceSecret = new byte[32];
+        store.save(other.serialize());
+        LongwireClient refused = new LongwireClient(configuration(), store, this);
+        assertFalse(refused.markOpened(FakeGateway.message(2)));
+        assertFalse(refused.send(new byte[] {3}, Identifier.NONE));
+        assertEquals("other", ClientState.parse(store.load()).appId);
+    }
+
     @Test
     public void theStoppedCallbackMayStartTheClientAgain() throws Exception {
         BlockingQueue<String> results = new LinkedBlockingQueue<>();

@@ -41,15 +41,7 @@ final class ClientCore {
     private long lastSentAt;
     private long pingSentAt = NEVER;
     private long nextNonce = 1;
-    private long heartbeatTime = Limits.DEFAULT_HEARTBEAT_SECONDS * 1_000;
-    private HeartbeatPlan heartbeat;
-    /** The name of the network that {@code heartbeat} belongs to. */
-    private String network;
-    private long lastReceivedAt;
-    /** Whether the Ping in flight follows a whole heartbeat without bytes from the gateway. */
-    private boolean isProbing;
-    /** The end of the time in which a loss counts against the heartbeat. */
-    private long probeEnd;
+    private final Heartbeats heartbeats;
     private long welcomedAt;
 
     // Messages.
@@ -77,10 +69,7 @@ final class ClientCore {
         reconnects = new Reconnects(this, new Backoff(seed, configuration.firstDelay(), configuration.greatestDelay()));
         state = stored != null && stored.appId.equals(configuration.appId())
             ? stored : new ClientState(configuration.appId());
-        // The client assumes the network of its last run until the system reports another.
-        int last = state.heartbeats.size() - 1;
-        network = last < 0 ? "" : state.heartbeats.get(last).network;
-        heartbeat = state.heartbeat(network);
+        heartbeats = new Heartbeats(this);
     }
 
     Endpoint home() {
@@ -129,7 +118,7 @@ final class ClientCore {
             case CONNECTING:
             case GREETING:
             case WAITING: return phaseEnd;
-            case READY: return pingSentAt != NEVER ? pingSentAt + Limits.PONG_TIME : lastSentAt + heartbeatTime;
+            case READY: return pingSentAt != NEVER ? pingSentAt + Limits.PONG_TIME : lastSentAt + heartbeats.time();
             default: return NEVER;
         }
     }
@@ -188,10 +177,7 @@ final class ClientCore {
             return;
         }
         report(listener -> listener.onDisconnected(reason));
-        if (isProbing && phase == Phase.READY && now < probeEnd) {
-            heartbeat.lost(heartbeatTime / 1_000);
-            keepHeartbeat();
-        }
+        heartbeats.disconnected(now);
         reconnects.retry(new LongwireException(LongwireException.Code.UNREACHABLE, reason), now);
     }
 
@@ -212,11 +198,7 @@ final class ClientCore {
                 if (pingSentAt != NEVER) {
                     abandon("a Ping was not answered within " + Limits.PONG_TIME / 1_000 + " s", now);
                 } else {
-                    isProbing = now - lastReceivedAt >= heartbeatTime * 9 / 10;
-                    // A late timer means that the processor slept. The gateway may have ended the session since, so a
-                    // loss says nothing about the network.
-                    boolean isLate = now - phaseDeadline() >= Limits.LATE_TIME;
-                    probeEnd = isLate ? now : now + Limits.PONG_TIME + Limits.LATE_TIME;
+                    heartbeats.probe(phaseDeadline(), now);
                     sendPing(now);
                 }
                 break;
@@ -307,7 +289,7 @@ final class ClientCore {
         reader.reset();
         deliveries.leaveSession();
         pingSentAt = NEVER;
-        isProbing = false;
+        heartbeats.leaveSession();
         reports.leaveSession();
         fetch.leaveSession();
         settings.leaveSession();
@@ -368,7 +350,7 @@ final class ClientCore {
             // one millisecond would be refused as a replay.
             hello.nonce = Handshake.randomBytes(16);
         }
-        settings.fill(hello, heartbeat.learnt());
+        settings.fill(hello, heartbeats.learnt());
         // Stored before it is sent, so that a timestamp is never reused after a crash.
         state.lastTimestamp = hello.timestamp;
         persist();
@@ -405,7 +387,7 @@ final class ClientCore {
         welcomedAt = now;
         reconnects.welcomed();
         long seconds = welcome.heartbeatSeconds == 0 ? Limits.DEFAULT_HEARTBEAT_SECONDS : welcome.heartbeatSeconds;
-        agreeHeartbeat(seconds);
+        heartbeats.agree(seconds);
         fetch.welcomed(now);
         Identifier cid = state.cid;
         report(listener -> listener.onWelcomed(new WelcomeDetails(welcome, cid)));
@@ -424,15 +406,10 @@ final class ClientCore {
         }
         // Any received byte proves that the connection works.
         pingSentAt = NEVER;
-        lastReceivedAt = now;
         fetch.received(now);
-        if (isProbing) {
-            isProbing = false;
-            long seconds = heartbeat.answered();
-            if (seconds != 0) {
-                keepHeartbeat();
-                settings.sendHeartbeat(seconds, now);
-            }
+        long seconds = heartbeats.received(now);
+        if (seconds != 0) {
+            settings.sendHeartbeat(seconds, now);
         }
         reader.append(bytes, count);
         try {
@@ -503,12 +480,6 @@ final class ClientCore {
         settings.setApplicationState(state, isKeptRunning, now);
     }
 
-    /** Uses the heartbeat that the gateway grants. */
-    void agreeHeartbeat(long seconds) {
-        heartbeatTime = seconds * 1_000;
-        heartbeat.agreed(seconds);
-    }
-
     boolean isReady() {
         return phase == Phase.READY;
     }
@@ -516,6 +487,10 @@ final class ClientCore {
     /** Whether the app has messages without a verdict. */
     boolean hasOpenMessages() {
         return !deliveries.isEmpty();
+    }
+
+    Heartbeats heartbeats() {
+        return heartbeats;
     }
 
     DeviceSettings settings() {
@@ -546,8 +521,7 @@ final class ClientCore {
     }
 
     void setHeartbeat(long seconds, long now) {
-        heartbeat.forget();
-        keepHeartbeat();
+        heartbeats.forget();
         settings.setHeartbeat(seconds, now);
     }
 
@@ -587,14 +561,7 @@ final class ClientCore {
      * for many devices at once.
      */
     void networkChanged(String name, long now) {
-        if (name != null) {
-            network = name;
-            heartbeat = state.heartbeat(name);
-        } else {
-            network = "";
-            heartbeat.forget();
-        }
-        keepHeartbeat();
+        heartbeats.change(name);
         if (phase == Phase.WAITING && !isWaitNamed) {
             reconnects.backoff().reset();
             endWaitSoon(now);
@@ -608,14 +575,6 @@ final class ClientCore {
         if (phase == Phase.WAITING && !isWaitNamed) {
             phaseEnd = Math.min(phaseEnd, now + reconnects.backoff().within(0, reconnects.backoff().base()));
         }
-    }
-
-    /**
-     * Records the heartbeat of the current network in the state; it is stored with the next change, at the latest with
-     * a Hello.
-     */
-    private void keepHeartbeat() {
-        state.keep(heartbeat, network);
     }
 
     void await(long milliseconds, boolean isNamed, Endpoint next, long now) {

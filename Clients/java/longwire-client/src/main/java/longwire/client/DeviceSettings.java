@@ -256,7 +256,7 @@ final class DeviceSettings {
             confirmTokens(update.tokens);
         }
         if (result.heartbeatSeconds != 0) {
-            core.agreeHeartbeat(result.heartbeatSeconds);
+            core.heartbeats().agree(result.heartbeatSeconds);
         }
         if (dropRule == DropRule.UNTIL_RESULT && dropRequest == result.request) {
             dropRule = isSuspended() ? DropRule.UNTIL_NEXT_UPDATE : DropRule.NONE;

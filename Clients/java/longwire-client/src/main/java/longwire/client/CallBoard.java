@@ -65,7 +65,7 @@ final class CallBoard {
         return false;
     }
 
-    /** Writes the kept calls into the store. Returns false if that fails, or if the state has no room for the last call. */
+    /** Writes the kept calls. Returns false if that fails, or if the state has no room for the last call. */
     private boolean flush() {
         if (kept.isEmpty()) {
             return true;

@@ -104,8 +104,8 @@ final class DeviceSettings {
         for (VendorToken.Channel channel : core.state.removedTokens) {
             changes.add(new VendorToken(channel, ""));
         }
-        // A Hello does not renew a token that the gateway already has. Tokens that the app set are therefore sent again,
-        // because the vendor has just reissued them.
+        // A Hello does not renew a token that the gateway already has. Tokens that the app set are therefore sent
+        // again, because the vendor has just reissued them.
         for (VendorToken token : core.configuration.tokens()) {
             boolean isRemoved = core.state.removedTokens.contains(token.channel());
             if (isRemoved || renewedTokens.contains(token) || !greeted.tokens.contains(token)) {

@@ -138,8 +138,8 @@ public interface Listener {
      * Reports that a message to the app's server was refused for ever.
      *
      * @param message the message
-     * @param code the gateway's code (docs/use/Errors.md), or 0 if the client's own queue is full or the state could not
-     *     be stored with the message
+     * @param code the gateway's code (docs/use/Errors.md), or 0 if the client's own queue is full or the message could
+     *     not be stored
      * @param reason the reason
      */
     default void onMessageRefused(OutgoingMessage message, long code, String reason) {}

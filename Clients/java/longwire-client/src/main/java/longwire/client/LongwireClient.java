@@ -33,15 +33,11 @@ public final class LongwireClient {
     private final Listener listener;
     private final CallBoard calls;
     private final FetchBoard fetches = new FetchBoard();
-    private final VendorCopies copies = new VendorCopies();
-    private final RecentIds opened = new RecentIds();
-    private final RecentIds shown = new RecentIds();
+    private final History history;
     /** The unanswered requests about names of the current or last run; guarded by {@code lock}. */
     private NamesBoard names = new NamesBoard();
     /** The number of the last request about names; guarded by {@code lock}. */
     private long lastNamesRequest;
-    /** Whether {@code copies}, {@code opened} and {@code shown} include the messages of earlier runs; guarded by {@code lock}. */
-    private boolean isHistoryKnown;
     /** Opens when the running client has ended; guarded by {@code lock}. */
     private CountDownLatch ended = new CountDownLatch(0);
     private volatile Identifier cid = Identifier.NONE;
@@ -59,6 +55,7 @@ public final class LongwireClient {
         this.store = store;
         this.listener = listener;
         calls = new CallBoard(store, configuration.appId());
+        history = new History(calls, configuration.appId());
     }
 
     /** Replaces the factory of the client's thread, for tests. */
@@ -112,19 +109,16 @@ public final class LongwireClient {
 
     private void start(Mailbox mailbox, ClientState state, CountDownLatch latch) throws LongwireException {
         cid = state == null ? Identifier.NONE : state.cid;
-        if (state != null) {
-            noteHistory(state);
-        }
-        isHistoryKnown = true;
+        history.note(state);
         long seed = new SecureRandom().nextLong();
         ClientCore core = new ClientCore(configuration.copy(), state, seed);
         names = new NamesBoard();
         ClientRunner runner = new ClientRunner(
-            core, mailbox, store, new Watcher(names), fetches, copies,
+            core, mailbox, store, new Watcher(names), fetches, history.copies(),
             (message, verdict, reason) -> calls.postOrKeep(new Command.Finish(message, verdict, reason)),
             lastEvent -> {
                 if (core.owesWrite()) {
-                    forgetOpened();
+                    history.forgetOpened();
                 }
                 calls.release();
                 try {
@@ -369,7 +363,7 @@ public final class LongwireClient {
         }
         boolean isKept = calls.postOrKeep(new Command.Open(messageId));
         if (isKept) {
-            opened.add(messageId);
+            history.opened().add(messageId);
         }
         return isKept;
     }
@@ -381,8 +375,7 @@ public final class LongwireClient {
      * @return whether {@link #markOpened} was called for the message
      */
     public boolean wasOpened(Identifier messageId) {
-        loadHistory();
-        return opened.contains(messageId);
+        return history.opened().contains(messageId);
     }
 
     /**
@@ -392,8 +385,7 @@ public final class LongwireClient {
      * @return false if the message has not arrived, so that the id may be forged
      */
     public boolean isKnown(Identifier messageId) {
-        loadHistory();
-        return copies.isKnown(messageId);
+        return history.copies().isKnown(messageId);
     }
 
     /**
@@ -412,8 +404,7 @@ public final class LongwireClient {
     }
 
     private void offer(VendorMessage message) {
-        loadHistory();
-        if (!copies.begin(message.push().messageId())) {
+        if (!history.copies().begin(message.push().messageId())) {
             return;
         }
         try {
@@ -427,7 +418,7 @@ public final class LongwireClient {
     private boolean finishVendorMessage(Identifier messageId, boolean isProcessed) {
         // Without room for the record the copy on the connection is handed over as well: twice is better than never.
         boolean isKept = !isProcessed || calls.postOrKeep(new Command.Seen(messageId));
-        ReceivedMessage held = copies.end(messageId, isProcessed);
+        ReceivedMessage held = history.copies().end(messageId, isProcessed);
         if (held != null) {
             boolean isTaken = dispatch(() -> {
                 if (isProcessed) {
@@ -458,40 +449,6 @@ public final class LongwireClient {
         }
     }
 
-    private void noteHistory(ClientState state) {
-        copies.addAll(state.seen);
-        opened.addAll(state.opened);
-        shown.addAll(state.shown);
-    }
-
-    /** Forgets the taps that the store may lack, so that the app can record them again. */
-    private void forgetOpened() {
-        synchronized (lock) {
-            opened.clear();
-            isHistoryKnown = false;
-        }
-    }
-
-    /** Reads the messages of earlier runs, if no start has done so. */
-    private void loadHistory() {
-        synchronized (lock) {
-            if (isHistoryKnown) {
-                return;
-            }
-            try {
-                byte[] bytes = calls.load();
-                ClientState state = bytes == null ? null : ClientState.parse(bytes);
-                if (state != null && isOwn(state)) {
-                    noteHistory(state);
-                }
-                isHistoryKnown = true;
-            } catch (LongwireException error) {
-                // The next call tries again, and the next start reports the fault.
-                return;
-            }
-        }
-    }
-
     /**
      * Reports a shown message or an action to the publisher's statistics.
      *
@@ -504,7 +461,7 @@ public final class LongwireClient {
     public boolean report(MessageReport report) {
         boolean isKept = calls.postOrKeep(new Command.Report(report));
         if (isKept && report.action == 0) {
-            shown.add(report.messageId);
+            history.shown().add(report.messageId);
         }
         return isKept;
     }
@@ -519,8 +476,7 @@ public final class LongwireClient {
      *     processed message, which does not arrive again.
      */
     public boolean wasShown(Identifier messageId) {
-        loadHistory();
-        return shown.contains(messageId);
+        return history.shown().contains(messageId);
     }
 
     /**

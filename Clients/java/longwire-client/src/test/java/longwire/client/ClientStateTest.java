@@ -117,7 +117,8 @@ public class ClientStateTest {
         String start = "longwire state 1\napp 61\n";
         assertEquals("a", ClientState.parse(withCheck(start)).appId);
         for (String line : new String[] {
-            "future 1", "removed SMS", "displayed 0", "", "app", "app 6", "app zz", "cid 00", "secret ", "timestamp 1", "timestamp 1 -1", "offset x",
+            "future 1", "removed SMS", "displayed 0",
+            "", "app", "app 6", "app zz", "cid 00", "secret ", "timestamp 1", "timestamp 1 -1", "offset x",
             "epoch 18446744073709551616", "stream 0", "stream 4294967296 1", "stream 0 4611686018427387905",
             "stream 0 1 3",
             "stream 0 1 3-", "stream 0 1 3-4-5", "stream 0  1", "opened x", "seen x", "shown", "action 1",

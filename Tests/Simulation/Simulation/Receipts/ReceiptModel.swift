@@ -9,7 +9,7 @@ struct SimulatedReceipt {
     var events: [(record: Record, kind: Feedback.Kind, action: UInt32)]
     let character: Character
     /// The device's messages that a vendor's sender had leased when the call was made.
-    fileprivate(set) var leased: Set<Int> = []
+    var leased: Set<Int> = []
 }
 
 /// The receipts of a run and the gateway's answers.

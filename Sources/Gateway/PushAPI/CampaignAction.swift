@@ -39,6 +39,17 @@ extension CampaignAction {
         }
     }
 
+    /// The app of a call that a limit on broadcasts or lists counts, and the limit.
+    var counted: (app: AppKey, rate: RateKind)? {
+        switch self {
+        case .create(let task): (task.record.app, task.rate)
+        case .list(let call): if case .devices = call.audience { nil } else { (call.app.key, .list) }
+        case .aliases, .byTag, .stop, .schedule, .cancel, .detail, .taskReport, .groupReport, .dayReport,
+            .onlineReport, .quotaReport:
+            nil
+        }
+    }
+
     /// The app of a call that creates a broadcast.
     package var broadcaster: AppKey? {
         guard case .create(let task) = self, task.record.broadcast != nil else { return nil }
@@ -59,6 +70,8 @@ extension ListCall.Audience {
 
 package struct NewTask: Sendable {
     package var record: TaskRecord
+    /// The limit that counts the call.
+    package var rate: RateKind
     /// The key of the request id, or `.none`.
     package var requestKey: CallKey
     package var requestDigest: UInt64

@@ -1,7 +1,7 @@
 // Answers about tasks: Getui's envelope and formats, with additional Longwire members.
 
 package import Delivery
-internal import Quotas
+package import Quotas
 internal import JSON
 package import Wire
 
@@ -85,17 +85,17 @@ package enum CampaignAnswer {
 
     // MARK: Lists
 
-    /// Returns the answer to a list call for a scheduled task.
-    ///
-    /// `cids` are stored until the task's time; `unknown` are cids without a device.
+    /// Returns the answer to a list call whose devices were stored until the task's time.
     ///
     /// Getui has no status for a device that waits for a schedule. `successed_offline` is the closest one that its SDKs can
     /// parse.
-    package static func parked(
-        _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
+    private static func parked(
+        _ outcomes: [PublishOutcome], _ call: ListCall, _ record: TaskRecord, aliases: [ResolvedAlias]?
     ) -> APIResponse {
+        let cids = outcomes.lazy.filter(\.isParked).map(\.cid)
+        let unknown = outcomes.filter { $0.code == .unknownDevice }.map(\.cid.description)
         let waiting = Set(cids)
-        func entries(_ cids: [DeviceID]) -> JSONObject {
+        func entries(_ cids: some Sequence<DeviceID>) -> JSONObject {
             JSONObject(cids.lazy.filter(waiting.contains).map { ($0.description, "successed_offline") })
         }
         let entered =
@@ -104,8 +104,8 @@ package enum CampaignAnswer {
             } ?? entries(cids)
         let data: JSONObject = [record.id.text: entered]
         let longwire: JSONObject = [
-            "scheduledFor": record.scheduleAt, "targets": cids.count,
-            "unknown": (call.unknown + unknown.map(\.description)).unlessEmpty,
+            "scheduledFor": record.scheduleAt, "targets": waiting.count,
+            "unknown": (call.unknown + unknown).unlessEmpty,
             "refused": refusals(call.refused, []).unlessEmpty,
         ]
         return .success(call.isAsync ? nil : data, longwire: longwire + call.notes.members)
@@ -117,6 +117,11 @@ package enum CampaignAnswer {
         _ outcomes: [PublishOutcome], _ call: ListCall, record: TaskRecord, aliases: [ResolvedAlias]?,
         durability: Durability
     ) -> APIResponse {
+        if outcomes.contains(where: \.isParked)
+            || record.state == .scheduled && outcomes.allSatisfy({ $0.code == .unknownDevice })
+        {
+            return parked(outcomes, call, record, aliases: aliases)
+        }
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
         // No device was accepted and a retry could help, so the caller must receive an error instead of an empty success.
         if reached.isEmpty, let busy = outcomes.first(where: { $0.code.isRetryable }) {
@@ -251,6 +256,9 @@ package enum CampaignAnswer {
     }
     package static let conflictResult = AliasResult.refused(
         code: .parameter, message: "request_id cannot be repeat., it was used with another body")
+    package static func overQuotaResult(_ refusal: QuotaRefusal) -> AliasResult {
+        .refused(code: .appQuota, message: "\(refusal.reason); nothing was accepted")
+    }
     package static let busyResult = AliasResult.refused(
         code: .busy, message: "the gateway is busy, nothing was accepted, retry")
 
@@ -273,6 +281,11 @@ package enum CampaignAnswer {
         // The first key is Getui's misspelling.
         return .success(["deatil": steps, "detail": steps] as JSONObject, longwire: longwire)
     }
+}
+
+extension PublishOutcome {
+    /// Whether the device was stored until the task's time, so that there is no message yet.
+    fileprivate var isParked: Bool { code == .accepted && message.isNone }
 }
 
 extension PublishOutcome.Code {

@@ -46,7 +46,6 @@ extension PublicAPI {
         let home = app.key.home
         let task = TaskID(kind: .app, now: now, home: home, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings, isBroadcast: true)
-        try take(audience.rate, app, now: now)
 
         let key = broadcastRequestKey(app: app.key, endpoint: audience.endpoint, requestID: requestID)
         let start = max(now, settings.scheduleAt)
@@ -55,7 +54,7 @@ extension PublicAPI {
             validUntil: start + max(0, settings.timeToLive), scheduleAt: settings.scheduleAt, group: group,
             content: content)
         record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
-        return create(record, key: key, request, app: app)
+        return create(record, audience.rate, key: key, request, app: app)
     }
 
     private func expression(
@@ -121,7 +120,6 @@ extension PublicAPI {
         var call = try listCall(body, app: app, digest: request.body)
         let (candidates, refused) = try candidates(body?["audience"], app: app)
         (call.audience, call.refused) = (.conditions(candidates), refused)
-        try take(.list, app, now: now)
         return .campaign(.list(call))
     }
 

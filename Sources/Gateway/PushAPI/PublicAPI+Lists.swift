@@ -24,7 +24,6 @@ extension PublicAPI {
         let home = key == (0, 0) ? Bucket(digest: random.next()) : Bucket(digest: key.0)
         let task = TaskID(kind: .list, now: now, home: home, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)
-        try take(.list, app, now: now)
 
         let validity = ScheduleRules.validity(
             timeToLive: settings.timeToLive, defaultTimeToLive: app.defaultTimeToLive)
@@ -32,16 +31,18 @@ extension PublicAPI {
         let record = TaskRecord(
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
             validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
-        return create(record, key: key, request, app: app)
+        return create(record, .list, key: key, request, app: app)
     }
 
-    func create(_ record: TaskRecord, key: (UInt64, UInt64), _ request: APIRequest, app: App) -> PublicAction {
+    func create(
+        _ record: TaskRecord, _ rate: RateKind, key: (UInt64, UInt64), _ request: APIRequest, app: App
+    ) -> PublicAction {
         let content = record.content
         let note = content.fallbackReason()
         return .campaign(
             .create(
                 NewTask(
-                    record: record, requestKey: CallKey(high: key.0, low: key.1),
+                    record: record, rate: rate, requestKey: CallKey(high: key.0, low: key.1),
                     requestDigest: SHA256.digest(request.body).words.0,
                     group: record.group.isEmpty ? nil : groupPlace(record.group, app: app), fallback: note,
                     notes: messages.notes)))
@@ -75,7 +76,6 @@ extension PublicAPI {
             }
             guard !aliases.isEmpty else { throw RefusedTarget.all(call.refused) }
             call.audience = .aliases(aliases)
-            try take(.list, app, now: now)
         } else {
             var targets: [ListTarget] = []
             targets.reserveCapacity(256)

@@ -203,6 +203,19 @@ package final class PublicAPI {
         throw .invalid("appId").ofUnlistedApp
     }
 
+    /// Counts a call against its app's limits on broadcasts and lists; returns the refusal if one is used up.
+    ///
+    /// A call with a known request id must not be counted, so this is not part of `handle`.
+    package func refusal(of action: CampaignAction, now: GatewayTime) -> APIResponse? {
+        guard let (key, rate) = action.counted, let app = registry[key] else { return nil }
+        do throws(GetuiFault) {
+            try take(rate, app, now: now)
+            return nil
+        } catch {
+            return error.response
+        }
+    }
+
     /// Counts one use of a rate limit; throws Getui's fault if the limit is reached.
     func take(_ kind: RateKind, _ app: App, now: GatewayTime) throws(GetuiFault) {
         guard let rates, app.rates.perMinute(kind) > 0 || app.rates.perDay(kind) > 0 else { return }

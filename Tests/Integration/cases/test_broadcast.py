@@ -369,8 +369,10 @@ def test_broadcast_quotas_have_their_own_codes(own_gateway):
     broadcast(minute, **one)
     assert soon_refused(lambda: broadcast(minute, **one))[:2] == (403, 30013)
     day = own_gateway(app={"push": {"broadcastsPerDay": 1, "fastTagBroadcastsPerDay": 1}})
-    broadcast(day)
+    request = uuid.uuid4().hex
+    task = broadcast(day, request_id=request)
     assert refusal(lambda: broadcast(day))[:2] == (403, 30007)
+    assert broadcast(day, request_id=request) == task, "a repeat uses nothing up and is not refused"
     tag = {"audience": {"tag": [{"key": "custom_tag", "values": ["t"], "opt_type": "or"}]}, "path": "push/tag"}
     assert refusal(lambda: broadcast(day, **tag))[:2] == (403, 30010)
     broadcast(day, **one)

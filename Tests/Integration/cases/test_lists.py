@@ -124,10 +124,87 @@ def test_one_request_id_for_several_aliases_is_several_requests(gateway, new_dev
         assert "cannot be repeat" in refusal(lambda: push(name, "another body"))[2]
 
 
+def same_again(gateway, path, body, change):
+    """A repeat after `change` gets the first answer's data, and another body under its id is refused."""
+    first = gateway.api("POST", path, body)["data"]
+    change()
+    assert gateway.api("POST", path, body)["data"] == first, path
+    status, code, text = refusal(lambda: gateway.api("POST", path, {**body, "other": 1}))
+    assert (status, code) == (400, 20001) and "cannot be repeat" in text, path
+    return first
+
+
+def test_a_repeat_keeps_its_first_answer_when_aliases_and_tags_have_changed(gateway, new_device, away):
+    one, gone, later = new_device(gateway), away(gateway), new_device(gateway)
+
+    def bind(*devices):
+        pairs = [{"cid": device.cid, "alias": "again"} for device in devices]
+        gateway.api("POST", "user/alias", {"data_list": pairs})
+
+    def rebind():
+        gateway.api("DELETE", "user/alias/again")
+
+    def rebind_to_another():
+        rebind()
+        bind(later)
+
+    def untag():
+        gateway.api("DELETE", "user/custom_tag/batch/again", {"cid": [one.cid]})
+
+    def item(payload="once"):
+        return {
+            "request_id": uuid.uuid4().hex,
+            "audience": {"alias": ["again"]},
+            "push_message": {"transmission": payload},
+        }
+
+    for change in (rebind, rebind_to_another):
+        bind(one, gone)
+        first = same_again(gateway, "push/single/alias", item(), change)
+        assert set(next(iter(first.values()))) == {one.cid, gone.cid}
+    bind(one, gone)
+    batch = {"msg_list": [item(), item()]}
+    first = gateway.api("POST", "push/single/batch/alias", batch)["data"]
+    rebind_to_another()
+    assert gateway.api("POST", "push/single/batch/alias", batch)["data"] == first
+    bind(one, gone)
+    call = {"taskid": create(gateway), "audience": {"alias": ["again"]}, "request_id": uuid.uuid4().hex}
+    same_again(gateway, "push/list/alias", call, rebind_to_another)
+
+    condition = {"cid_by_tag": [{"cid": one.cid, "tag": ["again"], "op_type": 1}]}
+    body = {"request_id": uuid.uuid4().hex, "audience": condition, "push_message": {"transmission": "tagged"}}
+    assert not any(same_again(gateway, "push/single/cid_by_tag", body, lambda: None).values()), "no tag, no device"
+    for path in ("push/single/cid_by_tag", "push/list/cid_by_tag"):
+        gateway.api("PUT", "user/custom_tag/batch/again", {"cid": [one.cid]})
+        body["request_id"] = uuid.uuid4().hex
+        if path.startswith("push/list"):
+            body = {"request_id": uuid.uuid4().hex, "audience": condition, "taskid": create(gateway)}
+        assert all(same_again(gateway, path, body, untag).values())
+
+
+def test_a_repeat_keeps_its_first_answer_after_a_stop_a_schedule_or_a_blacklisting(gateway, away):
+    device, other = away(gateway), away(gateway)
+    task = create(gateway)
+    call = {"taskid": task, "audience": {"cid": [device.cid, "0" * 31 + "1"]}, "request_id": uuid.uuid4().hex}
+    same_again(gateway, "push/list/cid", call, lambda: gateway.api("DELETE", f"task/{task}"))
+    timed = create(gateway, settings={"schedule_time": int(time.time() * 1000) + 3_600_000})
+    call = {**call, "taskid": timed, "request_id": uuid.uuid4().hex}
+    first = same_again(gateway, "push/list/cid", call, lambda: gateway.api("DELETE", f"task/schedule/{timed}"))
+    assert first == {timed: {device.cid: "successed_offline"}}
+    beside = gateway.api("POST", "push/list/cid", call)["longwire"]
+    assert beside["targets"] == 1 and "scheduledFor" in beside and beside["unknown"] == ["0" * 31 + "1"]
+    body = gateway.push_body(other.cid, "kept")
+    same_again(gateway, "push/single/cid", body, lambda: gateway.api("POST", f"user/black/cid/{other.cid}", {}))
+
+
 def test_a_stored_message_is_made_once_for_a_request_id(gateway):
     request = uuid.uuid4().hex
-    task = create(gateway, request_id=request)
-    assert create(gateway, request_id=request) == task
+    body = {"request_id": request, "push_message": {"transmission": "news"}}
+    first = gateway.api("POST", "push/list/message", body)
+    task = first["data"]["taskid"]
+    time.sleep(0.05)
+    again = gateway.api("POST", "push/list/message", body)
+    assert again["data"] == first["data"] and again["longwire"] == {**first["longwire"], "repeat": True}
     status, code, text = refusal(lambda: create(gateway, "other news", request_id=request))
     assert (status, code) == (400, 20001) and "cannot be repeat" in text
 
@@ -152,8 +229,10 @@ def test_limits_of_an_app_are_enforced_with_their_codes_and_survive_a_restart(ow
     assert "size over limit" in refusal(lambda: send(gateway, task, [device.cid, "0" * 32]))[2]
     body = {"msg_list": [gateway.push_body(device.cid, "x"), gateway.push_body(device.cid, "y")]}
     assert refusal(lambda: gateway.api("POST", "push/single/batch/cid", body))[2].startswith("msg_list size over")
-    create(gateway)
+    request = uuid.uuid4().hex
+    second = create(gateway, request_id=request)
     assert refusal(lambda: create(gateway))[:2] == (403, 30008)
+    assert create(gateway, request_id=request) == second, "a repeat uses nothing up and is not refused"
     quota = {"total_num": 2, "remain_num": 0, "limit": True, "push_num": 2}
     assert gateway.api("GET", "report/push/count")["data"]["gt"]["list"] == quota
     assert gateway.stop() == 0

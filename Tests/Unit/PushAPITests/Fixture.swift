@@ -49,6 +49,15 @@ struct Fixture {
     func call(
         _ method: APIRequest.Method, _ target: [UInt8], _ body: [UInt8], token: [UInt8]?, now: GatewayTime = Fixture.now
     ) -> PublicAction {
+        let action = parsed(method, target, body, token: token, now: now)
+        // The caller asks the limits on broadcasts and lists after a look at the request id.
+        guard case .campaign(let call) = action, let refusal = api.refusal(of: call, now: now) else { return action }
+        return .respond(refusal)
+    }
+
+    func parsed(
+        _ method: APIRequest.Method, _ target: [UInt8], _ body: [UInt8], token: [UInt8]?, now: GatewayTime
+    ) -> PublicAction {
         target.withUnsafeBytes { target in
             body.withUnsafeBytes { body in
                 guard let token else {

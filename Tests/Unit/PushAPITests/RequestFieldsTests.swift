@@ -129,9 +129,11 @@ struct RequestFieldsTests {
         let record = TaskRecord(
             id: call.task, app: fixture.app.key, state: .open, createdAt: 1, validUntil: 2, scheduleAt: 0, group: "",
             content: broadcast.record.content)
+        var timed = record
+        timed.state = .scheduled
         for answer in [
             CampaignAnswer.list([], call, record: record, aliases: nil, durability: .fsync),
-            CampaignAnswer.parked(call, record, cids: [], unknown: [], aliases: nil),
+            CampaignAnswer.list([], call, record: timed, aliases: nil, durability: .fsync),
         ] { #expect(answer.text.contains(#""ignored":["need_alias_detail","group_name"]"#), "\(answer.text)") }
     }
 

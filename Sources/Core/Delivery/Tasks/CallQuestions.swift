@@ -15,6 +15,8 @@ package enum CallStart: Sendable, Codable {
 }
 
 /// Begins a call to several devices, durably and once; repetitions get the same ids.
+///
+/// Without a task (`.none`) the question begins nothing: it only repeats a known call, and an unknown one is answered busy.
 package struct BeginCall: ShardQuestion {
     package var key: CallKey
     package var digest: UInt64
@@ -34,7 +36,7 @@ package struct BeginCall: ShardQuestion {
             return shard.answerBusy(reply)
         }
         shard.tasks.begin(key, RunningCall(digest: digest, task: task, since: shard.now))
-        shard.run(key, digest, task, devices, reply)
+        shard.run(key, digest, task, task.isNone ? nil : devices, reply)
     }
 }
 

@@ -20,21 +20,17 @@ final class TaskHandler {
 
     private var durability: Durability { owner.context.isFsync ? .fsync : .os }
 
-    /// Checks the app's quotas, then carries out the action; `byteCount` is the size of the request's body.
+    /// Carries out the action; `byteCount` is the size of the request's body.
+    ///
+    /// A call with a known request id gets its first answer, before any limit and any choice of devices.
     func perform(_ action: CampaignAction, byteCount: Int, respond: @escaping Respond) {
         // A request refused because of a start or stop uses no quota.
         guard owner.context.isReady, !owner.context.isStopping else { return respond(.starting) }
-        let permit: PublishPermit
-        do throws(QuotaRefusal) {
-            permit = try owner.permit(action, byteCount: byteCount)
-        } catch {
-            return respond(.overQuota(error))
-        }
         switch action {
-        case .create(let task): create(task, permit, respond)
-        case .list(let call): list(call, permit, respond)
-        case .aliases(let pushes, let form): push(pushes, form, permit, respond)
-        case .byTag(let push): self.push(push, permit, respond)
+        case .create(let task): create(task, byteCount, respond)
+        case .list(let call): list(call, byteCount, respond)
+        case .aliases(let pushes, let form): push(pushes, form, byteCount, respond)
+        case .byTag(let push): self.push(push, byteCount, respond)
         case .stop(let task, let app):
             coordinator.stop(task, app) { answer in
                 switch answer {
@@ -60,78 +56,151 @@ final class TaskHandler {
         }
     }
 
+    // MARK: Request ids
+
+    /// Looks up the task of an earlier call with the same request id.
+    private func find(_ key: CallKey, completion: @escaping (Found<TaskID>) -> Void) {
+        guard key != .none else { return completion(.absent) }
+        owner.ask(CallQuery(key), of: key.bucket, completion: completion)
+    }
+
+    /// Counts a new call against its app's limits; if one is used up, answers the call and returns `nil`.
+    private func permit(_ action: CampaignAction, _ byteCount: Int, _ respond: Respond) -> PublishPermit? {
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(action, byteCount: byteCount)
+        } catch {
+            respond(.overQuota(error))
+            return nil
+        }
+        if let refusal = owner.publicHandler.api.refusal(of: action, now: owner.now) {
+            respond(refusal)
+            return nil
+        }
+        return permit
+    }
+
     // MARK: Lists
 
     /// Creates a task; the permit also covers the messages of a broadcast, because no other call sends them.
-    private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
+    private func create(_ task: NewTask, _ byteCount: Int, _ respond: @escaping Respond) {
+        find(task.requestKey) { [self] found in
+            switch found {
+            case .unreadable: respond(.busy)
+            case .found: write(task, respond)
+            case .absent:
+                guard permit(.create(task), byteCount, respond) != nil else { return }
+                write(task, respond)
+            }
+        }
+    }
+
+    /// Writes a task, unless its request id is known.
+    private func write(_ task: NewTask, _ respond: @escaping Respond) {
         let question = CreateTask(task.record, key: task.requestKey, digest: task.requestDigest)
         coordinator.ask(home: task.record.id, question) { [self] answer in
             guard case .created(let id, _) = answer, let group = task.group else {
-                return respond(CampaignAnswer.created(answer, task, durability: durability))
+                return created(answer, task, respond)
             }
             // A repeated call writes the row again, because the first call may have failed before this step.
             owner.ask(JoinGroup(id, group), of: group.bucket) { [self] isJoined in
                 guard isJoined else { return respond(.busy) }
-                respond(CampaignAnswer.created(answer, task, durability: durability))
+                created(answer, task, respond)
             }
         }
     }
 
-    private func list(_ call: ListCall, _ permit: PublishPermit, _ respond: @escaping Respond) {
+    /// Answers the creation of a task; a repeated call gets the times of the stored task.
+    private func created(_ answer: CreateTask.Answer, _ task: NewTask, _ respond: @escaping Respond) {
+        guard case .created(let id, isRepeat: true) = answer else {
+            return respond(CampaignAnswer.created(answer, task, durability: durability))
+        }
+        coordinator.record(id, task.record.app) { [self] found in
+            if case .unreadable = found { return respond(.busy) }
+            var task = task
+            task.record = found.value ?? task.record
+            respond(CampaignAnswer.created(answer, task, durability: durability))
+        }
+    }
+
+    private func list(_ call: ListCall, _ byteCount: Int, _ respond: @escaping Respond) {
         coordinator.record(call.task, call.app.key) { [self] answer in
             guard let record = answer.value else {
                 return respond(answer.isAbsent ? CampaignAnswer.unknownTask : .busy)
             }
-            if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
-            switch call.audience {
-            case .devices(let targets): send(targets, nil, call, record, permit, respond)
-            case .conditions(let candidates):
-                matching(candidates, of: call.app) { [self] found in
-                    guard let found else { return respond(.busy) }
-                    let targets = found.map { call.app.target($0, of: call.task) }
-                    guard !targets.isEmpty else {
-                        return respond(
-                            CampaignAnswer.list([], call, record: record, aliases: nil, durability: durability))
-                    }
-                    send(targets, nil, call, record, permit, respond)
-                }
-            case .aliases(let names):
-                aliases.resolve(names, of: call.app.key) { [self] found in
-                    guard let found else { return respond(.busy) }
-                    var call = call
-                    call.unknown += found.lazy.filter(\.devices.isEmpty).map(\.alias)
-                    var seen = Set<DeviceID>()
-                    var targets: [ListTarget] = []
-                    for cid in found.lazy.flatMap(\.devices) where seen.insert(cid).inserted {
-                        targets.append(call.app.target(cid, of: call.task))
-                    }
-                    guard !targets.isEmpty else { return respond(CampaignAnswer.unknownTarget) }
-                    send(targets, call.needsAliasDetail ? found : nil, call, record, permit, respond)
+            find(call.key) { [self] found in
+                switch found {
+                case .unreadable: respond(.busy)
+                case .found: repeated(call, record, respond)
+                case .absent:
+                    if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
+                    guard let permit = permit(.list(call), byteCount, respond) else { return }
+                    choose(call, record, permit, respond)
                 }
             }
         }
     }
 
-    private func send(
-        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ permit: PublishPermit, _ respond: @escaping Respond
-    ) {
-        if record.state == .scheduled { return park(targets, aliases, call, record, permit, respond) }
-        sendNow(targets, aliases, call, record, permit, respond)
+    /// Answers a known call; its devices are those of the first attempt.
+    private func repeated(_ call: ListCall, _ record: TaskRecord, _ respond: @escaping Respond) {
+        guard call.needsAliasDetail, case .aliases(let names) = call.audience else {
+            return send(nil, nil, call, record, owner.permitOfKeptTask, respond)
+        }
+        aliases.resolve(names, of: call.app.key) { [self] found in
+            guard let found else { return respond(.busy) }
+            send(nil, found, call, record, owner.permitOfKeptTask, respond)
+        }
     }
 
-    private func sendNow(
-        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+    /// Chooses the devices of a new call, then sends.
+    private func choose(
+        _ call: ListCall, _ record: TaskRecord, _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        switch call.audience {
+        case .devices(let targets): send(targets, nil, call, record, permit, respond)
+        case .conditions(let candidates):
+            matching(candidates, of: call.app) { [self] found in
+                guard let found else { return respond(.busy) }
+                send(found.map { call.app.target($0, of: call.task) }, nil, call, record, permit, respond)
+            }
+        case .aliases(let names):
+            aliases.resolve(names, of: call.app.key) { [self] found in
+                guard let found else { return respond(.busy) }
+                var call = call
+                call.unknown += found.lazy.filter(\.devices.isEmpty).map(\.alias)
+                var seen = Set<DeviceID>()
+                var targets: [ListTarget] = []
+                for cid in found.lazy.flatMap(\.devices) where seen.insert(cid).inserted {
+                    targets.append(call.app.target(cid, of: call.task))
+                }
+                guard !targets.isEmpty else { return respond(CampaignAnswer.unknownTarget) }
+                send(targets, call.needsAliasDetail ? found : nil, call, record, permit, respond)
+            }
+        }
+    }
+
+    /// Sends to devices, or stores them until the task's time; without targets, the call is known.
+    private func send(
+        _ targets: [ListTarget]?, _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
         _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
         let sending = TaskCoordinator.Sending(
             task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
             permit: permit)
-        carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [self] result in
+        let run: Run = { [self] sending, targets, completion in
+            // Only an unfinished call comes here after its task's end.
+            if !targets.isEmpty, let refusal = CampaignAnswer.refusal(record, now: owner.now) {
+                return completion(.refused(refusal))
+            }
+            guard record.state == .scheduled else { return sendOnce(sending, targets, completion: completion) }
+            park(targets, sending, call, record, completion: completion)
+        }
+        carry(sending, targets, key: call.key, digest: call.digest, app: call.app, run: run) { [self] result in
             switch result {
             case .outcomes(_, let outcomes):
                 respond(
                     CampaignAnswer.list(outcomes, call, record: record, aliases: aliases, durability: durability))
+            case .refused(let response): respond(response)
             case .conflict: respond(CampaignAnswer.requestConflict)
             case .busy: respond(.busy)
             }
@@ -140,46 +209,44 @@ final class TaskHandler {
 
     /// Stores the devices of a call until the task's time, after checking which of them exist.
     private func park(
-        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ permit: PublishPermit, _ respond: @escaping Respond
+        _ targets: [ListTarget], _ sending: TaskCoordinator.Sending, _ call: ListCall, _ record: TaskRecord,
+        completion: @escaping (Carried) -> Void
     ) {
         let places = targets.map { DevicePlace(cid: $0.cid, bucket: $0.bucket) }
         describe(places, of: call.app) { [self] details in
-            guard let details else { return respond(.busy) }
-            var (known, unknown): ([ListTarget], [DeviceID]) = ([], [])
-            for (target, detail) in zip(targets, details) {
-                if detail == nil { unknown.append(target.cid) } else { known.append(target) }
+            guard let details else { return completion(.busy) }
+            let known = zip(targets, details).compactMap { $1 == nil ? nil : $0.cid }
+            park(known, record, from: 0) { [self] answer in
+                switch answer {
+                case .parked:
+                    let outcomes = zip(targets, details).map { target, detail in
+                        PublishOutcome(
+                            code: detail == nil ? .unknownDevice : .accepted, cid: target.cid, task: record.id)
+                    }
+                    completion(.outcomes(record.id, outcomes))
+                case .refused(let state):
+                    // The task became due or was stopped after its record was read.
+                    var record = record
+                    record.state = state
+                    if let refusal = CampaignAnswer.refusal(record, now: owner.now) {
+                        return completion(.refused(refusal))
+                    }
+                    sendOnce(sending, targets, completion: completion)
+                case .unknown: completion(.refused(CampaignAnswer.unknownTask))
+                case .tooLarge, .busy: completion(.busy)
+                }
             }
-            let render: (TaskRecord) -> APIResponse = { record in
-                CampaignAnswer.parked(call, record, cids: known.map(\.cid), unknown: unknown, aliases: aliases)
-            }
-            guard !known.isEmpty else { return respond(render(record)) }
-            park(known, all: targets, aliases, call, record, permit, from: 0, render: render, respond)
         }
     }
 
     private func park(
-        _ targets: [ListTarget], all: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall,
-        _ record: TaskRecord, _ permit: PublishPermit, from start: Int, render: @escaping (TaskRecord) -> APIResponse,
-        _ respond: @escaping Respond
+        _ cids: [DeviceID], _ record: TaskRecord, from start: Int, completion: @escaping (ParkTargets.Answer) -> Void
     ) {
-        let part = targets[start...].prefix(TaskBounds.targetsOfARow)
-        coordinator.ask(home: record.id, ParkTargets(record.id, record.app, part.map(\.cid))) { [self] answer in
-            switch answer {
-            case .parked where start + part.count < targets.count:
-                park(
-                    targets, all: all, aliases, call, record, permit, from: start + part.count, render: render,
-                    respond)
-            case .parked: respond(render(record))
-            case .refused(let state):
-                // The task became due or was stopped after its record was read.
-                var record = record
-                record.state = state
-                if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
-                sendNow(all, aliases, call, record, permit, respond)
-            case .unknown: respond(CampaignAnswer.unknownTask)
-            case .tooLarge, .busy: respond(.busy)
-            }
+        let part = cids[start...].prefix(TaskBounds.targetsOfARow)
+        guard !part.isEmpty else { return completion(.parked) }
+        coordinator.ask(home: record.id, ParkTargets(record.id, record.app, Array(part))) { [self] answer in
+            guard case .parked = answer else { return completion(answer) }
+            park(cids, record, from: start + part.count, completion: completion)
         }
     }
 
@@ -187,24 +254,31 @@ final class TaskHandler {
 
     private enum Carried {
         case outcomes(TaskID, [PublishOutcome])
+        case refused(APIResponse)
         case conflict, busy
     }
 
-    /// Carries out a call to several devices: `BeginCall`, fan-out, `EndCall`.
+    /// Sends a message to devices, once the call has begun.
+    private typealias Run = (TaskCoordinator.Sending, [ListTarget], @escaping (Carried) -> Void) -> Void
+
+    /// Carries out a call to several devices: `BeginCall`, `run` (by default a fan-out), `EndCall`.
     ///
-    /// A call without a request id only fans out, because the devices' shards deduplicate by the task.
+    /// Without targets, the call is known and uses the devices of its first attempt. A call without a request id only runs,
+    /// because the devices' shards deduplicate by the task.
     private func carry(
-        _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
-        completion: @escaping (Carried) -> Void
+        _ sending: TaskCoordinator.Sending, _ targets: [ListTarget]?, key: CallKey, digest: UInt64, app: App,
+        run: Run? = nil, completion: @escaping (Carried) -> Void
     ) {
-        guard key != .none, targets.count <= TaskBounds.callTargets else {
-            return coordinator.fanOut(sending, targets) { completion(.outcomes(sending.task, $0)) }
+        let run = run ?? { [self] in sendOnce($0, $1, completion: $2) }
+        if let targets, key == .none || targets.count > TaskBounds.callTargets {
+            return run(sending, targets, completion)
         }
-        let question = BeginCall(key, digest: digest, sending.task, targets.map(\.cid))
+        let question = BeginCall(
+            key, digest: digest, targets == nil ? .none : sending.task, targets?.map(\.cid) ?? [])
         owner.ask(question, of: key.bucket) { [self] answer in
             switch answer {
             case .begun(let task, let cids):
-                var (sending, targets) = (sending, targets)
+                var (sending, targets) = (sending, targets ?? [])
                 if task != sending.task {
                     // An earlier attempt began this call under another task id. The vendors' contents contain the id, so they are
                     // changed.
@@ -215,11 +289,16 @@ final class TaskHandler {
                 if sending.createdAt == 0 || cids != targets.map(\.cid) {
                     targets = cids.map { app.target($0, of: task) }
                 }
-                sendOnce(sending, targets) { [self] outcomes in
-                    let isWhole = outcomes?.contains { $0.code.isRetryable } == false
-                    owner.ask(EndCall(key, isWhole ? outcomes : nil), of: key.bucket) { isEnded in
-                        guard let outcomes, isEnded || !isWhole else { return completion(.busy) }
-                        completion(.outcomes(task, outcomes))
+                run(sending, targets) { [self] result in
+                    var whole: [PublishOutcome]?
+                    // Without devices there is nothing to keep: the call's row has the id.
+                    if case .outcomes(_, let outcomes) = result, !outcomes.isEmpty,
+                        !outcomes.contains(where: \.code.isRetryable)
+                    {
+                        whole = outcomes
+                    }
+                    owner.ask(EndCall(key, whole), of: key.bucket) { [whole] isEnded in
+                        completion(isEnded || whole == nil ? result : .busy)
                     }
                 }
             case .ended(let task, let outcomes): completion(.outcomes(task, outcomes))
@@ -229,35 +308,84 @@ final class TaskHandler {
         }
     }
 
-    /// Fans out a message; `completion` receives `nil` if the task's devices could not be stored.
+    /// Fans out a message; busy if the task's devices could not be stored.
     ///
     /// The devices are stored first if the first ack is to end the task's other messages.
     private func sendOnce(
-        _ given: TaskCoordinator.Sending, _ targets: [ListTarget],
-        completion: @escaping ([PublishOutcome]?) -> Void
+        _ given: TaskCoordinator.Sending, _ targets: [ListTarget], completion: @escaping (Carried) -> Void
     ) {
         var sending = given
         // With a single device there are no other messages that the first ack could end.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
-        guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { completion($0) } }
-        coordinator.ask(home: sending.task, KeepSiblings(sending.task, targets.map(\.cid))) {
-            [self, sending] areKept in
-            guard areKept else { return completion(nil) }
-            coordinator.fanOut(sending, targets) { completion($0) }
+        let fanOut = { [self, sending] in
+            coordinator.fanOut(sending, targets) { completion(.outcomes(sending.task, $0)) }
+        }
+        guard sending.content.firstAckWins else { return fanOut() }
+        coordinator.ask(home: sending.task, KeepSiblings(sending.task, targets.map(\.cid))) { areKept in
+            guard areKept else { return completion(.busy) }
+            fanOut()
         }
     }
 
     // MARK: Aliases
 
+    private func push(_ pushes: [AliasPush], _ form: PushForm, _ byteCount: Int, _ respond: @escaping Respond) {
+        let gathering = Gathering<Found<CallKey>>(count: pushes.count) { [self] keys in
+            let new = zip(pushes, keys).compactMap { $1.isAbsent ? $0 : nil }
+            var permit = owner.permitOfKeptTask
+            var refusal: QuotaRefusal?
+            if !new.isEmpty {
+                do throws(QuotaRefusal) {
+                    permit = try owner.permit(.aliases(new, form), byteCount: byteCount)
+                } catch {
+                    guard new.count < pushes.count else { return respond(.overQuota(error)) }
+                    refusal = error
+                }
+            }
+            push(pushes, keys, form, permit, refusal, respond)
+        }
+        for (place, push) in pushes.enumerated() { find(push) { gathering.take($0, at: place) } }
+    }
+
+    /// Carries out pushes to aliases, of which some are known by these keys; a refusal refuses the others.
     private func push(
-        _ pushes: [AliasPush], _ form: PushForm, _ permit: PublishPermit, _ respond: @escaping Respond
+        _ pushes: [AliasPush], _ keys: [Found<CallKey>], _ form: PushForm, _ permit: PublishPermit,
+        _ refusal: QuotaRefusal?, _ respond: @escaping Respond
     ) {
         let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [self] results in
             let numbered = zip(pushes, results).map { (itemIndex: $0.itemIndex, result: $1) }
             let ordered = numbered.sorted { $0.itemIndex < $1.itemIndex }
             respond(CampaignAnswer.aliases(ordered, form: form, durability: durability))
         }
-        for (place, push) in pushes.enumerated() { carry(push, permit) { gathering.take($0, at: place) } }
+        for (place, (push, key)) in zip(pushes, keys).enumerated() {
+            switch (key, refusal) {
+            case (.unreadable, _): gathering.take(CampaignAnswer.busyResult, at: place)
+            case (.found(let key), _):
+                carry(push, to: nil, key: key, permit) { gathering.take(Self.result($0), at: place) }
+            case (.absent, let refusal?): gathering.take(CampaignAnswer.overQuotaResult(refusal), at: place)
+            case (.absent, nil): carry(push, permit) { gathering.take($0, at: place) }
+            }
+        }
+    }
+
+    /// Looks up the key of an earlier push with the same request id to the same alias.
+    private func find(_ push: AliasPush, completion: @escaping (Found<CallKey>) -> Void) {
+        find(push.key) { [self] found in
+            switch found {
+            case .unreadable: completion(.unreadable)
+            case .absent: completion(.absent)
+            case .found(let task):
+                // The request id may have been used for a push to another alias, which is a different request.
+                guard push.isApart(from: task) else { return completion(.found(push.key)) }
+                find(push.ownKey) { own in
+                    switch own {
+                    case .unreadable: completion(.unreadable)
+                    case .absent: completion(.absent)
+                    case .found: completion(.found(push.ownKey))
+                    }
+                }
+            }
+        }
     }
 
     private func carry(
@@ -269,8 +397,7 @@ final class TaskHandler {
             guard !cids.isEmpty else { return completion(CampaignAnswer.unknownAlias(push.alias.text)) }
             carry(push, to: cids, key: push.key, permit) { [self] result in
                 guard case .conflict = result else { return completion(Self.result(result)) }
-                // The request id may have been used for a push to another alias, which is a different request.
-                owner.ask(CallQuery(push.key), of: push.key.bucket) { [self] answer in
+                find(push.key) { [self] answer in
                     guard let task = answer.value else { return completion(CampaignAnswer.busyResult) }
                     guard push.isApart(from: task) else { return completion(CampaignAnswer.conflictResult) }
                     carry(push, to: cids, key: push.ownKey, permit) { completion(Self.result($0)) }
@@ -280,13 +407,13 @@ final class TaskHandler {
     }
 
     private func carry(
-        _ push: AliasPush, to cids: [DeviceID], key: CallKey, _ permit: PublishPermit,
+        _ push: AliasPush, to cids: [DeviceID]?, key: CallKey, _ permit: PublishPermit,
         completion: @escaping (Carried) -> Void
     ) {
         let sending = TaskCoordinator.Sending(
             task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
             permit: permit)
-        let targets = cids.map { push.app.target($0, of: push.task) }
+        let targets = cids?.map { push.app.target($0, of: push.task) }
         carry(sending, targets, key: key, digest: push.digest, app: push.app, completion: completion)
     }
 
@@ -294,7 +421,7 @@ final class TaskHandler {
         switch carried {
         case .outcomes(let task, let outcomes): .reached(task, outcomes)
         case .conflict: CampaignAnswer.conflictResult
-        case .busy: CampaignAnswer.busyResult
+        case .busy, .refused: CampaignAnswer.busyResult
         }
     }
 
@@ -327,29 +454,36 @@ final class TaskHandler {
         }
     }
 
-    private func push(_ push: TagPush, _ permit: PublishPermit, _ respond: @escaping Respond) {
-        matching(push.candidates, of: push.app) { [self] found in
-            guard let found else { return respond(.busy) }
-            guard !found.isEmpty else {
-                return respond(
-                    CampaignAnswer.byTag(
-                        push.task, [], refused: push.refused, notes: push.notes, durability: durability))
-            }
-            let sending = TaskCoordinator.Sending(
-                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
-                permit: permit)
-            carry(
-                sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
-                app: push.app
-            ) { [self] result in
-                switch result {
-                case .outcomes(let task, let outcomes):
-                    respond(
-                        CampaignAnswer.byTag(
-                            task, outcomes, refused: push.refused, notes: push.notes, durability: durability))
-                case .conflict: respond(CampaignAnswer.requestConflict)
-                case .busy: respond(.busy)
+    private func push(_ push: TagPush, _ byteCount: Int, _ respond: @escaping Respond) {
+        find(push.key) { [self] found in
+            switch found {
+            case .unreadable: respond(.busy)
+            case .found: send(push, to: nil, owner.permitOfKeptTask, respond)
+            case .absent:
+                guard let permit = permit(.byTag(push), byteCount, respond) else { return }
+                matching(push.candidates, of: push.app) { [self] found in
+                    guard let found else { return respond(.busy) }
+                    send(push, to: found, permit, respond)
                 }
+            }
+        }
+    }
+
+    private func send(
+        _ push: TagPush, to cids: [DeviceID]?, _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        let sending = TaskCoordinator.Sending(
+            task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+            permit: permit)
+        let targets = cids?.map { push.app.target($0, of: push.task) }
+        carry(sending, targets, key: push.key, digest: push.digest, app: push.app) { [self] result in
+            switch result {
+            case .outcomes(let task, let outcomes):
+                respond(
+                    CampaignAnswer.byTag(
+                        task, outcomes, refused: push.refused, notes: push.notes, durability: durability))
+            case .conflict: respond(CampaignAnswer.requestConflict)
+            case .busy, .refused: respond(.busy)
             }
         }
     }

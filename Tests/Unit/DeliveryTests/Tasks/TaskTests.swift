@@ -269,6 +269,29 @@ struct TaskTests {
         }
     }
 
+    @Test("a call without a task repeats a known call and begins no other")
+    func knownCalls() {
+        let (key, unknown) = (CallKey(high: 1 << 52, low: 3), CallKey(high: 1 << 52, low: 4))
+        let cids = [DeviceID(high: 1, low: 1)]
+        guard harness.isBusy(BeginCall(unknown, digest: 1, .none, [])),
+            case .begun(Self.task, cids)? = harness.ask(BeginCall(unknown, digest: 1, Self.task, cids)),
+            case .begun? = harness.ask(BeginCall(key, digest: 1, Self.task, cids))
+        else {
+            Issue.record("an unknown call was begun")
+            return
+        }
+        harness.crash()
+        guard case .begun(Self.task, cids)? = harness.ask(BeginCall(key, digest: 1, .none, [])) else {
+            Issue.record("not begun again with the same ids")
+            return
+        }
+        _ = harness.ask(EndCall(key, cids.map { PublishOutcome(code: .accepted, cid: $0, task: Self.task) }))
+        guard case .ended(Self.task, _)? = harness.ask(BeginCall(key, digest: 1, .none, [])) else {
+            Issue.record("the answer was not kept")
+            return
+        }
+    }
+
     @Test("a repeated call runs one whose runner was lost, and a partition that leaves answers all waiting ones")
     func lostRunner() {
         let key = CallKey(high: 1 << 52, low: 3)

@@ -2,11 +2,12 @@ internal import Structures
 internal import Wire
 
 enum PublishStage {
-    /// Check that the device belongs to the command's app and may get messages.
+    /// Check that the device belongs to the command's app.
     case known
     /// Answer a repeated request with its first answer (`Shard+Once` for tasks).
     case repeated
-    /// End the message that a revoke names (`Shard+Once`); continue only if the device may have seen that message.
+    /// Leave out an ignored device. End the message that a revoke names (`Shard+Once`); continue only if the device may have
+    /// seen that message.
     case withdrawn
     /// Shrink a queue that exceeds its bounds, for example after a reload lowered them (`Shard+QueueRoom`).
     case bounds
@@ -69,6 +70,7 @@ extension Shard {
             guard isFirst(command, slot) else { return }
             fallthrough
         case .withdrawn:
+            guard isHeard(command, slot) else { return }
             guard isWithdrawn(command, slot) else { return }
             fallthrough
         case .bounds:
@@ -113,13 +115,16 @@ extension Shard {
             refuse(command, .unknownDevice)
             return false
         }
-        // A revoke continues because a message pending for an ignored device must not reach it later.
-        guard !isIgnored(slot) || !command.revokes.isNone else {
-            noteRefusal(command, devices.at(slot).value.isBlacklisted ? .blacklisted : .inactive)
-            answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
-            return false
-        }
         return true
+    }
+
+    /// Answers a new message for an ignored device; a repeated request has its first answer already.
+    private mutating func isHeard(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
+        // A revoke continues because a message pending for an ignored device must not reach it later.
+        guard isIgnored(slot), command.revokes.isNone else { return true }
+        noteRefusal(command, devices.at(slot).value.isBlacklisted ? .blacklisted : .inactive)
+        answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
+        return false
     }
 
     /// Returns whether the request is new; answers a repeated request with its first answer.

@@ -69,6 +69,17 @@ struct SinglePushTests {
         #expect(harness.store.violations == [])
     }
 
+    @Test("a repeat gets its first answer although the device was blacklisted since", arguments: [false, true])
+    func blacklisted(crashes: Bool) throws {
+        let phone = harness.register(state: .background)
+        let first = try #require(send(phone))
+        #expect(harness.ask(.setBlacklisted(phone.cid, true), phone.bucket) == .done)
+        if crashes { harness.crash() }
+        let again = try #require(send(phone))
+        #expect(again.code == .accepted && again.isRepeat && again.message == first.message)
+        #expect(send(phone, digest: 8)?.code == .requestConflict)
+    }
+
     @Test("a stop and a revoke find it by its task", arguments: [false, true], [false, true])
     func ended(crashes: Bool, isStop: Bool) throws {
         let phone = harness.register(state: .background)

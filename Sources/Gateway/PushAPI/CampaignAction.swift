@@ -72,6 +72,8 @@ package struct NewTask: Sendable {
     package var record: TaskRecord
     /// The limit that counts the call.
     package var rate: RateKind
+    /// The refusal of the call unless it is a repeat.
+    var lateness: GetuiFault?
     /// The key of the request id, or `.none`.
     package var requestKey: CallKey
     package var requestDigest: UInt64

@@ -54,7 +54,7 @@ extension PublicAPI {
             validUntil: start + max(0, settings.timeToLive), scheduleAt: settings.scheduleAt, group: group,
             content: content)
         record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
-        return create(record, audience.rate, key: key, request, app: app)
+        return create(record, settings, audience.rate, key: key, request, app: app)
     }
 
     private func expression(

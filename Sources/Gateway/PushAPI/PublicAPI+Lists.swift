@@ -31,19 +31,20 @@ extension PublicAPI {
         let record = TaskRecord(
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
             validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
-        return create(record, .list, key: key, request, app: app)
+        return create(record, settings, .list, key: key, request, app: app)
     }
 
     func create(
-        _ record: TaskRecord, _ rate: RateKind, key: (UInt64, UInt64), _ request: APIRequest, app: App
+        _ record: TaskRecord, _ settings: PushSettings, _ rate: RateKind, key: (UInt64, UInt64), _ request: APIRequest,
+        app: App
     ) -> PublicAction {
         let content = record.content
         let note = content.fallbackReason()
         return .campaign(
             .create(
                 NewTask(
-                    record: record, rate: rate, requestKey: CallKey(high: key.0, low: key.1),
-                    requestDigest: SHA256.digest(request.body).words.0,
+                    record: record, rate: rate, lateness: settings.lateness,
+                    requestKey: CallKey(high: key.0, low: key.1), requestDigest: SHA256.digest(request.body).words.0,
                     group: record.group.isEmpty ? nil : groupPlace(record.group, app: app), fallback: note,
                     notes: messages.notes)))
     }

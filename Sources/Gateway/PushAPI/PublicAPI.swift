@@ -203,10 +203,11 @@ package final class PublicAPI {
         throw .invalid("appId").ofUnlistedApp
     }
 
-    /// Counts a call against its app's limits on broadcasts and lists; returns the refusal if one is used up.
+    /// Counts a new call against its app's limits on broadcasts and lists; returns the refusal if one is used up.
     ///
-    /// A call with a known request id must not be counted, so this is not part of `handle`.
+    /// A call with a known request id must not be counted or refused, so this is not part of `handle`.
     package func refusal(of action: CampaignAction, now: GatewayTime) -> APIResponse? {
+        if case .create(let task) = action, let fault = task.lateness { return fault.response }
         guard let (key, rate) = action.counted, let app = registry[key] else { return nil }
         do throws(GetuiFault) {
             try take(rate, app, now: now)

@@ -24,6 +24,8 @@ struct PushSettings {
     var firstAckWins = false
     /// The scheduled time; 0 for immediate.
     var scheduleAt: GatewayTime = 0
+    /// The refusal of a new list or broadcast whose time is too long ago; a repeated one was in time.
+    var lateness: GetuiFault?
 
     /// Returns whether a message goes to some vendor of a platform alone; `standard` is its general strategy.
     func isVendorOnly(on platform: VendorPlatform, _ standard: Strategy) -> Bool {
@@ -111,9 +113,11 @@ struct PushSettings {
             throw GetuiFault(
                 code: .badSchedule, message: "schedule_time is invalid, it lies within \(days) days from now")
         case .past:
-            throw GetuiFault(
+            let fault = GetuiFault(
                 code: .badSchedule,
                 message: "schedule_time is invalid, it is more than an hour ago: it counts milliseconds since 1970")
+            guard scope == .list else { throw fault }
+            lateness = fault
         }
     }
 

@@ -209,6 +209,14 @@ def test_a_stored_message_is_made_once_for_a_request_id(gateway):
     assert (status, code) == (400, 20001) and "cannot be repeat" in text
 
 
+def test_a_repeat_in_time_is_answered_though_its_schedule_time_is_too_old_by_now(gateway):
+    fields = {"request_id": uuid.uuid4().hex, "settings": {"schedule_time": int(time.time() * 1000) - 3_597_000}}
+    task = create(gateway, **fields)
+    time.sleep(3.5)
+    assert create(gateway, **fields) == task
+    assert refusal(lambda: create(gateway, settings=fields["settings"]))[:2] == (400, 22002)
+
+
 def test_bad_list_calls_name_what_is_wrong(gateway, new_device):
     device = new_device(gateway)
     task = create(gateway)

@@ -22,6 +22,13 @@ extension Fixture {
         return (response.status, response.text)
     }
 
+    /// The action of `push/list/message` before its limits are asked.
+    func parsed(_ body: String) -> PublicAction {
+        parsed(
+            .post, Array("/v2/demoApp/push/list/message".utf8), Array(body.utf8), token: Array(token.utf8),
+            now: Self.now)
+    }
+
     func newTask(_ fields: String = "") throws -> NewTask {
         let body = #"{"push_message":{"transmission":"hi"}\#(fields.isEmpty ? "" : "," + fields)}"#
         guard case .create(let task) = try campaign(.post, "push/list/message", body) else { throw Refused() }
@@ -100,6 +107,28 @@ struct ListMessageTests {
         let (status, text) = fixture.refused(.post, "push/list/message", body)
         #expect(status == 400 && text.contains(#""code":22002"#))
         #expect(fixture.push(#""settings":{"schedule_time":\#(later)}"#).text.contains("schedule_time is invalid"))
+        // The time may have become too old since the first call, whose answer a repeat gets.
+        let old = #"{"push_message":{"transmission":"x"},"settings":{"schedule_time":\#(gone - 1)}}"#
+        guard case .campaign(.create(let task)) = fixture.parsed(old) else { throw Fixture.Refused() }
+        #expect(fixture.api.refusal(of: .create(task), now: Fixture.now)?.text.contains("22002") == true)
+    }
+
+    @Test("a repeated call to a timed list has the same answer before and after its time", arguments: [true, false])
+    func parked(isDue: Bool) throws {
+        guard
+            case .list(let call) = try fixture.campaign(
+                .post, "push/list/cid", #"{"taskid":"\#(listTask.text)","audience":{"cid":["\#(first)"]}}"#)
+        else { throw Fixture.Refused() }
+        var record = try fixture.newTask().record
+        (record.id, record.state, record.scheduleAt) = (listTask, isDue ? .open : .scheduled, 5)
+        let outcomes = [
+            PublishOutcome(code: .accepted, cid: Fixture.cid, task: listTask, isRepeat: true),
+            PublishOutcome(code: .unknownDevice, cid: Fixture.otherCID, task: listTask, isRepeat: true),
+        ]
+        let text = CampaignAnswer.list(outcomes, call, record: record, aliases: nil, durability: .fsync).text
+        #expect(
+            text.contains(#""data":{"\#(listTask.text)":{"\#(first)":"successed_offline"}}"#)
+                && text.contains(#""scheduledFor":5,"targets":1,"unknown":["\#(Fixture.otherCID)"]"#), "\(text)")
     }
 
     @Test("a revoke needs the old task's id, is sent live and contains it", arguments: ["list", "single"])
@@ -415,6 +444,8 @@ struct TaskRouteTests {
         let keeper = Keeper()
         fixture.api.rates = keeper
         let body = #"{"push_message":{"transmission":"x"}}"#
+        _ = fixture.parsed(body)
+        #expect(keeper.kinds == [], "a repeat is not counted, so the caller asks for the limit")
         keeper.verdict = .dayExceeded
         #expect(fixture.refused(.post, "push/list/message", body).1.contains(#""code":30008"#))
         keeper.verdict = .minuteExceeded

@@ -42,6 +42,7 @@ struct HealthFindingTests {
         figures.status.disk = (free: 50, all: 100)
         figures.webhooks = ["demo/events": HookState()]
         figures.hook = HookState()
+        figures.hook?.channels = [.apns, .hms]
         figures.deviceConnections = 94
         return figures
     }
@@ -94,6 +95,24 @@ struct HealthFindingTests {
         figures.hook?.failingSince = nil
         figures.loops[0].apps[0].dueJobs[.apns] = 0
         #expect(!look(after: 70_000) && !look(after: 70_000))
+    }
+
+    @Test("a failing hook hides due jobs of its own channels only")
+    func failingHook() {
+        var watch = HealthWatch()
+        var figures = Self.healthy
+        for channel in [VendorChannel.apns, .hms, .fcm] { figures.loops[0].apps[0].dueJobs[channel] = 1 }
+        func look(after milliseconds: Int64) -> [String] {
+            figures.uptimeMilliseconds += milliseconds
+            return watch.findings(figures, nil, wall: 1_000).map { "\($0.name) \($0.subject)" }
+        }
+        figures.hook?.channels = [.hms]
+        #expect(look(after: 0) == [])
+        figures.hook?.failingSince = 1
+        // The minute of the other channels began before the hook failed.
+        #expect(look(after: 60_000) == ["hookFailing ", "noSender apns", "noSender fcm"])
+        figures.hook?.channels = VendorChannel.vendors
+        #expect(look(after: 60_000) == ["hookFailing "])
     }
 
     @Test("problems come before advice, and the log gets each change once")

@@ -149,8 +149,9 @@ struct HealthWatch: Sendable {
         VendorChannel.allCases.compactMap { channel in
             let due = figures.loops.reduce(0) { $0 + $1.apps.reduce(0) { $0 + $1.dueJobs[channel] } }
             let leases = figures.loops.reduce(UInt64(0)) { $0 &+ $1.shard.vendors[channel].leasesGiven }
-            // A failing hook leases nothing while it backs off; `hookFailing` reports it.
-            let isIdle = due > 0 && leases == leaseCounts[channel] && figures.hook?.isHealthy != false
+            // A failing hook leases nothing of its channels while it backs off; `hookFailing` reports it.
+            let isOfFailingHook = figures.hook.map { !$0.isHealthy && $0.channels.contains(channel) } ?? false
+            let isIdle = due > 0 && leases == leaseCounts[channel] && !isOfFailingHook
             leaseCounts[channel] = leases
             guard isIdle else {
                 unleasedSince[channel] = nil

@@ -1,4 +1,5 @@
 package import Configuration
+package import Wire
 
 /// One batch for the hook's receiver; the id and the body are the same at every attempt.
 package struct HookDelivery: Sendable, Equatable {
@@ -71,6 +72,8 @@ package struct HookState: Sendable, Equatable {
     package var deliveriesGivenUp: UInt64 = 0
     /// The number of batches in flight or waiting for their next attempt.
     package var heldCount = 0
+    /// The channels whose jobs the hook takes; empty for a feed's webhook.
+    package var channels: [VendorChannel] = []
     package var isHealthy: Bool { failingSince == nil }
     package init() {}
 }

@@ -96,7 +96,14 @@ package final class HookDispatcher: Sendable {
     }
 
     /// The hook's state for `/metrics`; `nil` without a hook.
-    package var figures: HookState? { shared.withLock { $0.configuration == nil ? nil : $0.state } }
+    package var figures: HookState? {
+        shared.withLock { shared in
+            guard let configuration = shared.configuration else { return nil }
+            var state = shared.state
+            state.channels = configuration.channels
+            return state
+        }
+    }
 
     // MARK: The thread
 

@@ -99,6 +99,21 @@ extension TLSContext {
         return ends.min()
     }
 
+    /// The last expiry, in seconds since 1970, of the authorities for client certificates, or `nil` without these.
+    ///
+    /// Every client is refused from then on.
+    package var clientAuthoritiesEnd: Int64? { clientAuthorities.compactMap { Self.end(of: $0) }.max() }
+
+    /// The trusted authorities of a server that requires client certificates.
+    private var clientAuthorities: [OpaquePointer] {
+        guard SSL_CTX_get_verify_mode(raw) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0,
+            let objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(raw))
+        else { return [] }
+        return (0..<max(0, OPENSSL_sk_num(objects))).compactMap {
+            X509_OBJECT_get0_X509(OpaquePointer(OPENSSL_sk_value(objects, $0)))
+        }
+    }
+
     private static func end(of certificate: OpaquePointer) -> Int64? {
         var (days, seconds): (CInt, CInt) = (0, 0)
         guard let epoch = ASN1_TIME_set(nil, 0) else { return nil }
@@ -133,12 +148,7 @@ extension TLSContext {
     }
 
     private func authorityFindings(_ seconds: Int64) -> [CertificateFinding] {
-        guard SSL_CTX_get_verify_mode(raw) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0,
-            let objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(raw))
-        else { return [] }
-        let authorities = (0..<max(0, OPENSSL_sk_num(objects))).compactMap {
-            X509_OBJECT_get0_X509(OpaquePointer(OPENSSL_sk_value(objects, $0)))
-        }
+        let authorities = clientAuthorities
         // If one authority is valid, some clients can connect, so the finding is only a warning.
         let isAnyGood = authorities.contains { Self.dateFault($0) == nil }
         return authorities.flatMap { authority in

@@ -464,7 +464,7 @@ extension SenderConfiguration {
     }
 
     func ends(of certificates: [ShownCertificate]) -> CertificateEnds {
-        CertificateEnds(ends: certificates.compactMap(\.end), warning: certificateWarningSeconds)
+        CertificateEnds(ends: certificates.flatMap(\.ends), warning: certificateWarningSeconds)
     }
 
     /// Returns the problems that peers find with certificates, now or soon.

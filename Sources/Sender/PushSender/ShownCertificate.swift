@@ -28,9 +28,18 @@ struct ShownCertificate {
         return certificates
     }
 
-    var end: CertificateEnds.End? {
-        guard let time = uses.compactMap(\.tls.certificateEnd).min() else { return nil }
-        return CertificateEnds.End(identity: identity, names: uses.map(\.name), time: time)
+    /// The expiries of the certificate and of the last client authority of each listener that uses it.
+    var ends: [CertificateEnds.End] {
+        let own = uses.compactMap(\.tls.certificateEnd).min().map {
+            CertificateEnds.End(identity: identity, names: uses.map(\.name), time: $0)
+        }
+        let authorities = uses.compactMap { use in
+            use.tls.clientAuthoritiesEnd.map {
+                let name = "\(use.name).clientAuthorities"
+                return CertificateEnds.End(identity: name, names: [name], time: $0)
+            }
+        }
+        return (own.map { [$0] } ?? []) + authorities
     }
 
     /// Returns the problems that peers find with the certificate, each once, with the names of all users that have it.

@@ -158,6 +158,33 @@ def test_a_worse_certificate_is_refused_at_a_reload_and_a_start_goes_on_with_it(
 # Client certificates
 
 
+def test_the_end_of_the_last_client_authority_is_reported_as_the_listeners_end_of_service(made, tmp_path):
+    """Each finding, metric and log line must name the authorities: the server's own certificate is still valid."""
+    end = time.time() + 15
+    soon = authority(tmp_path, "soon", dates=("20200101000000Z", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(end))))
+    client = soon.sign("client")
+    gateway = Gateway(limits={**QUICK, "certificateWarningDays": 1})
+    (port,) = free_ports(1)
+    gateway.sections["http"]["tls"] = {
+        "listen": f"127.0.0.1:{port}", **made.server.files(), "clientAuthorities": str(soon.file)}
+    bearer = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
+    def finding(name):
+        found = gateway.call("GET", "/v1/health", port=gateway.admin, headers=bearer)["findings"]
+        return [one for one in found if (one["name"], one["subject"]) == (name, "http.clientAuthorities")]
+
+    with gateway:
+        assert b"200" in shake(port, trusting(made, client))
+        eventually(lambda: finding("certificateEnds"), "the warning")
+        eventually(lambda: "certificateEnds listener=http.clientAuthorities" in gateway.log(), "the warning in the log")
+        shown = re.search(r'longwire_certificate_end_seconds\{listener="http.clientAuthorities"\} (\d+)', gateway.metrics())
+        assert shown and abs(int(shown.group(1)) - end) < 2, gateway.metrics()
+        (over,) = eventually(lambda: finding("certificateExpired"), "the finding", 40)
+        assert over["severity"] == "problem" and "every client is refused" in over["text"], over
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            assert shake(port, trusting(made, client))
+
+
 @pytest.fixture(scope="module")
 def strict(made):
     """Runs a gateway whose listeners all require a client certificate; the admin listener also requires a name."""

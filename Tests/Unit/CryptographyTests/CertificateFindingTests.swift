@@ -41,5 +41,9 @@ struct CertificateFindingTests {
                 certificatePath: certificate, keyPath: key, clients: ClientCertificates(authoritiesFile: junk))
         }
         #expect(failure?.description.contains(junk) == true)
+        #expect(try TLSContext(certificatePath: certificate, keyPath: key).clientAuthoritiesEnd == nil)
+        let strict = try TLSContext(
+            certificatePath: certificate, keyPath: key, clients: ClientCertificates(authoritiesFile: certificate))
+        #expect(strict.clientAuthoritiesEnd != nil && strict.clientAuthoritiesEnd == strict.certificateEnd)
     }
 }

@@ -12,8 +12,9 @@ struct HealthFindingTests {
         switch name {
         case .storeRefusesWrites: figures.acceptsWrites = false
         case .clockDiffers: figures.status.clockOffset = 20_000
-        case .certificateExpired: figures.status.certificates = [("device", 999)]
-        case .certificateEnds: figures.status.certificates = [("device", 1_000 + 86_400)]
+        case .certificateExpired: figures.status.certificates = [ListenerExpiry(listener: "device", end: 999)]
+        case .certificateEnds:
+            figures.status.certificates = [ListenerExpiry(listener: "device", end: 1_000 + 86_400)]
         case .hookFailing: figures.hook = failing
         case .webhookFailing: figures.webhooks = ["demo/events": failing]
         case .noSender: figures.loops[0].apps[0].dueJobs[.apns] = 3
@@ -38,7 +39,7 @@ struct HealthFindingTests {
         figures.loops = [LoopFigures()]
         figures.loops[0].apps = [AppStatistics()]
         figures.status.connections = ConnectionLimits(devices: 100, senders: 1, http: 1, admin: 1)
-        figures.status.certificates = [("device", 1_000 + 100 * 86_400)]
+        figures.status.certificates = [ListenerExpiry(listener: "device", end: 1_000 + 100 * 86_400)]
         figures.status.disk = (free: 50, all: 100)
         figures.webhooks = ["demo/events": HookState()]
         figures.hook = HookState()
@@ -67,6 +68,23 @@ struct HealthFindingTests {
         let found = watch.findings(figures, health, wall: 1_000)
         #expect(found.map(\.name) == [name])
         #expect(found.allSatisfy { !$0.text.isEmpty && !$0.advice.isEmpty })
+    }
+
+    @Test("client authorities have findings, texts and samples of their own")
+    func clientAuthorities() {
+        var watch = HealthWatch()
+        var figures = Self.healthy
+        figures.status.certificates.append(
+            ListenerExpiry(listener: "device", part: .clientAuthorities, end: 1_000 + 86_400))
+        let soon = watch.findings(figures, nil, wall: 1_000)
+        #expect(soon.map(\.name) == [.certificateEnds] && soon.map(\.subject) == ["device.clientAuthorities"])
+        #expect(soon[0].text.contains("ends in 1 days"))
+        let over = watch.findings(figures, nil, wall: 90_000)
+        #expect(over.map(\.name) == [.certificateExpired] && over.map(\.severity) == [.problem])
+        #expect(over[0].text == "all clientAuthorities of device.tls have expired, so every client is refused")
+        let page = String(decoding: MetricsPage.render(figures), as: UTF8.self)
+        #expect(page.contains("longwire_certificate_end_seconds{listener=\"device\"} 8641000\n"))
+        #expect(page.contains("longwire_certificate_end_seconds{listener=\"device.clientAuthorities\"} 87400\n"))
     }
 
     @Test("due jobs are a finding only after a minute in which no sender leased one of the channel")

@@ -336,17 +336,17 @@ final class Gateway {
             (status.process, status.disk) = (figures, disk)
             return status.certificates
         }
-        for (listener, end) in certificates {
+        for expiry in certificates {
             expiryWatch.look(
-                at: listener, end: end, now: ClockReader.wall() / 1_000,
+                at: expiry.name, end: expiry.end, now: ClockReader.wall() / 1_000,
                 warning: configuration.limits.certificateWarningDays * 86_400, log)
         }
     }
 
     private func note(_ all: ListenerCertificates) {
         certificates = all
-        let ends = all.entries.compactMap { entry in entry.tls.certificateEnd.map { (listener: entry.name, end: $0) } }
-        context.status.withLock { $0.certificates = ends }
+        let expiries = all.expiries
+        context.status.withLock { $0.certificates = expiries }
     }
 
     /// The health check of the event loops, for the service manager's watchdog.

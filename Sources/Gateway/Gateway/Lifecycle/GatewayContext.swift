@@ -197,8 +197,8 @@ struct GatewayStatus: Sendable {
     var process = ProcessFigures()
     /// The free and total bytes of the store's file system; `nil` with Redis.
     var disk: (free: Int64, all: Int64)?
-    /// The expiry of each listener's certificate, in seconds since 1970.
-    var certificates: [(listener: String, end: Int64)] = []
+    /// The expiries of the listeners' certificates and of their client authorities.
+    var certificates: [ListenerExpiry] = []
     var configurationVersion: UInt64 = 1
     var reloadsApplied = 0
     var reloadsRefused = 0

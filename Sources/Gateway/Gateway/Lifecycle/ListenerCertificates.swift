@@ -1,5 +1,22 @@
 internal import Cryptography
 
+/// The time from which a listener's certificate, or the last of its client authorities, has expired.
+struct ListenerExpiry: Sendable, Equatable {
+    enum Part: CaseIterable { case certificate, clientAuthorities }
+
+    var listener: String
+    var part = Part.certificate
+    /// In seconds since 1970.
+    var end: Int64
+
+    /// The name in the log, in findings and in the metric's label: `device`, or `device.clientAuthorities`.
+    var name: String { Self.name(listener, part) }
+
+    static func name(_ listener: String, _ part: Part) -> String {
+        part == .certificate ? listener : "\(listener).clientAuthorities"
+    }
+}
+
 struct ListenerCertificates {
     struct Entry {
         let name: String
@@ -15,6 +32,16 @@ struct ListenerCertificates {
         for (name, path) in GatewayConfiguration.listeners {
             guard let listener = configuration[keyPath: path].tls else { continue }
             entries.append(Entry(name: name, listener: listener, tls: try Self.context(listener, name)))
+        }
+    }
+
+    var expiries: [ListenerExpiry] {
+        entries.flatMap { entry in
+            [
+                (ListenerExpiry.Part.certificate, entry.tls.certificateEnd),
+                (.clientAuthorities, entry.tls.clientAuthoritiesEnd),
+            ]
+            .compactMap { part, end in end.map { ListenerExpiry(listener: entry.name, part: part, end: $0) } }
         }
     }
 

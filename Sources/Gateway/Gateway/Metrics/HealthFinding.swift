@@ -114,16 +114,28 @@ struct HealthWatch: Sendable {
     }
 
     private static func certificates(_ figures: MetricFigures, wall: Int64) -> [HealthFinding] {
-        figures.status.certificates.compactMap { listener, end in
-            let left = end - wall
+        figures.status.certificates.compactMap { expiry in
+            let left = expiry.end - wall
             guard left < figures.limits.certificateWarningDays * 86_400 else { return nil }
+            let (isOver, days) = (left < 0, left / 86_400)
+            let text =
+                switch expiry.part {
+                case .certificate:
+                    isOver
+                        ? "the certificate of \(expiry.listener).tls has expired"
+                        : "the certificate of \(expiry.listener).tls ends in \(days) days"
+                case .clientAuthorities:
+                    isOver
+                        ? "all clientAuthorities of \(expiry.listener).tls have expired, so every client is refused"
+                        : "the last of the clientAuthorities of \(expiry.listener).tls ends in \(days) days; "
+                            + "every client is refused then"
+                }
             return HealthFinding(
-                name: left < 0 ? .certificateExpired : .certificateEnds, severity: left < 0 ? .problem : .advice,
-                subject: listener,
-                text: left < 0
-                    ? "the certificate of \(listener).tls has expired"
-                    : "the certificate of \(listener).tls ends in \(left / 86_400) days",
-                advice: "Renew it, put the files in place and reload.")
+                name: isOver ? .certificateExpired : .certificateEnds, severity: isOver ? .problem : .advice,
+                subject: expiry.name, text: text,
+                advice: expiry.part == .certificate
+                    ? "Renew it, put the files in place and reload."
+                    : "Put the certificates of valid authorities into the file and reload.")
         }
     }
 

@@ -70,10 +70,13 @@ package enum MetricCatalogue {
             .process { $0.status.disk?.all }),
         Metric(
             "longwire_certificate_end_seconds", .gauge, unit: .seconds,
-            "Unix time at which a listener's certificate ends.",
-            GatewayConfiguration.listeners.map(\.name).map { name in
-                .process([.listener: name]) { figures in
-                    figures.status.certificates.first { $0.listener == name }?.end
+            "Unix time at which a listener's certificate ends, or the last of its clientAuthorities.",
+            GatewayConfiguration.listeners.flatMap { listener in
+                ListenerExpiry.Part.allCases.map { part in
+                    let name = ListenerExpiry.name(listener.name, part)
+                    return .process([.listener: name]) { figures in
+                        figures.status.certificates.first { $0.name == name }?.end
+                    }
                 }
             }),
         Metric(

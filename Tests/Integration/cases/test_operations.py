@@ -232,6 +232,28 @@ def test_a_hook_can_be_added_at_a_reload(own_gateway, new_device):
             assert caller.recv(4) == b"POST"
 
 
+def test_a_reload_whose_files_hold_no_certificate_changes_nothing(own_gateway, tmp_path):
+    """A file of authorities, and the files of a listener that waits for a restart, must not fail first when they are used."""
+    gateway = own_gateway()
+    gateway._secret("hook", HOOK_SECRET)
+    hook = {"url": "https://127.0.0.1:9/", "secretFile": str(gateway.folder / "hook")}
+    gateway.sections["hook"] = hook
+    reload(gateway)
+    before = gateway.call("GET", "/readyz")["configuration"]
+    junk, other = tmp_path / "junk.pem", tmp_path / "other"
+    junk.write_text("junk")
+    other.mkdir()
+    (certificate, _), (_, key) = make_certificate(tmp_path, "one"), make_certificate(other, "two")
+    tls = {"listen": f"127.0.0.1:{free_ports(1)[0]}", "certificate": str(certificate), "key": str(key)}
+    cases = [("hook", {**hook, "authorities": str(junk)}, "holds no usable PEM certificates"),
+             ("http", {**gateway.sections["http"], "tls": tls}, "does not belong to the certificate")]
+    for section, change, why in cases:
+        gateway.config.write_text(json.dumps({**gateway.sections, section: change}))
+        gateway.process.send_signal(signal.SIGHUP)
+        eventually(lambda why=why: any("reloadRefused" in line and why in line for line in gateway.log().splitlines()), why)
+    assert gateway.call("GET", "/readyz")["configuration"] == before and "restartNeeded" not in gateway.log()
+
+
 def test_a_stop_answers_every_publish_it_took(own_gateway, new_device):
     gateway = own_gateway(
         app={"queue": {"messages": 1_000_000, "bytes": 1 << 30}}, loops=2, limits={**QUICK, "stopTimeoutSeconds": 60})

@@ -14,7 +14,8 @@ struct ClusterConfigurationTests {
     @Test("every key is read")
     func everyKey() throws {
         let folder = TemporaryFolder()
-        for name in ["ca.pem", "cert.pem", "key.pem"] { folder.write(name, "x") }
+        try folder.writeCertificate("cert.pem", key: "key.pem")
+        try folder.writeCertificate("ca.pem", key: "ca.key")
         folder.write("password", "correct horse\n".replacing(" ", with: "-"), mode: 0o600)
         folder.write("cluster-secret", Self.secret + "\n", mode: 0o600)
         folder.write("old-secret", String(repeating: "o", count: 40), mode: 0o600)

@@ -76,7 +76,8 @@ struct ConfigurationFileTests {
     @Test("every key is read")
     func everyKey() throws {
         let folder = TemporaryFolder()
-        for name in ["cert.pem", "key.pem", "ca.pem"] { folder.write(name, "x") }
+        for name in ["cert.pem", "key.pem"] { folder.write(name, "x") }
+        try folder.writeCertificate("ca.pem", key: "ca.key")
         folder.write("token", "0123456789abcdef\n")
         let secret = "whsec_" + String(repeating: "QUJD", count: 10)
         let configuration = try read(
@@ -138,6 +139,43 @@ struct ConfigurationFileTests {
         #expect(configuration.hook?.authoritiesFile == "\(folder.path)/ca.pem")
         #expect(configuration.logging == .init(format: .json, level: .debug))
         #expect(configuration.warnings.contains { $0.contains("durability") })
+    }
+
+    @Test("a file of authorities without a certificate is refused", arguments: ["junk.pem", "empty.pem", "ca.key"])
+    func authorities(file: String) throws {
+        let folder = TemporaryFolder()
+        folder.write("junk.pem", "junk")
+        folder.write("empty.pem", "")
+        try folder.writeCertificate("ca.pem", key: "ca.key")
+        try folder.writeCertificate("other.pem", key: "other.key")
+        let secret = "whsec_" + String(repeating: "QUJD", count: 10)
+        func hook(_ name: String) -> String {
+            "{url: 'https://b.example/r', secret: '\(secret)', authorities: '\(name)'}"
+        }
+        func app(_ more: String) -> String { "\(Self.app.dropLast()), \(more)}" }
+        func found(_ text: String) -> [String] {
+            do throws(ConfigurationError) {
+                _ = try ConfigurationFile.read(Array(text.utf8), file: "\(folder.path)/c.json5")
+                return []
+            } catch { return error.problems.map(\.description) }
+        }
+        for (key, text) in [
+            ("hook.authorities", { "{apps: [], hook: \(hook($0))}" }),
+            ("events.webhook.authorities", { "{apps: [\(app("events: {webhook: \(hook($0))}"))]}" }),
+            ("upstream.webhook.authorities", { "{apps: [\(app("upstream: {webhook: \(hook($0))}"))]}" }),
+            (
+                "store.redis.tls.caFile",
+                { "{apps: [], store: {redis: {nodes: ['127.0.0.1:1'], tls: {caFile: '\($0)'}}}}" }
+            ),
+        ] as [(String, (String) -> String)] {
+            #expect(found(text("ca.pem")).isEmpty)
+            let problems = found(text(file))
+            #expect(problems.count == 1, "\(problems)")
+            #expect(problems.allSatisfy { $0.contains(key) && $0.contains("\(folder.path)/\(file) holds no usable") })
+        }
+        let redis = "{apps: [], store: {redis: {nodes: ['127.0.0.1:1'], tls: {certificate: 'ca.pem', key: '"
+        #expect(found(redis + "ca.key'}}}}").isEmpty)
+        #expect(found(redis + "other.key'}}}}").count == 1)
     }
 
     @Test("all errors are reported at once, each with its place, its value and the allowed values")

@@ -1,3 +1,4 @@
+import Cryptography
 import Glibc
 
 final class TemporaryFolder {
@@ -38,5 +39,11 @@ final class TemporaryFolder {
         close(descriptor)
         chmod(file, mode)
         return file
+    }
+
+    /// Writes a self-signed certificate and its key.
+    func writeCertificate(_ name: String, key: String) throws {
+        try SelfSignedCertificate.write(
+            names: "DNS:localhost", days: 2, certificatePath: "\(path)/\(name)", keyPath: "\(path)/\(key)")
     }
 }

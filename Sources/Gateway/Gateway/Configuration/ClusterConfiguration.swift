@@ -1,4 +1,5 @@
 package import Configuration
+internal import Cryptography
 
 /// The Redis servers that replace the embedded storage engine.
 package struct RedisConfiguration: Sendable, Equatable {
@@ -118,12 +119,17 @@ extension ConfigurationReader {
         if case .boolean(let isOn) = object.node("tls")?.value { return isOn ? RedisConfiguration.TLS() : nil }
         guard let section = object.object("tls") else { return nil }
         var tls = RedisConfiguration.TLS()
-        tls.authoritiesFile = readFilePath(section, "caFile")
+        tls.authoritiesFile = readAuthorities(section, "caFile")
         tls.certificateFile = readFilePath(section, "certificate")
         tls.keyFile = readFilePath(section, "key")
         if section.has("certificate") != section.has("key") {
             let missing = section.has("key") ? "certificate" : "key"
             section.report(missing, "missing; certificate and key go together")
+        }
+        if let certificate = tls.certificateFile, let key = tls.keyFile {
+            do throws(TLSFailure) {
+                _ = try TLSContext(trusting: .anyone, showing: certificate, keyPath: key)
+            } catch { section.report("certificate", error.description) }
         }
         tls.serverName = section.string("serverName", allowed: "the name in the servers' certificates") {
             HostPort("\($0):1") != nil

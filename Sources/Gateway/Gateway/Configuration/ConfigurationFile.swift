@@ -242,6 +242,20 @@ struct ConfigurationReader {
         return path
     }
 
+    /// Reads the path of a PEM file of authorities, and reports a file without a certificate.
+    ///
+    /// Its first use may be much later, and a failure there would stop a working hook.
+    func readAuthorities(_ object: ConfigurationObject, _ key: String) -> String? {
+        guard let path = readFilePath(object, key) else { return nil }
+        do throws(TLSFailure) {
+            _ = try TLSContext(trusting: .certificates(path: path))
+            return path
+        } catch {
+            object.report(key, error.description)
+            return nil
+        }
+    }
+
     private func checkAddresses(_ configuration: GatewayConfiguration) {
         var owners: [ListenAddress: String] = [:]
         let all: [(String, ListenAddress?)] = GatewayConfiguration.listeners.flatMap { name, path in
@@ -486,7 +500,7 @@ struct ConfigurationReader {
         let text = object.string("url", allowed: allowed) { (try? HookURL($0)) != nil }
         if !object.has("url") { object.report("url", "missing; \(allowed)") }
         let keys = hasSecret ? secrets.read(object, "secret", 8...256) { HookSecret($0) != nil } : []
-        let authorities = object.has("authorities") ? readFilePath(object, "authorities") : nil
+        let authorities = object.has("authorities") ? readAuthorities(object, "authorities") : nil
         let batch = object.integer(batchName, in: 1...batchLimit)
         let timeout = object.integer("timeoutSeconds", in: 1...120)
         object.finish()

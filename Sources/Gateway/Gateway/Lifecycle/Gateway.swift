@@ -373,6 +373,8 @@ final class Gateway {
             _ = try GeneratedCredentials.complete(&next, random: &random)
             // Operations that can fail come first, so that an invalid file changes nothing.
             let applied = try next.reloaded(over: configuration)
+            // `applied` lacks the listeners that wait for a restart. Their files must not fail first at that restart.
+            _ = try ListenerCertificates(next)
             let certificates = try ListenerCertificates(applied)
             if let inForce = self.certificates { try certificates.requireNoWorse(than: inForce) }
             warn(of: certificates)

@@ -22,6 +22,23 @@ protocol ChannelSender: AnyObject {
     func abandon()
 }
 
+/// An app whose jobs no credential serves.
+struct MissingCredential: CustomStringConvertible {
+    static let limit = 1_000
+
+    /// The app with its environment or channel, for the log.
+    let name: String
+    let channel: String
+    let app: String
+    /// The time of the last job, in milliseconds of the loop.
+    var lastAt: UInt64 = 0
+    var nextLogAt: UInt64 = 0
+
+    var description: String { "\(name): no credential is configured for it" }
+
+    func isRecent(_ now: UInt64) -> Bool { now < lastAt + 600_000 }
+}
+
 /// The held jobs of one channel, and their outcomes.
 ///
 /// All lanes of the channel end their jobs here. Confined to the sender's loop.
@@ -46,8 +63,8 @@ final class JobRegister {
     /// A callback for the number of jobs in failing lanes, which take no room from others.
     private let setAside: (Int) -> Void
     private var setAsideCount = 0
-    /// Apps without a credential, and the time when each is logged again.
-    private var missingCredentials: [String: UInt64] = [:]
+    /// Jobs that no credential serves, by the name in the log.
+    private var missingCredentials: [String: MissingCredential] = [:]
     private var unknownAnswers: Set<String> = []
 
     /// `results` gets outcomes on the loop, in the order of their occurrence.
@@ -130,10 +147,25 @@ final class JobRegister {
     /// Returns a job without a credential, and logs the missing credential at most once a minute.
     func giveBackWithoutCredential(_ job: HandoffJob, _ name: String) {
         giveBack(job, "noCredential", retryAfter: 300)
-        guard loop.now >= missingCredentials[name] ?? 0 else { return }
-        if missingCredentials.count >= 1_000 { missingCredentials = [:] }
-        missingCredentials[name] = loop.now + 60_000
-        log.write("noCredential", "\(name): no credential is configured for it")
+        let now = loop.now
+        if missingCredentials[name] == nil, missingCredentials.count >= MissingCredential.limit {
+            missingCredentials = missingCredentials.filter { $0.value.isRecent(now) }
+            if missingCredentials.count >= MissingCredential.limit { missingCredentials = [:] }
+        }
+        var missing = missingCredentials[name] ?? MissingCredential(name: name, channel: job.channel, app: job.appID)
+        missing.lastAt = now
+        if now >= missing.nextLogAt {
+            missing.nextLogAt = now + 60_000
+            log.write("noCredential", missing.description)
+        }
+        missingCredentials[name] = missing
+    }
+
+    /// Returns the missing credentials of the last ten minutes, in the order of their names.
+    ///
+    /// A job is due again after five minutes, so an app stays in the list while jobs of it wait.
+    func missing(_ now: UInt64) -> [MissingCredential] {
+        missingCredentials.values.filter { $0.isRecent(now) }.sorted { $0.name < $1.name }
     }
 
     /// Returns the delay in seconds before the job is due again, or `nil` for a final outcome.

@@ -8,6 +8,7 @@ enum SenderPages {
     ) -> [UInt8] {
         var page = Page()
         page.addRegisters(senders)
+        page.addMissing(senders, now)
         page.add(
             "hook_calls_repeated_total", .counter,
             "Repeated calls of the hook; their jobs are not sent again.",
@@ -106,6 +107,17 @@ enum SenderPages {
             let name = "request_delay_seconds"
             head(name, .histogram, "Time from a job's due time to its request.")
             for register in registers { addDelays(name, register) }
+        }
+
+        mutating func addMissing(_ senders: SenderProgram.Senders, _ now: UInt64) {
+            var apps: [String: Set<String>] = [:]
+            senders.forEach { sender in
+                apps[sender.register.channel.name] = apps[sender.register.channel.name] ?? []
+                for missing in sender.register.missing(now) { apps[missing.channel, default: []].insert(missing.app) }
+            }
+            add(
+                "unserved_apps", .gauge, "Apps with jobs in the last ten minutes that no credential serves.",
+                apps.sorted { $0.key < $1.key }.map { ([("channel", $0.key)], UInt64($0.value.count)) })
         }
 
         private mutating func addDelays(_ name: String, _ register: JobRegister) {
@@ -276,11 +288,19 @@ enum SenderPages {
             canSend = canSend || lanes.isEmpty || lanes.contains(where: \.isEmpty)
             laneProblems += lanes.flatMap { $0 }
         }
-        if gatewayProblems.isEmpty, canSend { return (true, "ready") }
-        return (false, (gatewayProblems + laneProblems).joined(separator: "\n"))
+        let missing = Self.missing(senders, now).map(\.description)
+        // The sender serves its other apps, so it stays ready.
+        if gatewayProblems.isEmpty, canSend { return (true, (["ready"] + missing).joined(separator: "\n")) }
+        return (false, (gatewayProblems + laneProblems + missing).joined(separator: "\n"))
     }
 
-    /// Returns all lanes with their states, as JSON.
+    private static func missing(_ senders: SenderProgram.Senders, _ now: UInt64) -> [MissingCredential] {
+        var all: [MissingCredential] = []
+        senders.forEach { all += $0.register.missing(now) }
+        return all
+    }
+
+    /// Returns all lanes with their states, and the apps that no credential serves, as JSON.
     static func status(_ senders: SenderProgram.Senders, now: UInt64) -> [UInt8] {
         let apple: [JSONObject] = senders.apple.allLanes.map { lane in
             let state = lane.isResting(now) ? "refused" : lane.failsSince == nil ? "ready" : "failing"
@@ -300,7 +320,13 @@ enum SenderPages {
                 "secondsSinceAccepted": lane.acceptedAt.map { Int((now - min(now, $0)) / 1_000) },
             ]
         }
-        return (["lanes": apple + vendors] as JSONObject).bytes
+        let unserved: [JSONObject] = missing(senders, now).map { missing in
+            [
+                "channel": missing.channel, "app": missing.app, "text": missing.description,
+                "secondsSinceJob": Int((now - min(now, missing.lastAt)) / 1_000),
+            ]
+        }
+        return (["lanes": apple + vendors, "unserved": unserved] as JSONObject).bytes
     }
 
     private static func reason(_ state: String, _ rest: String, _ failure: String) -> String? {

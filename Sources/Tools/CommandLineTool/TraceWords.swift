@@ -120,9 +120,15 @@ struct TraceWords {
             }
         }
         let why = trace.text("vendorReason").flatMap { $0.isEmpty ? nil : $0 }
+        let handoff = trace.list("steps").last {
+            ["leased", "leaseLapsed", "unsent", "vendorRetry"].contains($0.text("event") ?? "")
+        }
         switch trace.text("alert") ?? "" {
         case "none": parts.append("It has no alert: \(Self.explained(trace.text("fallbackReason") ?? "")).")
         case "armed": parts.append("Its alert follows when the live deadline passes.")
+        case "due" where handoff?.text("event") == "unsent":
+            let detail = handoff?.text("detail").flatMap { $0.isEmpty ? nil : ": \(Self.explained($0))" } ?? ""
+            parts.append("The sender service gave its job back unsent\(detail).")
         case "due" where events.contains("leaseLapsed"):
             parts.append(
                 "The sender service that leased its job gave no result, and no other has leased it: is one running?")
@@ -155,6 +161,7 @@ struct TraceWords {
         case "unknownDevice": "the app has no such device (unknownDevice)"
         case "requestConflict": "the request id was used before with another body (requestConflict)"
         case "tooLarge": "the message is larger than the store takes (tooLarge)"
+        case "noCredential": "no credential of the sender service serves the app (noCredential)"
         case "notLeased": "no sender service leased its job (notLeased)"
         case "exhausted": "all attempts at the vendor failed (exhausted)"
         case "rejectedByClient": "the app refused it (rejectedByClient)"

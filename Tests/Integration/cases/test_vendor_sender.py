@@ -565,6 +565,11 @@ def test_an_app_without_a_credential(stub, sending):
     result = stub.result(other)
     assert (result["outcome"], result["reason"], result["retryAfterSeconds"]) == ("unsent", "noCredential", 300)
     sender.logged("noCredential", "app two, fcm")
+    # The sender stays ready for its other apps, and each page names the app that no credential serves.
+    (unserved,) = json.loads(sender.get("/status")[1])["unserved"]
+    assert (unserved["channel"], unserved["app"]) == ("fcm", "two") and unserved["secondsSinceJob"] < 60
+    assert sender.get("/readyz")[1].splitlines() == ["ready", "app two, fcm: no credential is configured for it"]
+    assert 'longwire_sender_unserved_apps{channel="fcm"} 1\n' in sender.get("/metrics")[1]
 
 
 # Several vendors

@@ -270,6 +270,14 @@ struct CommandsForPeopleTests {
         #expect(waiting("due", ["jobDue"]).contains("is one running?"))
         #expect(waiting("refused", ["jobDue", "leased", "vendorRejected"]).contains("refused its alert"))
         #expect(waiting("armed", ["accepted"], device: ["appDisabled": true]).contains("The app is disabled"))
+        var unserved = trace
+        (unserved["alert"], unserved["steps"]) = (
+            "due",
+            [["event": "leased", "time": 1_000], ["event": "unsent", "time": 1_000, "detail": "noCredential"]]
+        )
+        let back = TraceWords(Fields(unserved), device: nil, display).summary.last ?? ""
+        #expect(back.contains("gave its job back unsent: no credential of the sender service serves the app"))
+        #expect(waiting("due", ["leased", "unsent", "leased", "vendorRetry"]).contains("waits for another attempt"))
         var ended = trace
         (ended["state"], ended["reason"]) = ("revoked", "purged")
         #expect(TraceWords(Fields(ended), device: nil, display).lines.last?.contains("an operator purged") == true)

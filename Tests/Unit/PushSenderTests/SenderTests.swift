@@ -111,6 +111,11 @@ import Testing
         #expect(none.kind == .unsent && none.reason == "noCredential")
         #expect(try rig.send((3..<50).map { token($0) }, environment: .sandbox).allSatisfy { $0.kind == .unsent })
         #expect(rig.logLines.count { $0.hasPrefix("noCredential") } == 1)
+        let register = rig.sender.register
+        #expect(register.missing(rig.loop.now).map(\.channel) == ["apns"])
+        #expect(register.missing(rig.loop.now)[0].description.hasSuffix("sandbox: no credential is configured for it"))
+        #expect(register.missing(rig.loop.now + 599_000).count == 1)
+        #expect(register.missing(rig.loop.now + 601_000).isEmpty)
     }
 
     @Test("a key without access to the other environment does not back off after the attempt")

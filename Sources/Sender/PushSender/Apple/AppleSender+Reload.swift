@@ -8,7 +8,7 @@ extension AppleSender {
         for lane in old {
             for job in lane.retire() {
                 guard let new = self.lane(of: job.appID, job.environment) else {
-                    giveBack(job, "noCredential", retryAfter: 300)
+                    giveBackWithoutCredential(job)
                     continue
                 }
                 new.add(job)

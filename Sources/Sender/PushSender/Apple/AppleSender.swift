@@ -96,9 +96,13 @@ final class AppleSender: ChannelSender {
         // A reload may have removed the credential of the remembered environment.
         if credential(of: job.appID, job.environment) == nil { job.environment = notification.environment }
         guard let lane = lane(of: job.appID, job.environment) else {
-            return register.giveBackWithoutCredential(job, "app \(job.appID), \(job.environment.rawValue)")
+            return giveBackWithoutCredential(job)
         }
         lane.add(job)
+    }
+
+    func giveBackWithoutCredential(_ job: AppleJob) {
+        register.giveBackWithoutCredential(job, "app \(job.appID), \(job.environment.rawValue)")
     }
 
     /// Returns the lane of an app's credential, or `nil` if none is configured for the environment.

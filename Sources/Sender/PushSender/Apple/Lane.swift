@@ -346,7 +346,7 @@ final class Lane: JobLane {
         guard !sender.isStopping else { return sender.giveBack(job, reason) }
         // After a reload another lane serves the app.
         guard let lane = sender.lane(of: job.appID, job.environment) else {
-            return sender.giveBack(job, "noCredential", retryAfter: 300)
+            return sender.giveBackWithoutCredential(job)
         }
         lane.add(job)
     }

@@ -43,6 +43,13 @@ package enum FileSystem {
 
     package static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
+    /// Returns whether the path exists, and throws if that cannot be found out.
+    package static func isPresent(_ path: String) throws(SystemError) -> Bool {
+        guard access(path, F_OK) != 0 else { return true }
+        guard errno == ENOENT else { throw .last("access", path) }
+        return false
+    }
+
     /// Returns the names in a folder without `.` and `..`, in ascending order.
     package static func list(_ path: String) throws(SystemError) -> [String] {
         guard call("opendir", path, { 0 }) == 0, let directory = opendir(path) else { throw .last("opendir", path) }

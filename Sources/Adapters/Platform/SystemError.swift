@@ -17,14 +17,17 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
         return SystemError(operation: operation, subject: subject, code: code)
     }
 
+    /// The system's text for the code.
+    package var reason: String { strerror(code).map { String(cString: $0) } ?? "error \(code)" }
+
     public var description: String {
-        let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
-        return subject.isEmpty ? "\(operation): \(reason)" : "\(operation) \(subject): \(reason)"
+        subject.isEmpty ? "\(operation): \(reason)" : "\(operation) \(subject): \(reason)"
     }
 }
 
 extension SystemError {
     package var isNotFound: Bool { code == ENOENT }
+    package var isForbidden: Bool { code == EACCES || code == EPERM }
     package var isBrokenPipe: Bool { code == EPIPE }
     package var isAlreadyThere: Bool { code == EEXIST }
     package var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }

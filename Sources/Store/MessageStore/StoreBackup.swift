@@ -57,9 +57,8 @@ package struct StoreBackup: Sendable {
             throw .backup(what: "the backup \(folder) is not whole: it did not end; remove it and make another one")
         }
         let path = Self.manifest(of: folder)
-        guard FileSystem.exists(path) else {
-            throw .backup(what: "there is no backup in \(folder): it has no file manifest")
-        }
+        try EmbeddedStore.require(
+            "manifest", in: folder, orFail: "there is no backup in \(folder): it has no file manifest")
         let text: String
         do throws(SystemError) {
             text = String(decoding: try FileSystem.read(path), as: UTF8.self)
@@ -153,7 +152,7 @@ package struct StoreBackup: Sendable {
     /// - Returns: The manifest.
     /// - Throws: Errors of a store's start, `.backup` for the target, `.diskFull`. The target is removed on failure.
     package static func make(of folder: String, at target: String, time: Int64) throws(StoreError) -> StoreBackup {
-        guard FileSystem.exists(folder + "/format") else { throw .backup(what: "there is no store in \(folder)") }
+        try EmbeddedStore.requireStore(in: folder)
         guard !isBackup(folder) else { throw .isBackup(folder: folder) }
         let lock = try EmbeddedStore.takeFolder(folder)
         defer { withExtendedLifetime(lock) {} }

@@ -46,3 +46,22 @@ struct StoreFormat {
         }
     }
 }
+
+extension EmbeddedStore {
+    /// Throws `.backup` unless the folder has a store that this process can read.
+    package static func requireStore(in folder: String) throws(StoreError) {
+        try require("format", in: folder, orFail: "there is no store in \(folder)")
+    }
+
+    /// Throws `.backup` with `absence` if the folder lacks the file, or with the cause if the folder cannot be read.
+    static func require(_ file: String, in folder: String, orFail absence: String) throws(StoreError) {
+        let isPresent: Bool
+        do throws(SystemError) {
+            isPresent = try FileSystem.isPresent("\(folder)/\(file)")
+        } catch {
+            let advice = error.isForbidden ? "; run it as the gateway's user" : ""
+            throw .backup(what: "\(folder) cannot be read: \(error.reason)\(advice)")
+        }
+        guard isPresent else { throw .backup(what: absence) }
+    }
+}

@@ -51,7 +51,9 @@ final class StoreCopyTests {
         return found
     }
 
-    func longwire(_ words: String...) -> (code: ExitCode, text: String) {
+    func longwire(_ words: String...) -> (code: ExitCode, text: String) { longwire(words) }
+
+    func longwire(_ words: [String]) -> (code: ExitCode, text: String) {
         final class Lines: @unchecked Sendable {
             // `@unchecked Sendable` is sound because the command runs on one thread.
             var all: [String] = []
@@ -73,6 +75,22 @@ final class StoreCopyTests {
             #expect(result.text.contains("\(table): \(rows.keys.count { $0.table == table }) rows"))
         }
         #expect(try read(path("b")) == rows)
+    }
+
+    @Test("a folder that cannot be read is not reported as one without a store")
+    func unreadable() throws {
+        let file = path("file")
+        try "x".write(toFile: file, atomically: true, encoding: .utf8)
+        for command in [
+            ["check", file], ["stats", file], ["export", file, path("x")], ["copy", file, path("c")],
+            ["backup", path("k"), "--from", file],
+        ] {
+            let result = longwire(["store"] + command)
+            #expect(result.code != .done && result.text.contains("cannot be read: Not a directory"), "\(result.text)")
+            #expect(!result.text.contains("there is no store"))
+        }
+        let restore = longwire("store", "restore", file, path("r"))
+        #expect(restore.text.contains("cannot be read: Not a directory"), "\(restore.text)")
     }
 
     @Test("a store in use, a target with content and a missing store are refused without changes")

@@ -21,7 +21,9 @@ final class EmbeddedPlace: CopyPlace {
 
     func beginReading(for target: String) throws {
         // A missing folder is refused. Otherwise a new empty store would be created and copied.
-        guard FileSystem.exists(name + "/format") else { throw CopyFailure("there is no store in \(name)") }
+        do throws(StoreError) {
+            try EmbeddedStore.requireStore(in: name)
+        } catch { throw CopyFailure("\(error)") }
         try open(isTarget: false)
     }
 

@@ -77,9 +77,9 @@ extension StoreCommands {
 
     /// Refuses a folder without a store, because opening it would create one.
     static func requireStore(_ folder: String) throws {
-        guard FileSystem.exists(folder + "/format") else {
-            throw CommandFailure.refused("there is no store in \(folder)")
-        }
+        do throws(StoreError) {
+            try EmbeddedStore.requireStore(in: folder)
+        } catch { throw CommandFailure.refused("\(error)") }
     }
 
     // MARK: Words

@@ -251,7 +251,7 @@ let package = Package(
             name: "GatewayTests",
             dependencies: [
                 "Gateway", "Quotas", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
-                "EventLoops",
+                "EventLoops", "HTTPClient",
                 "LongwireClient", "MessageStore",
                 "Platform", "PushAPI", "Redis", "TextForms", "Wire", "TestKit",
             ], path: "Tests/Unit/GatewayTests",

@@ -115,6 +115,18 @@ struct HealthFindingTests {
         #expect(!look(after: 70_000) && !look(after: 70_000))
     }
 
+    @Test("a failing receiver's finding has the cause, or the status")
+    func causes() {
+        var watch = HealthWatch()
+        var figures = Self.healthy
+        figures.hook?.failingSince = 1
+        (figures.hook?.lastFailure, figures.hook?.lastCause) = (.certificate, "certificate has expired")
+        figures.webhooks["demo/events"] = Self.failing
+        let texts = watch.findings(figures, nil, wall: 1_000).map(\.text)
+        #expect(texts[0] == "the handoff hook fails: certificate has expired")
+        #expect(texts[1] == "the webhook of demo/events fails: it answers 500")
+    }
+
     @Test("a failing hook hides due jobs of its own channels only")
     func failingHook() {
         var watch = HealthWatch()

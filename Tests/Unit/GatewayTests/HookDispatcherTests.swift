@@ -1,5 +1,6 @@
 import Configuration
 import Glibc
+import HTTPClient
 import Platform
 import Testing
 
@@ -163,6 +164,15 @@ struct HookDispatcherTests {
         server.stop()
     }
 
+    @Test("a receiver's bad certificate has a name of its own")
+    func certificateFailure() {
+        func failure(_ kind: HTTPCallFailure.Kind) -> HookFailure {
+            HookFailure(HTTPCallFailure(kind: kind, description: "url: cause", cause: "cause"))
+        }
+        #expect(failure(.certificate) == .certificate && !HookFailure.certificate.mayHaveArrived)
+        #expect(failure(.tls) == .tls && failure(.ownCertificate) == .tls)
+    }
+
     @Test("a receiver that does not listen is distinguished from one without TLS; no plain request is made")
     func failureNames() throws {
         let closed = try ClosedPort()
@@ -174,6 +184,7 @@ struct HookDispatcherTests {
         #expect(fails(dispatcher, by: .connect))
         dispatcher.update(try hook("https://127.0.0.1:\(server.port)/"))
         #expect(fails(dispatcher, by: .tls))
+        #expect(dispatcher.state.lastCause.contains("SSL"))
         dispatcher.update(nil)
         #expect(policy.wait(for: 1)["m1"] == .givenUp)
         #expect(policy.mayHaveArrived.isEmpty, "no attempt got as far as a request")

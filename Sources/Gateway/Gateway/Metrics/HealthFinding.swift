@@ -144,7 +144,8 @@ struct HealthWatch: Sendable {
             -> HealthFinding?
         {
             guard !state.isHealthy else { return nil }
-            let last = state.lastStatus > 0 ? "it answers \(state.lastStatus)" : "\(state.lastFailure)"
+            let cause = state.lastCause.isEmpty ? "\(state.lastFailure)" : state.lastCause
+            let last = state.lastStatus > 0 ? "it answers \(state.lastStatus)" : cause
             return HealthFinding(
                 name: name, severity: .problem, subject: subject, text: "\(what) fails: \(last)",
                 advice: "Check the receiver and its address; the gateway retries.")

@@ -112,7 +112,9 @@ final class FeedPoster: Sendable {
             for index in works.indices where works[index].transfer == nil && works[index].nextAt <= now {
                 works[index].attempt += 1
                 works[index].transfer = begin(works[index].post)
-                if works[index].transfer == nil { failed(&works[index], .other, 0, nil, &random) }
+                if works[index].transfer == nil {
+                    failed(&works[index], .other, "the request could not be made", 0, nil, &random)
+                }
             }
             transfers.perform()
             while let ended = transfers.nextEnded() {
@@ -123,8 +125,11 @@ final class FeedPoster: Sendable {
                     succeeded(works[index], reply.status)
                     works.remove(at: index).post.ended(true)
                 case .success(let reply):
-                    failed(&works[index], .status, reply.status, reply.retryAfterMilliseconds, &random)
-                case .failure(let failure): failed(&works[index], HookFailure(failure), 0, nil, &random)
+                    failed(
+                        &works[index], .status, "HTTP status \(reply.status)", reply.status,
+                        reply.retryAfterMilliseconds, &random)
+                case .failure(let failure):
+                    failed(&works[index], HookFailure(failure), failure.cause, 0, nil, &random)
                 }
             }
             let later = Int64(SystemClock.monotonicMilliseconds)
@@ -177,7 +182,7 @@ final class FeedPoster: Sendable {
     }
 
     private func failed(
-        _ work: inout Work, _ failure: HookFailure, _ status: Int, _ retryAfter: Int64?,
+        _ work: inout Work, _ failure: HookFailure, _ cause: String, _ status: Int, _ retryAfter: Int64?,
         _ random: inout SystemRandomNumberGenerator
     ) {
         let delay = HookBackoff.delay(afterAttempt: work.attempt, retryAfter: retryAfter, random: &random)
@@ -186,7 +191,7 @@ final class FeedPoster: Sendable {
         shared.withLock { shared in
             var state = shared.state[feed] ?? HookState()
             state.failingSince = state.failingSince ?? ClockReader.wall() / 1_000
-            (state.lastStatus, state.lastFailure) = (status, failure)
+            (state.lastStatus, state.lastFailure, state.lastCause) = (status, failure, cause)
             state.attemptsFailed &+= 1
             shared.state[feed] = state
         }
@@ -194,7 +199,7 @@ final class FeedPoster: Sendable {
             .warning, .webhookFailing,
             [
                 .name: .text(feed), .status: LogValue(status), .error: .text(failure.rawValue),
-                .attempt: LogValue(work.attempt), .retryInMilliseconds: LogValue(delay),
+                .reason: .text(cause), .attempt: LogValue(work.attempt), .retryInMilliseconds: LogValue(delay),
             ])
     }
 }

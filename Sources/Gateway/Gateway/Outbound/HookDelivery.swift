@@ -38,13 +38,15 @@ package enum HookOutcome: Sendable, Equatable {
 /// The reason for an attempt without a result.
 package enum HookFailure: String, Sendable, CaseIterable {
     case none, resolve, connect, tls, timeout, tooLarge, notLoopback, other
+    /// The receiver's certificate is not valid: expired, of another host, or of an unknown authority.
+    case certificate
     /// A response arrived whose status requires a retry.
     case status
 
     /// Whether the receiver may have got the request; `false` only if that is certain.
     var mayHaveArrived: Bool {
         switch self {
-        case .resolve, .connect, .tls, .notLoopback: false
+        case .resolve, .connect, .tls, .certificate, .notLoopback: false
         case .none, .timeout, .tooLarge, .other, .status: true
         }
     }
@@ -66,6 +68,8 @@ package struct HookState: Sendable, Equatable {
     /// The last HTTP status; 0 without a response.
     package var lastStatus = 0
     package var lastFailure = HookFailure.none
+    /// The text of the last failure, without the URL; empty before the first one.
+    package var lastCause = ""
     package var attemptsAnswered: UInt64 = 0
     package var attemptsFailed: UInt64 = 0
     package var deliveriesAnswered: UInt64 = 0

@@ -170,7 +170,8 @@ package final class HookDispatcher: Sendable {
                     attempts.append(attempt)
                 } else {
                     finishAttempt(
-                        item.delivery, attempt: item.attemptCount + 1, .failure(.other),
+                        item.delivery, attempt: item.attemptCount + 1,
+                        .failure(.other, cause: "the request could not be made"),
                         mayHaveArrived: item.mayHaveArrived, retryAfter: nil, &waiting, &random)
                 }
             }
@@ -208,12 +209,13 @@ package final class HookDispatcher: Sendable {
         while let ended = transfers.nextEnded() {
             guard let index = attempts.firstIndex(where: { $0.transfer === ended.transfer }) else { continue }
             let attempt = attempts.remove(at: index)
-            var (result, retryAfter): (HookTransfer.Result, Int64?) = (.failure(.other), nil)
+            var retryAfter: Int64?
+            let result: HookTransfer.Result
             switch ended.result {
             case .success(let reply):
                 result = .answer(HookResponse(status: reply.status, body: reply.body))
                 retryAfter = reply.retryAfterMilliseconds
-            case .failure(let failure): result = .failure(HookFailure(failure))
+            case .failure(let failure): result = .failure(HookFailure(failure), cause: failure.cause)
             }
             finishAttempt(
                 attempt.delivery, attempt: attempt.attempt, result, mayHaveArrived: attempt.mayHaveArrived,
@@ -229,7 +231,7 @@ package final class HookDispatcher: Sendable {
         retryAfter: Int64?, _ waiting: inout [Waiting], _ random: inout SystemRandomNumberGenerator
     ) {
         var status = 0
-        var failure = HookFailure.none
+        let (failure, cause): (HookFailure, String)
         switch result {
         case .answer(let response):
             status = response.status
@@ -249,22 +251,22 @@ package final class HookDispatcher: Sendable {
                 }
                 return end(delivery, .answered(response), mayHaveArrived: true)
             }
-            failure = .status
-        case .failure(let reason): failure = reason
+            (failure, cause) = (.status, "HTTP status \(status)")
+        case .failure(let kind, let text): (failure, cause) = (kind, text)
         }
         let delay = HookBackoff.delay(afterAttempt: attempt, retryAfter: retryAfter, random: &random)
         let seconds = ClockReader.wall() / 1_000
         shared.withLock { shared in
             if shared.state.failingSince == nil { shared.state.failingSince = seconds }
             shared.state.lastStatus = status
-            shared.state.lastFailure = failure
+            (shared.state.lastFailure, shared.state.lastCause) = (failure, cause)
             shared.state.attemptsFailed += 1
         }
         log?.write(
             .warning, .hookFailing,
             [
-                .status: LogValue(status), .error: .text(failure.rawValue), .attempt: LogValue(attempt),
-                .retryInMilliseconds: LogValue(delay),
+                .status: LogValue(status), .error: .text(failure.rawValue), .reason: .text(cause),
+                .attempt: LogValue(attempt), .retryInMilliseconds: LogValue(delay),
             ])
         let next = Int64(SystemClock.monotonicMilliseconds) + delay
         waiting.append(

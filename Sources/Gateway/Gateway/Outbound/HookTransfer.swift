@@ -5,7 +5,8 @@ internal import HTTPClient
 struct HookTransfer {
     enum Result: Equatable {
         case answer(HookResponse)
-        case failure(HookFailure)
+        /// `cause` is the transfer's own text, without the URL.
+        case failure(HookFailure, cause: String)
     }
 
     let delivery: HookDelivery
@@ -39,7 +40,8 @@ extension HookFailure {
         switch failure.kind {
         case .resolve: self = .resolve
         case .connect: self = .connect
-        case .tls, .certificate, .ownCertificate: self = .tls
+        case .tls, .ownCertificate: self = .tls
+        case .certificate: self = .certificate
         case .timeout: self = .timeout
         case .tooLarge: self = .tooLarge
         case .notLoopback: self = .notLoopback

@@ -16,7 +16,7 @@ struct ReloadTests {
         let new = try read(
             """
             {demo: true, loops: 2, device: {listen: '127.0.0.1:9'}, admin: {listen: '127.0.0.1:10'},
-             senders: {listen: 'off'}, store: {path: '/elsewhere', durability: 'os'},
+             senders: {listen: 'off'}, store: {path: '/elsewhere', durability: 'os', backups: '/b'},
              apps: [\(ConfigurationFileTests.app)], log: {format: 'json', level: 'error'},
              limits: {windowMessages: 5, frameBytes: 65537, outboxBytes: 262145}}
             """)
@@ -27,6 +27,7 @@ struct ReloadTests {
             ])
         let applied = new.applied(over: old)
         #expect(applied.keysNeedingRestart(since: old).isEmpty)
+        #expect(applied.backupPath == "/b" && applied.storePath == old.storePath)
         #expect(applied.version == old.version + 1)
         #expect(applied.apps == new.apps)
         #expect(applied.logging == .init(format: .text, level: .error))

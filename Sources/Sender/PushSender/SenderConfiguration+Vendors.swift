@@ -104,7 +104,7 @@ extension SenderConfigurationReader {
             object.integer("requestsPerSecond", in: 1...100_000) ?? Int64(settings.requestsPerSecond))
         settings.timeoutMilliseconds = UInt64(
             object.integer("timeoutMilliseconds", in: 100...300_000) ?? Int64(settings.timeoutMilliseconds))
-        settings.authoritiesFile = path(object, "authoritiesFile")
+        settings.authoritiesFile = authorities(object)
         if object.has("proxy") { settings.proxy = object.object("proxy").flatMap { readProxy($0) } }
         // A request starts only if it ends within its job's lease, so the lease must be longer than the timeout.
         if settings.timeoutMilliseconds > UInt64(link.leaseSeconds) * 500 {

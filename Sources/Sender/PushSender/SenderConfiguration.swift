@@ -197,7 +197,7 @@ struct SenderConfigurationReader {
         if let url = gateway.string("url", allowed: form, where: { (try? HookURL($0)) != nil }) {
             link.url = url.hasSuffix("/") ? String(url.dropLast()) : url
         }
-        link.trust.authoritiesFile = path(gateway, "authoritiesFile")
+        link.trust.authoritiesFile = authorities(gateway)
         link.trust.certificateFile = path(gateway, "certificate", "the path of a .pem file")
         link.trust.keyFile = path(gateway, "key", "the path of a .pem file")
         if gateway.has("certificate") != gateway.has("key") {
@@ -272,7 +272,7 @@ struct SenderConfigurationReader {
             object.integer("requestMilliseconds", in: 100...300_000) ?? Int64(limits.requestMilliseconds))
         limits.pingMilliseconds = UInt64(
             object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
-        return (endpoints, channels, path(object, "authoritiesFile"), limits)
+        return (endpoints, channels, authorities(object), limits)
     }
 
     private func setProxy(
@@ -387,6 +387,18 @@ struct SenderConfigurationReader {
 
     func path(_ object: ConfigurationObject, _ key: String, _ allowed: String = "a path") -> String? {
         object.string(key, allowed: allowed, where: { !$0.isEmpty }).map(resolved)
+    }
+
+    /// Reads the path of a PEM file of authorities, and reports a file without a certificate.
+    func authorities(_ object: ConfigurationObject) -> String? {
+        guard let file = path(object, "authoritiesFile") else { return nil }
+        do throws(TLSFailure) {
+            _ = try TLSContext(trusting: .certificates(path: file))
+            return file
+        } catch {
+            object.report("authoritiesFile", error.description)
+            return nil
+        }
     }
 
     /// Returns warnings for credentials that no job can use, because earlier ones serve the same apps and environments.

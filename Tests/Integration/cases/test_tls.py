@@ -388,6 +388,14 @@ def test_longwire_sender_shows_a_certificate_and_asks_for_one(strict, made, tmp_
     assert "admin: the certificate has expired" in check.stderr, check
     sections["admin"]["tls"].update(made.server.files())
     assert good == sections["admin"]["tls"]["certificate"]
+    # A file of authorities without a certificate is refused wherever it is named.
+    for change in ({"gateway": {**sections["gateway"], "authoritiesFile": str(made.server.key)}},
+                   {"apple": {**sections["apple"], "authoritiesFile": str(made.server.key)}},
+                   {"vendors": {"fcm": {"authoritiesFile": str(made.server.key)}}}):
+        (tmp_path / "junk.json5").write_text(json.dumps({**sections, **change}))
+        check = subprocess.run([binary("longwire-sender"), "--check", "--config", str(tmp_path / "junk.json5")],
+                               capture_output=True, text=True, timeout=30)
+        assert check.returncode == 78 and "holds no usable PEM certificates" in check.stdout + check.stderr, check
     # Without the certificate no lease is granted.
     del sections["gateway"]["certificate"], sections["gateway"]["key"]
     (tmp_path / "sender.json5").write_text(json.dumps(sections))

@@ -155,7 +155,8 @@ export class ClientCore {
         } else {
           // After a sleep of the machine, a lost connection says nothing about the network. A gateway closes a session
           // after 1.5 silent heartbeats.
-          const isLate = now.monotonic - deadline >= Math.min(this.heartbeatMilliseconds / 2, LIMITS.timerDelay);
+          const mostDelay = Math.max(LIMITS.pong, Math.min(this.heartbeatMilliseconds / 2, LIMITS.timerDelay));
+          const isLate = now.monotonic - deadline >= mostDelay;
           this.isProbing = !isLate && now.monotonic - this.lastReceivedAt >= this.heartbeatMilliseconds * 0.9;
           this.sendPing(now);
         }

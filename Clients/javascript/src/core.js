@@ -79,7 +79,6 @@ export class ClientCore {
     // The app's settings and reports for the gateway.
     this.nextRequest = 1;
     this.pendingUpdates = new Map();
-    this.pendingBadge = configuration.badge;
     this.pushModeOff = configuration.pushModeOff;
     this.sentReports = null;
   }
@@ -96,6 +95,10 @@ export class ClientCore {
     if (this.phase !== "ready") return this.phaseDeadline;
     return this.pingSentAt === null ? this.lastSentAt + this.heartbeatMilliseconds : this.pingSentAt + LIMITS.pong;
   }
+
+  /** The badge that the gateway has not confirmed, or null; kept in the configuration for the next start. */
+  get pendingBadge() { return this.configuration.badge; }
+  set pendingBadge(value) { this.configuration.badge = value; }
 
   get isStopped() { return this.phase === "stopped"; }
 

@@ -775,6 +775,21 @@ test("a setting that is made while the client stops counts for the next start", 
   await one.client.stop();
 });
 
+test("a badge without a result is in the Hello after a stop, and a confirmed one is not sent again", limit, async () => {
+  const one = await ready({badge: 5});
+  assert.equal(one.hello.badge, 5);
+  one.client.setBadge(2);
+  await one.session.expect("deviceUpdate");
+  for (const badge of [2, undefined]) {
+    await one.client.stop();
+    await one.client.start();
+    const session = await one.gateway.next();
+    assert.equal((await session.welcome()).badge || undefined, badge);
+    await one.event("welcomed", badge === 2 ? 2 : 3);
+  }
+  await one.client.stop();
+});
+
 test("a fetch ends when the gateway is silent, and at a stop", limit, async () => {
   const one = await ready();
   const fetched = one.client.fetch(10000);

@@ -55,7 +55,10 @@ struct PlatformContentTests {
         }
         let whole = fixture.push(
             #""settings":\#(settings),"push_channel":{"android":{"ups":{"transmission":"hello"}}}"#)
-        guard case .push(_, let form) = whole else { return Issue.record("refused: \(whole.text)") }
+        guard case .push(_, let form) = whole else {
+            Issue.record("refused: \(whole.text)")
+            return
+        }
         #expect(form.notes.lostParts.isEmpty)
     }
 

@@ -120,7 +120,8 @@ struct HealthFindingTests {
         var watch = HealthWatch()
         var figures = Self.healthy
         figures.hook?.failingSince = 1
-        (figures.hook?.lastFailure, figures.hook?.lastCause) = (.certificate, "certificate has expired")
+        figures.hook?.lastFailure = .certificate
+        figures.hook?.lastCause = "certificate has expired"
         figures.webhooks["demo/events"] = Self.failing
         let texts = watch.findings(figures, nil, wall: 1_000).map(\.text)
         #expect(texts[0] == "the handoff hook fails: certificate has expired")

@@ -16,7 +16,7 @@ struct MetricsTests {
     func loopsAddUp() throws {
         var figures = MetricFigures()
         (figures.deviceConnections, figures.senderConnections) = (5, 2)
-        (figures.status.disk, figures.status.certificates) = ((1, 2), [("device", 3)])
+        (figures.status.disk, figures.status.certificates) = ((1, 2), [ListenerExpiry(listener: "device", end: 3)])
         figures.status.clockOffset = -250
         figures.hook = HookState()
         figures.cluster = ClusterFigures()

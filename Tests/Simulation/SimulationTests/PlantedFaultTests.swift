@@ -42,30 +42,30 @@ import TextForms
         .reasonUncut: (27, false),
         .expiryOffByOne: (6, false),
         .alarmLost: (8, false),
-        .lapsedLeaseLost: (5, false),
+        .lapsedLeaseLost: (1, false),
         .impliedJobLost: (3, false),
         .successorIgnored: (1, false),
         .liveOnlyReachesVendor: (1, false),
         .vendorFirstNeverLive: (3, false),
-        .replacedCastSent: (85, true),
+        .replacedCastSent: (88, true),
         .acceptedPartLost: (1, false),
         .partEndsWhenOpened: (1, false),
         .jobsNotHeld: (1, false),
         .lateResultCounts: (24, false),
-        .currentTokenQuarantined: (18, false),
-        .badgePerLease: (17, false),
+        .currentTokenQuarantined: (4, false),
+        .badgePerLease: (8, false),
         .receiptCountsTwice: (1, false),
         .taskReachesTwice: (1, false),
         .revokeLeavesPending: (1, false),
         .broadcastIgnoresTags: (2, true),
-        .broadcastBeforeSync: (4, true),
-        .broadcastLedgerIgnored: (2, true),
-        .broadcastGoesOnAfterStop: (12, true),
-        .enumeratorAlertsAll: (1, true),
+        .broadcastBeforeSync: (1, true),
+        .broadcastLedgerIgnored: (4, true),
+        .broadcastGoesOnAfterStop: (7, true),
+        .enumeratorAlertsAll: (4, true),
         .dealtToNewcomers: (17, true),
-        .dealtPastUnread: (15, true),
+        .dealtPastUnread: (38, true),
         .siblingStays: (1, true),
-        .siblingLetIn: (1, true),
+        .siblingLetIn: (18, true),
         .upstreamNumberForgotten: (1, false),
         .upstreamAnsweredEarly: (1, false),
         .eventsLeftUntold: (1, false),
@@ -96,7 +96,7 @@ import TextForms
         case .expiryOffByOne: [.leasedAfterExpiry, .sentAfterExpiry]
         case .alarmLost: [.progress]
         case .lapsedLeaseLost, .impliedJobLost: [.progress]
-        case .successorIgnored: [.lease, .badge, .storeContract]
+        case .successorIgnored: [.lease, .badge, .books, .storeContract]
         case .liveOnlyReachesVendor, .vendorFirstNeverLive, .jobsNotHeld, .acceptedPartLost: [.strategy]
         case .partEndsWhenOpened: [.finalState]
         case .lateResultCounts, .currentTokenQuarantined: [.lease]

@@ -252,7 +252,7 @@ struct ListCallTests {
             (#"["a","b"]"#, "alias size over limit"), (#"[""]"#, "alias can not be empty"),
             ("[true]", "alias type error"),
             ("[]", "alias can not be empty"), (#""a""#, "alias type error"),
-            (#"["\#(String(repeating: "x", count: 40))"]"#, "alias is invalid"),
+            (#"["\#(String(repeating: "x", count: 40))"]"#, "alias size over limit"),
             // With a zero character it would name an alias of the type "vip".
             (#"["a\u0000vip"]"#, "alias is invalid"),
         ] { #expect(fixture.refused(.post, "push/single/alias", body(alias)).1.contains(text), "\(alias)") }

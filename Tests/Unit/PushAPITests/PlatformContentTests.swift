@@ -44,7 +44,7 @@ struct PlatformContentTests {
         let notification = #"{"title":"t","body":"b","click_type":"none"}"#
         for channel in [
             #"{"android":{"ups":{"notification":\#(notification)}}}"#,
-            #"{"harmony":{"notification":{"title":"t","body":"b","category":"WORK","want":"{}"}}}"#,
+            #"{"harmony":{"notification":{"title":"t","body":"b","click_type":"none"}}}"#,
         ] {
             let action = fixture.push(#""settings":\#(settings),"push_channel":\#(channel)"#)
             guard case .push(_, let form) = action else {

@@ -62,7 +62,7 @@ import Testing
 
     private static func search(_ name: String, from seed: UInt64, _ run: (UInt64) -> String?) {
         // A change in the engine's calls moves the faults, so another seed may detect them.
-        for (count, seed) in ([seed] + Array(1...40)).enumerated() where run(seed) != nil {
+        for (count, seed) in ([seed] + Array(1...200)).enumerated() where run(seed) != nil {
             if let failure = MovedSeed.report(name, "seed \(seed)", tries: count) { Issue.record("\(failure)") }
             guard !cleanSeeds.contains(seed), let report = runQuietly(seed, adjust: { _ in }) else { return }
             Issue.record("seed \(seed) fails without \(name), too: \(report)")
@@ -85,7 +85,7 @@ import Testing
 
     @Test(
         "a planted fault between engine and servers is found",
-        arguments: [(.waitSkipped, 6), (.lastPageSkipped, 2), (.rowMissed, 3), (.foreignTaken, 32)]
+        arguments: [(.waitSkipped, 1), (.lastPageSkipped, 2), (.rowMissed, 3), (.foreignTaken, 32)]
             as [(EngineFault, UInt64)])
     func engineFault(fault: EngineFault, seed: UInt64) {
         Self.search("\(fault)", from: seed) { Self.runQuietly($0, fault: fault) { _ in } }

@@ -85,7 +85,7 @@ import Testing
 
     @Test(
         "a planted fault between engine and servers is found",
-        arguments: [(.waitSkipped, 1), (.lastPageSkipped, 2), (.rowMissed, 3), (.foreignTaken, 32)]
+        arguments: [(.waitSkipped, 1), (.lastPageSkipped, 2), (.rowMissed, 3), (.foreignTaken, 62)]
             as [(EngineFault, UInt64)])
     func engineFault(fault: EngineFault, seed: UInt64) {
         Self.search("\(fault)", from: seed) { Self.runQuietly($0, fault: fault) { _ in } }

@@ -37,7 +37,7 @@ def test_tag_conditions(gateway):
     push = {"request_id": "bounds-000001", "push_message": {"transmission": "x"}}
     for path, body in (
         ("push/tag", {**push, "audience": {"tag": conditions * 15_000}}),
-        ("user/count", {"tag": conditions * 100_000}),
+        ("user/count", {"tag": conditions * 20_000}),
     ):
         with pytest.raises(Refused) as refused:
             gateway.api("POST", path, body)

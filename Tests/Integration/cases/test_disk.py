@@ -208,8 +208,10 @@ def test_a_journal_that_cannot_be_written_ends_the_process_and_answers_nothing(d
         eventually(lambda: publisher.end is not None, "the end of the publisher's connection")
     assert words in gateway.log() and str(gateway.data) in gateway.log()
     # The publisher's last round was never answered. Its connection ended without a frame, and so did the devices'.
-    assert publisher.end is not None and publisher.refusals == []
-    assert all(len(one.attempted) - len(one.answered) == 1 for one in books)
+    # A full disk has no room for the next file either, so publishes may be refused as busy (6) before the end.
+    assert publisher.end is not None and set(publisher.refusals) <= ({6} if fault.startswith("full") else set())
+    unanswered = sum(len(one.attempted) - len(one.answered) for one in books)
+    assert unanswered == len(books) + len(publisher.refusals)
     assert all(isinstance(one.end, (Closed, OSError)) and getattr(one.end, "code", None) is None for one in books[:2])
     gateway.fault()
     gateway.start()
@@ -276,7 +278,7 @@ def test_a_full_disk_under_the_ordered_store_is_reported_and_waited_for(disk):
 
 
 def test_a_disk_without_room_for_the_next_journal_file_refuses_publishes(disk):
-    gateway = disk(limits={"journalBytes": 16 << 20})
+    gateway = disk(limits={"journalBytes": 16 << 20}, app={"queue": {"messages": 100_000, "bytes": 1 << 30}})
     books = Books(gateway)
     books.device.close()
     gateway.fault("full 0 /journal/new-")

@@ -246,7 +246,7 @@ def test_a_reload_whose_files_hold_no_certificate_changes_nothing(own_gateway, t
     (certificate, _), (_, key) = make_certificate(tmp_path, "one"), make_certificate(other, "two")
     tls = {"listen": f"127.0.0.1:{free_ports(1)[0]}", "certificate": str(certificate), "key": str(key)}
     cases = [("hook", {**hook, "authorities": str(junk)}, "holds no usable PEM certificates"),
-             ("http", {**gateway.sections["http"], "tls": tls}, "does not belong to the certificate")]
+             ("http", {**gateway.sections["http"], "tls": tls}, "holds no usable PEM private key")]
     for section, change, why in cases:
         gateway.config.write_text(json.dumps({**gateway.sections, section: change}))
         gateway.process.send_signal(signal.SIGHUP)

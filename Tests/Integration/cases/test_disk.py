@@ -294,7 +294,8 @@ def test_a_disk_without_room_for_the_next_journal_file_refuses_publishes(disk):
         return result.code
 
     assert any(publish() for _ in range(900)), "a refusal before the current file is full"
-    assert gateway.process.poll() is None and "spillFailed" in gateway.log()
+    eventually(lambda: "spillFailed" in gateway.log(), "a line in the log")
+    assert gateway.process.poll() is None
     with pytest.raises(Refused) as refused:
         gateway.call("GET", "/readyz", port=gateway.admin)
     assert refused.value.status == 503 and refused.value.body["status"] == "storeBusy"

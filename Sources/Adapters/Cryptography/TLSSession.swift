@@ -13,7 +13,7 @@ package final class TLSSocket {
     /// The `recv` calls that remain to the current read.
     private let callsLeft: UnsafeMutablePointer<CChar>
 
-    /// The `recv` calls of one read.
+    /// The `recv` calls of one read, without those that return less than requested.
     ///
     /// OpenSSL needs two calls for a record, so at most 11 records without data can precede data.
     private static let readCalls: CChar = 24
@@ -25,8 +25,15 @@ package final class TLSSocket {
         callsLeft = .allocate(capacity: 1)
         callsLeft.initialize(to: Self.readCalls)
         BIO_set_callback_arg(raw, callsLeft)
-        BIO_set_callback_ex(raw) { bio, operation, _, _, _, _, result, _ in
-            guard operation == BIO_CB_READ, let callsLeft = BIO_get_callback_arg(bio) else { return Int(result) }
+        BIO_set_callback_ex(raw) { bio, operation, _, wanted, _, _, result, received in
+            guard operation & ~BIO_CB_RETURN == BIO_CB_READ, let callsLeft = BIO_get_callback_arg(bio) else {
+                return Int(result)
+            }
+            guard operation == BIO_CB_READ else {
+                // A record that arrives in small pieces needs more calls, each of which empties the socket.
+                if let received, received.pointee < wanted { callsLeft.pointee += 1 }
+                return Int(result)
+            }
             guard callsLeft.pointee > 0 else {
                 callsLeft.pointee = -1
                 return -1

@@ -83,7 +83,8 @@ package final class SegmentLedger: Sendable {
 
     /// Whether the last attempt to create a spare failed, most likely because the disk is full.
     ///
-    /// The committer could then not continue after the current segment, so publishes must wait. Acks use the rest of it.
+    /// Without a spare the committer stops at the end of the current segment. Publishes are therefore refused, and acks use the
+    /// rest of the segment.
     package var lacksSpare: Bool { isSpareMissing.load(ordering: .relaxed) }
 
     /// Creates a spare if there is none; the spiller calls this in advance.

@@ -200,7 +200,7 @@ export class LongwireClient {
     try {
       await this.store.save(state.serialized());
     } catch (error) {
-      // A message that makes the state too large would prevent each later start.
+      // A message that makes the stored state too large would keep the client from starting again.
       const messages = commands.filter(command => command.do === "send");
       this.kept = this.kept.filter(command => !messages.includes(command));
       this.refuse(messages, `the message could not be stored: ${error && error.message || error}`);

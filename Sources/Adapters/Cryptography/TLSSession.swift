@@ -15,7 +15,7 @@ package final class TLSSocket {
 
     /// The `recv` calls of one read, without those that return less than requested.
     ///
-    /// OpenSSL needs two calls for a record, so at most 11 records without data can precede data.
+    /// OpenSSL needs two calls for each record. A read thus processes at most 11 records without data before one with data.
     private static let readCalls: CChar = 24
 
     /// Fails when memory is exhausted; sessions then keep their own BIOs.

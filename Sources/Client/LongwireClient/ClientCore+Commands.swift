@@ -93,7 +93,7 @@ extension ClientCore {
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
 
-    /// Forgets the removed tokens of a confirmed update, except those that a later update removes again.
+    /// Forgets removed tokens once the gateway confirms their update, unless a later update also removes them.
     private mutating func confirmRemovals(_ update: DeviceUpdate) {
         let later = pendingUpdates.values.flatMap(\.tokens)
         let count = state.removedTokens.count

@@ -271,7 +271,7 @@ public final class LongwireClient: Sendable {
         guard let token = try? token.checked() else { return false }
         configuration.withValue { $0.set(token) }
         let isRunning = calls.post(.token(token))
-        // The next Hello has all tokens but cannot remove one.
+        // The next Hello lists the tokens. It cannot remove one.
         if !isRunning, token.token.isEmpty { calls.postOrKeep([.token(token)]) }
         return isRunning
     }

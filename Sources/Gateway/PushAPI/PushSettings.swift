@@ -27,7 +27,7 @@ struct PushSettings {
     /// The refusal of a new list or broadcast whose time is too long ago; a repeated one was in time.
     var lateness: GetuiFault?
 
-    /// Returns whether a message goes to some vendor of a platform alone; `standard` is its general strategy.
+    /// Returns whether a vendor of the platform is the only channel of a message; `standard` is the message's general strategy.
     func isVendorOnly(on platform: VendorPlatform, _ standard: Strategy) -> Bool {
         VendorChannel.vendors.contains { vendor in
             vendor.platform == platform

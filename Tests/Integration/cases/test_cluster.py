@@ -92,7 +92,7 @@ def test_a_gateway_that_says_ready_accepts_devices_of_each_of_its_parts(rig, new
         cluster = Cluster(rig, count=1, parts=32, limits=QUICK)
         try:
             gateway = cluster[0].start()
-            # 64 registrations at random miss at most a few of 32 partitions; one refusal fails the test.
+            # Registrations choose partitions at random: 64 of them leave few of the 32 unused. One refusal fails the test.
             for _ in range(64):
                 new_device(gateway).close()
         finally:

@@ -140,7 +140,7 @@ struct HealthFindingTests {
         figures.hook?.channels = [.hms]
         #expect(look(after: 0) == [])
         figures.hook?.failingSince = 1
-        // The minute of the other channels began before the hook failed.
+        // The one-minute wait of the other channels began before the hook failed.
         #expect(look(after: 60_000) == ["hookFailing ", "noSender apns", "noSender fcm"])
         figures.hook?.channels = VendorChannel.vendors
         #expect(look(after: 60_000) == ["hookFailing "])

@@ -121,7 +121,7 @@ package struct MessageContent: Sendable, Equatable {
         return ofVendors.contains { reason($0) == .applies } ? .applies : reason(strategy)
     }
 
-    /// Returns whether the content for a vendor carries everything that the live channel does.
+    /// Returns whether the content for a vendor carries everything that the live channel carries.
     func carriesAll(on channel: VendorChannel) -> Bool {
         channel.platform == .apple ? vendorCarriesAll : carryingPlatforms.contains(PlatformSet(channel.platform))
     }
